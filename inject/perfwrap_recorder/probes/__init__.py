@@ -1,0 +1,1 @@
+"""The probes; one file for each thing observed."""

@@ -1,0 +1,12 @@
+"""The commands, in the order shown to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+"""For commands that take somebody else's command line."""
+
+COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = ()
+"""Name, function, typer context settings."""

@@ -1,0 +1,1 @@
+"""Start the command as if perfwrap were not there, and wait for it."""

@@ -1,0 +1,1 @@
+"""Figures worked out from the timeline; one file each."""

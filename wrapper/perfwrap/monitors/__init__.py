@@ -1,0 +1,1 @@
+"""Watchers beside the program; one file each."""

@@ -1,0 +1,1 @@
+"""Drawings of a timeline and its diagnosis."""

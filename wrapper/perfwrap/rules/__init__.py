@@ -1,0 +1,1 @@
+"""The problems that perfwrap finds; one file each."""

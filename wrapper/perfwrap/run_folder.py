@@ -1,0 +1,147 @@
+"""Names and manifest of a run folder: the contract between recording and reading.
+
+::
+
+    run.json                 manifest, written by the launcher at start and again at the end
+    inject/                  what the command's PYTHONPATH points to: shim, recorder source, settings
+    starts/<host>.log        one line per Python process that was reached (see START_FIELDS)
+    journal/*.pwj            one journal per writer; the format is specified in the recorder's journal.py
+    tools/                   files of other tools, kept as they are
+    timeline/*.parquet       the saved timeline; may be deleted and rebuilt
+    diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfwrap.errors import PerfwrapError
+
+FORMAT = 1
+"""Version of the run folder. 1: first."""
+
+MANIFEST = "run.json"
+INJECT = "inject"
+STARTS = "starts"
+JOURNAL = "journal"
+TOOLS = "tools"
+TIMELINE = "timeline"
+DIAGNOSIS = "diagnosis.json"
+
+START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
+"""Tab-separated fields of a line in ``starts/<host>.log``.
+
+``event`` is ``start`` (an interpreter began) or ``fork`` (a process with the recorder forked); ``start_ticks`` is
+field 22 of /proc/PID/stat; ``vector`` says which file reached it (sitecustomize, usercustomize, pth); ``argv`` is
+joined by U+001F with tabs and newlines replaced by spaces.
+"""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """Where ``run.json`` is."""
+        return self.path / MANIFEST
+
+    @property
+    def journal(self) -> Path:
+        """Where the journals are."""
+        return self.path / JOURNAL
+
+    @property
+    def starts(self) -> Path:
+        """Where the start records are."""
+        return self.path / STARTS
+
+    @property
+    def inject(self) -> Path:
+        """What the command's PYTHONPATH points to."""
+        return self.path / INJECT
+
+    @property
+    def timeline(self) -> Path:
+        """Where the saved timeline is."""
+        return self.path / TIMELINE
+
+    @property
+    def diagnosis(self) -> Path:
+        """Where the diagnosis is."""
+        return self.path / DIAGNOSIS
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap."""
+        try:
+            manifest = json.loads(self.manifest.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise PerfwrapError(
+                f"{self.path} is not a run folder: it has no {MANIFEST}.",
+                "Give the folder that `perfwrap run` named at its end.",
+            ) from None
+        except (OSError, ValueError) as error:
+            raise PerfwrapError(f"{self.manifest} cannot be read: {error}") from error
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+            raise PerfwrapError(f"{self.manifest} is not a perfwrap manifest.")
+        if manifest["format"] > FORMAT:
+            raise PerfwrapError(
+                f"{self.path} was written by a newer perfwrap (format {manifest['format']}, this one reads {FORMAT}).",
+                "Upgrade perfwrap to read it.",
+            )
+        return manifest
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Replace the manifest in one step, so that a reader never sees half of it."""
+        temporary = self.manifest.with_name(f".{MANIFEST}.{os.getpid()}")
+        temporary.write_text(json.dumps({"format": FORMAT, **manifest}, indent=1), encoding="utf-8")
+        temporary.replace(self.manifest)
+
+
+def create(out: Path | None, command: list[str]) -> RunFolder:
+    """Make a new run folder, mode 0700: ``out`` itself, or one named after time and command.
+
+    Raises PerfwrapError when ``out`` already holds something or cannot be made.
+    """
+    path = (out if out is not None else Path("perfwrap_runs") / _default_name(command)).absolute()
+    try:
+        if out is None:
+            path = _first_free(path)
+        path.mkdir(mode=0o700, parents=True, exist_ok=out is not None)
+        if any(path.iterdir()):
+            raise PerfwrapError(
+                f"{path} is not empty.", "Give --out a new folder; perfwrap never overwrites a run."
+            )
+        path.chmod(0o700)
+        for name in (STARTS, JOURNAL):
+            (path / name).mkdir()
+    except OSError as error:
+        raise PerfwrapError(
+            f"The run folder {path} cannot be made: {error.strerror}.", "Choose another with --out DIR."
+        ) from error
+    return RunFolder(path)
+
+
+def _default_name(command: list[str]) -> str:
+    """Return e.g. ``20260131-235959-train``: UTC time and the script's stem, or the program's name."""
+    scripts = [word for word in command if word.endswith((".py", ".sh", ".pyz"))]
+    stem = Path(scripts[0] if scripts else command[0]).stem if command else "run"
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", stem)[:40].strip("._") or "run"
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + safe
+
+
+def _first_free(path: Path) -> Path:
+    """Return ``path``, or ``path-2``, ``path-3``… when runs start within one second."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free

@@ -1,0 +1,1 @@
+"""Readers of recorded formats; each ends in the timeline and knows no consumer."""

@@ -1,0 +1,1 @@
+"""The hub: one model of what happened, whatever recorded it."""

@@ -1,0 +1,158 @@
+"""The timeline: everything that was recorded, as sorted columns on one clock.
+
+Times are integer nanoseconds of CLOCK_MONOTONIC on the run's first host; values are in base units (bytes,
+watts, hertz, shares from 0 to 1); every row names its source; tables are sorted by time and never change
+after they are built. Missing is not zero: ``coverage`` says who watched what, from when to when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+CATEGORIES = (
+    "step",
+    "data",
+    "transfer",
+    "forward",
+    "backward",
+    "optimizer",
+    "sync",
+    "checkpoint",
+    "validation",
+    "collective",
+    "compile",
+    "gc",
+    "kernel",
+    "copy",
+    "memset",
+    "perfwrap",
+    "other",
+)
+"""The categories of spans, one word each, used everywhere."""
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    # One line of the picture. kind: host, process, thread, gpu, stream, counter.
+    # role (processes): trainer, worker (DataLoader), agent (a launcher), helper, monitor, other.
+    "tracks": {
+        "id": pl.Int32,
+        "kind": pl.String,
+        "name": pl.String,
+        "parent": pl.Int32,
+        "rank": pl.Int32,
+        "unit": pl.String,
+        "host": pl.String,
+        "pid": pl.Int64,
+        "tid": pl.Int64,
+        "role": pl.String,
+    },
+    # Something that lasted. operation: the recorder's kind in lower case (data, data_end, loader_start,
+    # forward, backward, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import) or the
+    # source's own word; value: bytes, batch size or flags, by operation.
+    "spans": {
+        "start": pl.Int64,
+        "duration": pl.Int64,
+        "track": pl.Int32,
+        "name": pl.String,
+        "category": pl.Enum(CATEGORIES),
+        "operation": pl.String,
+        "step": pl.Int32,
+        "file": pl.String,
+        "line": pl.Int32,
+        "function": pl.String,
+        "link": pl.Int64,
+        "value": pl.Int64,
+        "source": pl.String,
+    },
+    # What thinned steps held: count spans of duration ns together, between start and end.
+    "sums": {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "track": pl.Int32,
+        "name": pl.String,
+        "category": pl.Enum(CATEGORIES),
+        "operation": pl.String,
+        "file": pl.String,
+        "line": pl.Int32,
+        "function": pl.String,
+        "count": pl.Int64,
+        "duration": pl.Int64,
+        "source": pl.String,
+    },
+    # A value at a moment; the track is a counter, its unit is on the track.
+    "samples": {"time": pl.Int64, "track": pl.Int32, "value": pl.Float64, "source": pl.String},
+    # A call stack at a moment; frames joined by ";" from the outermost.
+    "stacks": {
+        "time": pl.Int64,
+        "track": pl.Int32,
+        "weight": pl.Int64,
+        "stack": pl.String,
+        "source": pl.String,
+    },
+    # An instant with text.
+    "marks": {
+        "time": pl.Int64,
+        "track": pl.Int32,
+        "name": pl.String,
+        "detail": pl.String,
+        "file": pl.String,
+        "line": pl.Int32,
+        "function": pl.String,
+        "value": pl.Float64,
+        "source": pl.String,
+    },
+    # What was learned about a process or host: settings, versions, sizes.
+    "facts": {
+        "time": pl.Int64,
+        "track": pl.Int32,
+        "key": pl.String,
+        "value": pl.String,
+        "source": pl.String,
+    },
+    # Who watched what, from when to when, how many events were lost, and why it stopped.
+    "coverage": {
+        "what": pl.String,
+        "track": pl.Int32,
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "lost": pl.Int64,
+        "note": pl.String,
+        "source": pl.String,
+    },
+}
+"""Columns and types of each table."""
+
+TIME_COLUMN = {
+    "spans": "start",
+    "sums": "start",
+    "samples": "time",
+    "stacks": "time",
+    "marks": "time",
+    "facts": "time",
+    "coverage": "start",
+    "tracks": "id",
+}
+"""What each table is sorted by."""
+
+
+def empty(table: str) -> pl.DataFrame:
+    """Return the table without rows."""
+    return pl.DataFrame(schema=SCHEMAS[table])
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One run. ``run`` holds the manifest: command, start, end, exit, hosts, versions, clock pairs."""
+
+    run: dict[str, Any] = field(default_factory=dict)
+    tracks: pl.DataFrame = field(default_factory=lambda: empty("tracks"))
+    spans: pl.DataFrame = field(default_factory=lambda: empty("spans"))
+    sums: pl.DataFrame = field(default_factory=lambda: empty("sums"))
+    samples: pl.DataFrame = field(default_factory=lambda: empty("samples"))
+    stacks: pl.DataFrame = field(default_factory=lambda: empty("stacks"))
+    marks: pl.DataFrame = field(default_factory=lambda: empty("marks"))
+    facts: pl.DataFrame = field(default_factory=lambda: empty("facts"))
+    coverage: pl.DataFrame = field(default_factory=lambda: empty("coverage"))
+    warnings: tuple[str, ...] = ()
