@@ -1,0 +1,49 @@
+"""What the tests of several rooms share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
+
+
+def _answers(python: Path | str, version: str) -> bool:
+    """Say whether ``python`` really is that version (pyenv's shims exist for versions that do not start)."""
+    try:
+        answer = subprocess.run(
+            [str(python), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    except OSError:
+        return False
+    return answer.returncode == 0 and answer.stdout.strip() == version
+
+
+def find_interpreter(version: str) -> str | None:
+    """Return a working interpreter of that version: pyenv's own, else the one on PATH."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = sorted(pyenv.glob(f"{version}.*/bin/python")) + [shutil.which(f"python{version}") or ""]
+    return next((str(found) for found in candidates if str(found) and _answers(found, version)), None)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def interpreter(request: pytest.FixtureRequest) -> str:
+    """Each installed Python from 3.8 to 3.13."""
+    found = find_interpreter(request.param)
+    if found is None:
+        pytest.skip(f"no Python {request.param} on this machine")
+    return found
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The repository's root."""
+    return REPOSITORY
