@@ -1,0 +1,115 @@
+"""The only place that turns numbers into text; never more digits than are known."""
+
+from __future__ import annotations
+
+import math
+
+MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
+MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
+BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+UNKNOWN = "unknown"
+"""What stands for a number that nobody measured."""
+
+
+def significant(value: float, digits: int = 2) -> float:
+    """Return ``value`` rounded to so many significant digits."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    return round(value, digits - 1 - math.floor(math.log10(abs(value))))
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Return e.g. ``0.034``, ``1.2``, ``57`` or ``12,000``: significant digits, never an exponent."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    rounded = significant(value, digits)
+    if rounded == 0 or abs(rounded) >= 10 ** (digits - 1):
+        return f"{rounded:,.0f}"
+    places = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:.{places}f}".rstrip("0").rstrip(".")
+
+
+def count(value: int) -> str:
+    """Return a whole number with all its digits, e.g. ``12,345``."""
+    return f"{value:,}"
+
+
+def counted(value: int, one: str, many: str = "") -> str:
+    """Return e.g. ``1 step`` or ``1,200 steps``; ``many`` when an s is not enough."""
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
+def duration(nanoseconds: float | None, digits: int = 2) -> str:
+    """Return e.g. ``240 ns``, ``1.4 ms``, ``12 s``, ``2 min 5 s`` or ``3 h 20 min``."""
+    if nanoseconds is None or not math.isfinite(nanoseconds):
+        return UNKNOWN
+    if abs(nanoseconds) >= HOUR:
+        hours, minutes = divmod(round(nanoseconds / MINUTE), 60)
+        return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
+    if abs(nanoseconds) >= 2 * MINUTE:
+        minutes, seconds = divmod(round(nanoseconds / SECOND), 60)
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    rounded = significant(nanoseconds, digits)
+    for size, unit in ((SECOND, "s"), (MILLISECOND, "ms"), (MICROSECOND, "µs")):
+        if abs(rounded) >= size:
+            return f"{number(rounded / size, digits)} {unit}"
+    return f"{number(rounded, digits)} ns"
+
+
+def share(value: float | None) -> str:
+    """Return a part of a whole as e.g. ``65 %`` or ``3.1 %``; only the whole itself is ``100 %``."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    percent = 100 * value
+    if percent == 0:
+        return "0 %"
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 99.5 <= percent < 100:
+        return ">99 %"
+    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+
+
+def size(byte_count: float | None) -> str:
+    """Return e.g. ``640 B``, ``1.2 MiB`` or ``80 GiB`` (powers of 1024)."""
+    if byte_count is None or not math.isfinite(byte_count):
+        return UNKNOWN
+    power = 0
+    while abs(round(byte_count / 1024**power)) >= 1024 and power < len(BYTE_UNITS) - 1:
+        power += 1
+    value = byte_count / 1024**power
+    return f"{number(value, digits=3 if value >= 100 else 2)} {BYTE_UNITS[power]}"
+
+
+def rate(per_second: float | None, what: str, digits: int = 3) -> str:
+    """Return e.g. ``1,230 samples/s``."""
+    return UNKNOWN if per_second is None else f"{number(per_second, digits)} {what}/s"
+
+
+def times(factor: float) -> str:
+    """Return a factor as e.g. ``1.6x`` or ``12x``."""
+    return f"{number(factor)}x"
+
+
+def saving(low: float, high: float) -> str:
+    """Return a range of step-time ratios in words, e.g. ``a step would take 40 to 60 % of today's time``."""
+    if low >= 1:
+        return "nothing to gain"
+    first, last = f"{100 * low:.0f}", f"{100 * high:.0f}"
+    span = first if first == last else f"{first} to {last}"
+    return f"a step would take {span} % of today's time ({_faster(low, high)})"
+
+
+def _faster(low: float, high: float) -> str:
+    """Return e.g. ``1.7x to 2.5x faster`` or ``up to 2.5x faster``."""
+    most = times(1 / low) if low > 0 else "many times"
+    if high >= 1:
+        return f"up to {most} faster"
+    least = times(1 / high)
+    return f"{most} faster" if least == most else f"{least} to {most} faster"
+
+
+def ordinal(value: int) -> str:
+    """Return e.g. ``1st``, ``22nd``, ``113th``."""
+    suffix = "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    return f"{value:,}{suffix}"
