@@ -130,6 +130,19 @@ def create(out: Path | None, command: list[str]) -> RunFolder:
     return RunFolder(path)
 
 
+def create_parent(out: Path | None, name: str) -> Path:
+    """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
+    path = (out if out is not None else Path("perfwrap_runs") / _default_name([name])).absolute()
+    path = _first_free(path) if out is None else path
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise PerfwrapError(
+            f"The folder {path} cannot be made: {error.strerror}.", "Choose another, new one with --out DIR."
+        ) from error
+    return path
+
+
 def _default_name(command: list[str]) -> str:
     """Return e.g. ``20260131-235959-train``: UTC time and the script's stem, or the program's name."""
     scripts = [word for word in command if word.endswith((".py", ".sh", ".pyz"))]

@@ -1,0 +1,45 @@
+"""Two diagnoses of the same work side by side, in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from perfwrap import units
+
+
+def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path) -> None:
+    """Print step time, throughput and verdict of both, the ratio, and what had been predicted for it."""
+    console = Console(stderr=True, highlight=False)
+    table = Table(title="What the mending was worth", title_justify="left", box=None, pad_edge=False)
+    for heading, justify in (("", "left"), ("before", "right"), ("after", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table.add_row("median step", *(units.seconds(run["steps"]["median_ns"]) for run in (before, after)))
+    table.add_row("samples/s", *(_rate(run["steps"]["samples_per_s"]) for run in (before, after)))
+    table.add_row("verdict", *(escape(run["verdict"]["id"]) for run in (before, after)))
+    console.print()
+    console.print(table)
+    console.print(_sentence(before, after))
+    console.print(f"Both runs: {escape(str(folder))}", soft_wrap=True)
+
+
+def _rate(value: float | None) -> str:
+    """Return samples per second with the digits that are known."""
+    return "not known" if value is None else units.count(value)
+
+
+def _sentence(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Say how the measured step time compares with the predicted range."""
+    earlier, later = before["steps"]["median_ns"], after["steps"]["median_ns"]
+    if not earlier or not later:
+        return "The step time of one of the runs is not known, so there is nothing to compare."
+    measured = f"A step now takes {units.share(later / earlier)} of what it took"
+    savings = [finding["saving"] for finding in before["findings"][:1]]
+    if not savings:
+        return f"{measured}."
+    low, high = (units.share(savings[0][end]) for end in ("low", "high"))
+    return f"{measured}; the first finding had predicted {low} to {high}."
