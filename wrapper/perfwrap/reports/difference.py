@@ -18,18 +18,13 @@ def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path
     table = Table(title="What the mending was worth", title_justify="left", box=None, pad_edge=False)
     for heading, justify in (("", "left"), ("before", "right"), ("after", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    table.add_row("median step", *(units.seconds(run["steps"]["median_ns"]) for run in (before, after)))
-    table.add_row("samples/s", *(_rate(run["steps"]["samples_per_s"]) for run in (before, after)))
+    table.add_row("median step", *(units.duration(run["steps"]["median_ns"]) for run in (before, after)))
+    table.add_row("throughput", *(units.rate(run["steps"]["samples_per_s"], "samples") for run in (before, after)))
     table.add_row("verdict", *(escape(run["verdict"]["id"]) for run in (before, after)))
     console.print()
     console.print(table)
     console.print(_sentence(before, after))
     console.print(f"Both runs: {escape(str(folder))}", soft_wrap=True)
-
-
-def _rate(value: float | None) -> str:
-    """Return samples per second with the digits that are known."""
-    return "not known" if value is None else units.count(value)
 
 
 def _sentence(before: dict[str, Any], after: dict[str, Any]) -> str:
