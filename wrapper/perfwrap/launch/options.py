@@ -1,0 +1,22 @@
+"""What the user asked of a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_RATE_HZ = 10.0
+DEFAULT_BUDGET_MIB = 256
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``perfwrap run``; the manifest keeps them."""
+
+    out: Path | None = None
+    nvtx: bool = False
+    monitors: bool = True
+    rate_hz: float = DEFAULT_RATE_HZ
+    report: bool = True
+    budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE
