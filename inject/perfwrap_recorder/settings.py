@@ -1,0 +1,54 @@
+"""Read what the launcher asked of this run.
+
+The settings stand in a file beside the recorder, not in environment variables: launchers that carry PYTHONPATH to
+other machines drop the variables they do not know. Each line is ``key=value``.
+"""
+
+from __future__ import annotations
+
+import os
+
+DEFAULT_BUDGET_BYTES = 256 << 20
+SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
+
+
+class Settings:
+    """What the launcher asked, as plain attributes."""
+
+    __slots__ = ("budget_bytes", "data", "host", "nvtx", "run_dir")
+
+    def __init__(self, run_dir, host="", budget_bytes=DEFAULT_BUDGET_BYTES, nvtx=False, data=""):
+        self.run_dir = run_dir
+        """The run folder, an absolute path."""
+        self.host = host or host_name()
+        """This machine's name in file names: that of the launcher's machine only when it was given one."""
+        self.budget_bytes = budget_bytes
+        """How large this process's journal may become."""
+        self.nvtx = nvtx
+        """Whether NVTX ranges were asked for."""
+        self.data = data
+        """The directory that holds the settings and the recorder's source."""
+
+
+def host_name() -> str:
+    """Return this machine's name with every run of unusual characters replaced by one underscore."""
+    name = "".join(letter if letter in SAFE else "\n" for letter in os.uname().nodename)
+    while "\n\n" in name:
+        name = name.replace("\n\n", "\n")
+    return name.replace("\n", "_") or "host"
+
+
+def read(data: str, run_dir: str) -> Settings:
+    """Return the settings that stand in the directory ``data``, for the run folder ``run_dir``."""
+    values = {}
+    with open(data + "/settings", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            key, _, value = line.rstrip("\n").partition("=")
+            values[key] = value
+    return Settings(
+        run_dir,
+        values.get("host", ""),
+        int(values.get("budget_bytes", DEFAULT_BUDGET_BYTES)),
+        values.get("nvtx") == "1",
+        data,
+    )
