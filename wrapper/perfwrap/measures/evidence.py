@@ -1,0 +1,145 @@
+"""What rules read: every shared figure of one timeline, worked out once and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+import polars as pl
+
+from perfwrap.measures.account import Account, find_account
+from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
+from perfwrap.measures.garbage import Garbage, find_garbage
+from perfwrap.measures.gpu import Gpu, find_gpus
+from perfwrap.measures.loaders import LoaderUse, find_loaders
+from perfwrap.measures.missing import NEEDS
+from perfwrap.measures.own_cost import OwnCost, find_own_cost
+from perfwrap.measures.processors import Processors, find_processors
+from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
+from perfwrap.measures.start_up import StartUp, find_start_up
+from perfwrap.measures.steps import Steps, find_steps
+from perfwrap.measures.syncs import SyncLine, find_syncs
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.measures.validation import Validation, find_validation
+from perfwrap.measures.what_if import Ledger
+from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
+from perfwrap.timeline.model import Timeline
+
+Figure = TypeVar("Figure")
+
+
+class Evidence:
+    """Cached access to the measures of one timeline.
+
+    Everything is worked out at the first question and is the same object afterwards. All figures of a trainer are
+    of its steady loop (the account), unless the measure says otherwise; times are nanoseconds, shares are of the
+    account's whole length. Where nobody watched, a figure is None or an empty tuple, never 0.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._kept: dict[tuple[str, object], object] = {}
+
+    @cached_property
+    def trainers(self) -> tuple[Trainer, ...]:
+        """The training threads, by rank; empty when nothing trained."""
+        return find_trainers(self.timeline)
+
+    @cached_property
+    def main(self) -> Trainer | None:
+        """The trainer that stands for the run: the lowest rank, or else the one with the most steps."""
+        if self.trainers and self.trainers[0].rank is not None:
+            return self.trainers[0]
+        return max(self.trainers, key=lambda trainer: self.steps(trainer).count, default=None)
+
+    def steps(self, trainer: Trainer) -> Steps:
+        """The trainer's steps: count, steady, median_ns, p99_ns, samples_per_s, table, anchor, few."""
+        return self._once("steps", trainer, lambda: find_steps(self.timeline, trainer))
+
+    def account(self, trainer: Trainer) -> Account:
+        """The trainer's account: segments, ns and shares per part, total_ns."""
+        return self._once(
+            "account", trainer, lambda: find_account(self.timeline, trainer, self.steps(trainer))
+        )
+
+    def ledger(self, trainer: Trainer) -> Ledger:
+        """A fresh ledger of the trainer's account, for claims that must not overlap."""
+        return Ledger(self.account(trainer))
+
+    def loaders(self, trainer: Trainer) -> tuple[LoaderUse, ...]:
+        """Each DataLoader that the trainer used: wait, settings, creation line, fetch time; most wait first."""
+        return self._once("loaders", trainer, lambda: find_loaders(self, trainer))
+
+    def syncs(self, trainer: Trainer) -> tuple[SyncLine, ...]:
+        """Each line where values came to the host: count and blocked time per step; most time first."""
+        return self._once("syncs", trainer, lambda: find_syncs(self, trainer))
+
+    def garbage(self, trainer: Trainer) -> Garbage:
+        """Pauses of Python's garbage collector in the steady loop."""
+        return self._once("garbage", trainer, lambda: find_garbage(self, trainer))
+
+    def checkpoints(self, trainer: Trainer) -> tuple[CheckpointLine, ...]:
+        """Each line that saves or loads inside the steady loop; most time first."""
+        return self._once("checkpoints", trainer, lambda: find_checkpoints(self, trainer))
+
+    def validation(self, trainer: Trainer) -> Validation:
+        """The validation phases: how many, how long, and their share of the account."""
+        return self._once("validation", trainer, lambda: find_validation(self, trainer))
+
+    def python_gaps(self, trainer: Trainer) -> tuple[PythonGap, ...]:
+        """Where the ``python`` part of the account was spent, from line to line; most time first."""
+        return self._once("python_gaps", trainer, lambda: find_python_gaps(self, trainer))
+
+    def slow_steps(self, trainer: Trainer) -> SlowSteps | None:
+        """p50 and p99 of the steady steps, and what each slow one had more; None without steady steps."""
+        return self._once("slow_steps", trainer, lambda: find_slow_steps(self, trainer))
+
+    def start_up(self, trainer: Trainer) -> StartUp | None:
+        """The time to the end of the first step, broken down; None without steps."""
+        return self._once("start_up", trainer, lambda: find_start_up(self, trainer))
+
+    def own_cost(self, trainer: Trainer) -> OwnCost:
+        """What perfwrap itself cost this trainer."""
+        return self._once("own_cost", trainer, lambda: find_own_cost(self, trainer))
+
+    def processors(self, host: str) -> Processors:
+        """Usable, busy and wanted processors of a host during the steady loop of its trainers."""
+        return self._once("processors", host, lambda: find_processors(self, host))
+
+    @cached_property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Each GPU that a monitor sampled, with means over the steady loop."""
+        return find_gpus(self)
+
+    @cached_property
+    def non_finite(self) -> pl.DataFrame:
+        """NaNs and infinities that the program read, first one first: the rows of ``marks`` named non_finite."""
+        return self.timeline.marks.filter(pl.col("name") == "non_finite")
+
+    def facts(self, track: int) -> dict[str, str]:
+        """What was learned about a track (a trainer's ``process``, a GPU), the last value of each key."""
+        return self._once("facts", track, lambda: facts_of(self.timeline, track))
+
+    def host_facts(self, host: str) -> dict[str, str]:
+        """What was learned about a host: cores_usable, cpu_quota_cores, memory_total_bytes, cpu_model, …"""
+        return self._once("host_facts", host, lambda: host_facts(self.timeline, host))
+
+    def series(self, entity: str, metric: str, host: str | None = None) -> pl.DataFrame:
+        """The samples of a series (``host``, ``runnable_tasks``): time and value, empty when nobody sampled it."""
+        return samples_of(self.timeline, entity, metric, host)
+
+    def missing(self, need: str) -> str | None:
+        """Say why a need is not met (the reason for NotChecked), or None when it is met.
+
+        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``gc``, ``checkpoints``, ``host``,
+        ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
+        """
+        return NEEDS[need](self)
+
+    def _once(self, figure: str, key: object, work: Callable[[], Figure]) -> Figure:
+        """Return the figure, worked out at the first question."""
+        if (figure, key) not in self._kept:
+            self._kept[figure, key] = work()
+        return self._kept[figure, key]  # type: ignore[return-value]

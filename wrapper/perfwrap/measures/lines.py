@@ -1,0 +1,29 @@
+"""A line of somebody's program, as the labels of the journal name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfwrap.journal_format import FIELD_SEPARATOR
+
+
+@dataclass(frozen=True)
+class Line:
+    """File, line number and function."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
+def line_of(file: str | None, line: int | None, function: str | None) -> Line | None:
+    """Return the line, or None when the recorder did not know it."""
+    return Line(file, line, function or "") if file and line is not None else None
+
+
+def parse_line(text: str | None) -> Line | None:
+    """Return the line that a fact of the form file U+001F line U+001F function names."""
+    fields = (text or "").split(FIELD_SEPARATOR)
+    if len(fields) < 2 or not fields[0] or not fields[1].isdigit():
+        return None
+    return Line(fields[0], int(fields[1]), fields[2] if len(fields) > 2 else "")

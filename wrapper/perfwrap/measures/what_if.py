@@ -1,0 +1,35 @@
+"""What a step would take without a waste, and a ledger in which no time is sold twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that a step cannot be faster than, whatever waste is removed."""
+
+    name: str
+    step_ns: float
+
+
+def step_without(step_ns: float, removed_ns: float, limits: Iterable[Limit] = ()) -> float:
+    """Return the step's time with ``removed_ns`` gone, never below a limit and never above today's time."""
+    floor = max((limit.step_ns for limit in limits), default=0.0)
+    return min(step_ns, max(step_ns - removed_ns, floor, 0.0))
+
+
+def saving(
+    step_ns: float, removed_low_ns: float, removed_high_ns: float, limits: Iterable[Limit] = ()
+) -> tuple[float, float]:
+    """Return the step-time ratios (best, worst) after removing between low and high of the step's time.
+
+    (1.0, 1.0) when the step's time is unknown or nothing is removed. Not rounded: reports round to two digits.
+    """
+    if step_ns <= 0:
+        return (1.0, 1.0)
+    kept = tuple(limits)
+    best = step_without(step_ns, max(removed_low_ns, removed_high_ns), kept) / step_ns
+    worst = step_without(step_ns, min(removed_low_ns, removed_high_ns), kept) / step_ns
+    return (best, worst)
