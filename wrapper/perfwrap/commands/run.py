@@ -1,0 +1,75 @@
+"""Run a command unchanged, record it, and print what holds it back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.launch import session
+from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_RATE_HZ, MEBIBYTE, Options
+
+SETTINGS = {"allow_interspersed_args": False}
+"""What stands behind the command's first word is the command's."""
+
+
+def run(
+    command: Annotated[list[str] | None, typer.Argument(metavar="[--] CMD...", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"
+        ),
+    ] = None,
+    nvtx: Annotated[
+        bool, typer.Option("--nvtx", help="Push NVTX ranges even where no tool listens.")
+    ] = False,
+    no_monitors: Annotated[bool, typer.Option("--no-monitors", help="Do not watch host and GPU.")] = False,
+    rate: Annotated[
+        float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
+    ] = DEFAULT_RATE_HZ,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
+    ] = False,
+    budget: Annotated[
+        int, typer.Option(metavar="MIB", min=1, help="How large each process's journal may become.")
+    ] = DEFAULT_BUDGET_MIB,
+) -> None:
+    """Run a command unchanged, record it, and print what holds it back.
+
+    CMD is any command: python train.py, python -m package, torchrun …, accelerate launch …, a script.
+    It keeps its input, output, signals and exit code; what perfwrap has to say goes to standard error.
+    """
+    if not command:
+        raise PerfwrapError("There is no command to run.", "For example: perfwrap run -- python train.py")
+    options = Options(
+        out=out,
+        nvtx=nvtx,
+        monitors=not no_monitors,
+        rate_hz=rate,
+        report=not no_report,
+        budget_bytes=budget * MEBIBYTE,
+    )
+    session.run(command, options, _say, _report)
+
+
+def _say(line: str) -> None:
+    """Print one line for the user, where there is somebody to read it."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def _report(folder: Path) -> None:
+    """Print the report of a run; where it cannot be made, say why and where the run is."""
+    try:
+        # Only here, after the command: recording needs none of the reading half's libraries.
+        from perfwrap.commands.report import report_run
+
+        report_run(folder)
+    except (ImportError, PerfwrapError) as error:
+        _say(f"perfwrap: no report: {error}; the run is in {folder}, `perfwrap report {folder}` tries again")

@@ -1,0 +1,121 @@
+"""A process that does nothing but notice which signals reach the whole process group.
+
+It is forked, not executed, so it is there at once and costs nothing; it looks like the command
+(``pkill -f train.py`` finds it if, and only if, it finds the command) and dies with the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import time
+
+from perfwrap.launch import descriptors, kernel, proc
+from perfwrap.launch.signals import ALL
+
+PING = int(signal.SIGRTMAX)
+"""The launcher asks: are you done with all that came before this? Real-time signals are delivered last."""
+WATCH = PING - 1
+"""The launcher is about to stop: wake it when the command goes on without it."""
+
+REPORT = struct.Struct("<iid")
+"""Signal, pid of the sender, CLOCK_MONOTONIC in seconds; a PING is answered by itself."""
+ORDER = struct.Struct("<i")
+
+ANSWER_SECONDS = 1.0
+"""A canary that does not answer for so long is taken to have seen nothing: better twice than never."""
+FORGET_SECONDS = 10.0
+UNTIL_STOPPED_SECONDS, WATCH_SECONDS = 1.0, 0.1
+
+
+class Canary:
+    """The launcher's end of a canary."""
+
+    def __init__(self, pid: int, reports: int, orders: int) -> None:
+        """Hold the pid and the pipes from and to the process."""
+        self.pid = pid
+        self._reports = reports
+        self._orders = orders
+        self._seen: list[tuple[int, int, float]] = []
+        self._unanswered = 0
+        self._readable = select.poll()
+        self._readable.register(reports, select.POLLIN)
+
+    def saw(self, number: int, sender: int, since: float) -> bool:
+        """Say whether that signal of that sender came to the group since then."""
+        self._ask()
+        self._seen = [seen for seen in self._seen if seen[2] >= since - FORGET_SECONDS]
+        return any(seen[:2] == (number, sender) and seen[2] >= since for seen in self._seen)
+
+    def wake_launcher_when_runs(self, child: int) -> None:
+        """Continue the launcher, which is about to stop, should the child go on alone."""
+        try:
+            os.write(self._orders, ORDER.pack(child))
+            os.kill(self.pid, WATCH)
+        except OSError:
+            return  # Gone: the next waitpid will tell.
+
+    def _ask(self) -> None:
+        """Take in all reports up to the answer to a PING."""
+        try:
+            os.kill(self.pid, PING)
+            self._unanswered += 1
+            while self._unanswered and self._readable.poll(ANSWER_SECONDS * 1000):
+                report = os.read(self._reports, REPORT.size)
+                if len(report) < REPORT.size:
+                    return
+                number, sender, moment = REPORT.unpack(report)
+                if (number, sender) == (PING, os.getpid()):
+                    self._unanswered -= 1
+                else:
+                    self._seen.append((number, sender, moment))
+        except OSError:
+            return  # Gone: the next waitpid will tell.
+
+
+def hatch(command: list[str]) -> Canary:
+    """Fork the canary from a launcher that has all signals blocked; OSError when there can be none."""
+    launcher = os.getpid()
+    reports, reports_in = os.pipe()
+    orders_out, orders = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.die_with(launcher)
+            descriptors.point_at_null(0, 1, 2)
+            descriptors.close_all_but(reports_in, orders_out)
+            kernel.look_like(command)
+            _live(launcher, reports_in, orders_out)
+        finally:
+            os._exit(0)
+    os.close(reports_in)
+    os.close(orders_out)
+    return Canary(pid, reports, orders)
+
+
+def _live(launcher: int, reports: int, orders: int) -> None:
+    """Report every signal that a process sent, until the launcher is gone."""
+    while True:
+        sent: signal.struct_siginfo | None = signal.sigwaitinfo(ALL)
+        if sent is not None and (sent.si_pid, sent.si_signo) == (launcher, WATCH):
+            sent = _watch(launcher, ORDER.unpack(os.read(orders, ORDER.size))[0])
+        if sent is not None and sent.si_code <= 0:
+            os.write(reports, REPORT.pack(sent.si_signo, sent.si_pid, time.monotonic()))
+
+
+def _watch(launcher: int, child: int) -> signal.struct_siginfo | None:
+    """Continue the stopped launcher once the command runs or has ended; return what continued the group."""
+    give_up = time.monotonic() + UNTIL_STOPPED_SECONDS
+    has_stopped = False
+    while True:
+        stopped = proc.is_stopped(launcher)
+        has_stopped = has_stopped or stopped
+        if stopped and not proc.is_stopped(child):
+            os.kill(launcher, signal.SIGCONT)
+        if not stopped and (has_stopped or time.monotonic() > give_up):
+            return None
+        continued = signal.sigtimedwait({signal.SIGCONT}, WATCH_SECONDS)
+        if continued is not None:
+            return continued

@@ -1,0 +1,117 @@
+"""Make the directory that the command's PYTHONPATH points to, and which holds all that runs inside its Pythons.
+
+It is complete in itself and belongs to one run: the command may use other interpreters, other environments, and
+containers that see nothing of this installation but the run folder. Only PYTHONPATH changes, because launchers
+that carry it to other machines drop the variables that they do not know.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import perfwrap
+from perfwrap.errors import PerfwrapError
+from perfwrap.run_folder import RunFolder
+
+DEFAULT_BUDGET_BYTES = 256 << 20
+DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
+SHIM = "sitecustomize.py"
+SHIMS = (SHIM, "usercustomize.py")
+"""The same file under both names: the second is found where somebody else's sitecustomize hides the first."""
+PACKAGE = "perfwrap_recorder"
+SETTINGS = "settings"
+
+
+def prepare(
+    folder: RunFolder,
+    environment: Mapping[str, str],
+    *,
+    nvtx: bool = False,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    host: str | None = None,
+) -> dict[str, str]:
+    """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
+
+    ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its own
+    must not be used. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
+    """
+    previous = environment.get("PYTHONPATH", "")
+    hook = _make_hook(folder)
+    # A digit first: never the name of a module, and nobody can guess the rest.
+    data = hook / ("0" + secrets.token_hex(8))
+    constants = {"DATA": data.name, "RUN_FOLDER": str(folder.path.absolute()), "WAS_UNSET": not previous}
+    shim = _fill_in((_source() / SHIM).read_text(encoding="utf-8"), constants)
+    settings = {
+        "run_dir": folder.path.absolute(),
+        "host": host or "",
+        "budget_bytes": budget_bytes,
+        "nvtx": int(nvtx),
+        "original_pythonpath_empty": int(not previous),
+    }
+    _make_directory(data)
+    _copy_sources(_source() / PACKAGE, data / PACKAGE)
+    _write(data / SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
+    for name in SHIMS:
+        _write(hook / name, shim)
+    # An empty element would mean the current directory, so there must be none that was not there before.
+    return {"PYTHONPATH": f"{hook}{os.pathsep}{previous}" if previous else str(hook)}
+
+
+def _source() -> Path:
+    """Return where the files are: inside the wheel, or beside ``wrapper/`` in a repository."""
+    package = Path(perfwrap.__file__).resolve().parent
+    return found if (found := package / "_inject").is_dir() else package.parents[1] / "inject"
+
+
+def _make_hook(folder: RunFolder) -> Path:
+    """Make the directory; a private one elsewhere, with a link to it, when PYTHONPATH cannot hold its path."""
+    wanted = folder.inject.absolute()
+    if "\n" in str(wanted):
+        raise PerfwrapError(f"The path {str(wanted)!r} holds a line break.", "Choose another with --out DIR.")
+    if os.pathsep not in str(wanted):
+        _make_directory(wanted)
+        return wanted
+    hook = Path(tempfile.mkdtemp(prefix="perfwrap-")).absolute()
+    if os.pathsep in str(hook):
+        raise PerfwrapError(
+            f"Neither {wanted} nor {hook} can stand in PYTHONPATH: both hold a '{os.pathsep}'.",
+            "Choose a run folder without it with --out DIR.",
+        )
+    hook.chmod(DIRECTORY_MODE)
+    wanted.symlink_to(hook, target_is_directory=True)
+    return hook
+
+
+def _fill_in(shim: str, constants: Mapping[str, object]) -> str:
+    """Return the shim with its constants; plain ASCII, which also Python 2 reads."""
+    lines = shim.splitlines(keepends=True)
+    for name, value in constants.items():
+        (number,) = (at for at, line in enumerate(lines) if line.startswith(f"    {name} = "))
+        lines[number] = f"    {name} = {ascii(value)}\n"
+    return "".join(lines)
+
+
+def _copy_sources(source: Path, target: Path) -> None:
+    """Copy the Python files of a package and its parts, and nothing else."""
+    _make_directory(target)
+    for path in sorted(source.iterdir()):
+        if path.is_dir() and path.name != "__pycache__":
+            _copy_sources(path, target / path.name)
+        elif path.suffix == ".py":
+            shutil.copyfile(path, target / path.name)
+            (target / path.name).chmod(FILE_MODE)
+
+
+def _make_directory(path: Path) -> None:
+    path.mkdir()
+    path.chmod(DIRECTORY_MODE)  # mkdir's own mode is cut by the umask
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    path.chmod(FILE_MODE)

@@ -1,0 +1,51 @@
+"""The few wishes to the kernel that Python has no function for; without ctypes they stay wishes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+try:
+    import ctypes
+
+    _libc: ctypes.CDLL | None = ctypes.CDLL(None)
+except (ImportError, OSError):  # A Python that was built without libffi.
+    _libc = None
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
+ARGUMENTS_START, ARGUMENTS_END = 48, 49
+"""Fields of /proc/PID/stat, as proc(5) counts them."""
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent dies; to be called right after the fork."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have died before the wish was made.
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+def forbid_core_dump() -> None:
+    """Leave no core file, also where the kernel pipes cores to a program and heeds no limit."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_DUMPABLE, 0)
+
+
+def look_like(command: list[str]) -> None:
+    """Show the words of ``command`` as those of this process, to ps, pgrep and pkill."""
+    if _libc is None or not command:
+        return
+    name = os.fsencode(Path(command[0]).name)
+    _libc.prctl(PR_SET_NAME, ctypes.c_char_p(name))
+    try:
+        fields = Path("/proc/self/stat").read_bytes()
+    except OSError:
+        return
+    words = fields[fields.rindex(b")") + 2 :].split()  # From field 3 on.
+    start, end = int(words[ARGUMENTS_START - 3]), int(words[ARGUMENTS_END - 3])
+    text = b"\0".join(os.fsencode(word) for word in command)
+    if 0 < start < end:
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, text, min(len(text), end - start - 1))

@@ -1,0 +1,60 @@
+"""What ``run.json`` says: written when a run starts and replaced when it has ended.
+
+::
+
+    command       list of words                     cwd       where it was started
+    start, end    {monotonic_ns, wall_ns}           exit      {"code": n} or {"signal": n}
+    clock         list of such pairs                host      facts about the machine (host.py)
+    versions      perfwrap, launcher_python         options   what the user asked of the recording
+    environment   variables that matter for speed   warnings  what could not be recorded, in sentences
+
+``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
+command could not be executed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from perfwrap import __version__
+from perfwrap.launch import environment, host
+from perfwrap.launch.options import Options
+
+
+def begin(command: list[str], options: Options, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of a run that is about to start; ``end`` and ``exit`` are still unknown."""
+    now = clock_pair()
+    return {
+        "command": command,
+        "cwd": str(Path.cwd()),
+        "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},
+        "options": asdict(options) | {"out": None if options.out is None else str(options.out)},
+        "environment": environment.kept(variables),
+        "host": host.facts(),
+        "start": now,
+        "end": None,
+        "clock": [now],
+        "exit": None,
+        "warnings": [],
+    }
+
+
+def finish(manifest: dict[str, Any], status: int, end: dict[str, int], warnings: list[str]) -> dict[str, Any]:
+    """Return the manifest of a run whose command ended then with that wait status."""
+    if os.WIFSIGNALED(status):
+        how = {"signal": os.WTERMSIG(status)}
+    else:
+        how = {"code": os.WEXITSTATUS(status)}
+    return manifest | {"end": end, "clock": [*manifest["clock"], end], "exit": how, "warnings": warnings}
+
+
+def clock_pair() -> dict[str, int]:
+    """Return the monotonic and the wall clock of one moment, in nanoseconds."""
+    before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+    return {"monotonic_ns": (before + after) // 2, "wall_ns": wall}

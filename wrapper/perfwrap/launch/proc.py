@@ -1,0 +1,53 @@
+"""What /proc says of a process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+STOPPED = "T"
+ENDED = ("Z", "X", "x")
+"""States, as proc(5) letters them."""
+
+
+def status(pid: int) -> tuple[str, int] | None:
+    """Return state and start time (fields 3 and 22 of ``stat``), or None when there is no such process."""
+    try:
+        if Path("/proc/self").readlink().name != str(os.getpid()):
+            return None  # The /proc of another pid namespace.
+        fields = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    words = fields[fields.rindex(b")") + 2 :].split()
+    return words[0].decode(), int(words[19])
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a job control signal holds the process."""
+    found = status(pid)
+    return found is not None and found[0] == STOPPED
+
+
+def open_descriptors() -> list[int]:
+    """Return the open descriptors of this process (the listing's own may be among them)."""
+    try:
+        return sorted(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return list(range(1024))
+
+
+def original_environment() -> dict[str, str]:
+    """Return the environment that this process was executed with.
+
+    Not ``os.environ``: in the C locale Python adds LC_CTYPE to its own, which a command would inherit.
+    """
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    environment: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition(b"=")
+        if equals and name:
+            environment.setdefault(os.fsdecode(name), os.fsdecode(value))
+    return environment

@@ -1,0 +1,85 @@
+"""Start a command with the signal state it would have had, and end as it ended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import struct
+from collections.abc import Mapping
+from typing import NoReturn
+
+from perfwrap.launch import kernel
+from perfwrap.launch.signals import ALL, OriginalSignals
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""Exit codes of a command that could not be started, as every shell has them."""
+ERRNO = struct.Struct("i")
+
+
+def start(command: list[str], environment: Mapping[str, str], original: OriginalSignals) -> int:
+    """Start ``command`` in this process group and return its pid; OSError when it cannot be executed."""
+    launcher = os.getpid()
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.die_with(launcher)
+            original.restore()
+            execute(command, environment)
+        except OSError as error:
+            os.write(write_end, ERRNO.pack(error.errno or errno.EINVAL))
+        finally:
+            os._exit(NOT_FOUND)
+    os.close(write_end)
+    # The pipe closes when the execution succeeds, and only then without a word.
+    failure = os.read(read_end, ERRNO.size)
+    os.close(read_end)
+    if failure:
+        os.waitpid(pid, 0)
+        number = ERRNO.unpack(failure)[0]
+        raise OSError(number, os.strerror(number), command[0])
+    return pid
+
+
+def execute(command: list[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become the command; OSError when that is not possible."""
+    if not command[0]:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "")
+    try:
+        os.execvpe(command[0], command, dict(environment))
+    except OSError as error:
+        script = find(command[0], environment) if error.errno == errno.ENOEXEC else None
+        if script is None:
+            raise
+        # A script without a first line "#!": shells and execvp(3) give it to sh.
+        os.execve("/bin/sh", ["/bin/sh", script, *command[1:]], dict(environment))
+
+
+def find(program: str, environment: Mapping[str, str]) -> str | None:
+    """Return the file that ``program`` names, or None when there is none that can be executed."""
+    return shutil.which(program, path=environment.get("PATH", os.defpath))
+
+
+def failure_status(error: OSError) -> int:
+    """Return the exit code that a shell gives for a command that could not be executed."""
+    return NOT_FOUND if error.errno in (errno.ENOENT, errno.ENOTDIR) else NOT_EXECUTABLE
+
+
+def exit_like(status: int) -> NoReturn:
+    """End as that process did whose wait status this is: same exit code, or same signal and no core."""
+    if not os.WIFSIGNALED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    kernel.forbid_core_dump()
+    try:
+        signal.signal(number, signal.SIG_DFL)
+    except (OSError, ValueError):
+        pass  # SIGKILL cannot be set; it needs no setting.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [other for other in ALL if other != number])
+    os.kill(os.getpid(), number)
+    # Still here: process 1 of a container cannot kill itself.
+    os._exit(128 + number)

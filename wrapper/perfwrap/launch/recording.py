@@ -1,0 +1,79 @@
+"""All that is set up around the command to record it, as far as that is possible, and its orderly end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfwrap import run_folder
+from perfwrap.errors import PerfwrapError
+from perfwrap.launch import injection, manifest, registered, sidecar
+from perfwrap.launch.options import Options
+from perfwrap.launch.signals import Supervisor
+from perfwrap.run_folder import RunFolder
+
+
+@dataclass
+class Recording:
+    """What could be set up; without a folder nothing is recorded."""
+
+    folder: RunFolder | None = None
+    changes: dict[str, str] = field(default_factory=dict)
+    """What is different in the command's environment."""
+    monitors: sidecar.Sidecar | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """What could not be set up, and why."""
+
+    def prepare(self, command: list[str], options: Options, variables: Mapping[str, str]) -> None:
+        """Set up as much as is possible, and note what is not."""
+        try:
+            folder = run_folder.create(options.out, command)
+            self.manifest = manifest.begin(command, options, variables)
+            folder.write_manifest(self.manifest)
+        except (PerfwrapError, OSError) as error:
+            self.problems.append(f"this run is not recorded: {error}")
+            return
+        self.folder = folder
+        try:
+            self.changes = injection.prepare(folder, variables, options)
+        except (PerfwrapError, OSError) as error:
+            self.problems.append(f"the Python processes of this run are not recorded: {error}")
+        if options.monitors:
+            hook = self.changes.get("PYTHONPATH", str(folder.inject)).split(os.pathsep)[0]
+            try:
+                self.monitors = sidecar.start(folder, options, hook)
+            except OSError as error:
+                self.problems.append(f"host and GPU are not watched: {error}")
+
+    def finish(self, supervisor: Supervisor, status: int) -> list[str]:
+        """Write down how the command ended and let the others end; return what went wrong meanwhile."""
+        if self.folder is None:
+            return []
+        end, new = manifest.clock_pair(), []
+        self.folder.write_manifest(manifest.finish(self.manifest, status, end, self.problems))
+        if self.monitors is not None:
+            self.monitors.dismiss()
+        registered.wait(self.folder, supervisor)
+        problem = self.monitors.wait(supervisor) if self.monitors is not None else None
+        if problem is not None:
+            new.append(f"the monitors {problem}")
+            self.folder.write_manifest(manifest.finish(self.manifest, status, end, self.problems + new))
+        return new
+
+
+def refuse_used(out: Path | None) -> None:
+    """Raise PerfwrapError when the folder that the user asked for holds something already."""
+    try:
+        is_folder = out is not None and out.is_dir()
+        used = out is not None and out.exists() and (not is_folder or any(out.iterdir()))
+    except OSError:
+        return  # Not a mistake of the command line: the command will run unrecorded.
+    if used:
+        raise PerfwrapError(
+            f"{out} is not empty." if is_folder else f"{out} is a file.",
+            "Give --out a new folder; perfwrap never overwrites a run.",
+        )

@@ -1,0 +1,141 @@
+"""One run from its start to its end: prepare, start, wait, finish, and end as the command ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from perfwrap.launch import canary, descriptors, environment, kernel, proc, process, recording
+from perfwrap.launch.options import Options
+from perfwrap.launch.recording import Recording
+from perfwrap.launch.signals import OriginalSignals, Supervisor, reset_what_python_changed
+
+Say = Callable[[str], None]
+Report = Callable[[Path], None]
+
+
+class Shown:
+    """Shows the traceback of a bug in its block, and goes on: the command runs and its status counts."""
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Print what went wrong, if anything did."""
+        if isinstance(error, Exception):
+            traceback.print_exception(error)
+            return True
+        return False
+
+
+def run(command: list[str], options: Options, say: Say, report: Report) -> NoReturn:
+    """Run the command, recorded as far as that is possible, and end as it ends.
+
+    ``say`` prints one line to the user and ``report`` the report of a run folder, both to standard error.
+    Raises PerfwrapError, before anything is started, when ``options.out`` is in use.
+    """
+    descriptors.fill_standard()
+    variables = proc.original_environment()
+    outer = environment.outer_run(variables)
+    if outer is not None and options.out is not None:
+        say(f"perfwrap: already recording into {outer}; --out {options.out} is not used")
+    if outer is not None or environment.is_off(variables):
+        _become(command, variables, say)
+    recording.refuse_used(options.out)
+    original = OriginalSignals()
+    recorded = Recording()
+    with Shown():
+        # A command that is not there leaves no run folder behind.
+        if process.find(command[0], variables) is not None:
+            recorded.prepare(command, options, variables)
+    if recorded.problems:
+        say("perfwrap: " + "; ".join(recorded.problems))
+    supervisor = Supervisor(_hatch(command))
+    child = _start(command, {**variables, **recorded.changes}, original, say)
+    if recorded.monitors is not None:
+        recorded.monitors.watch(child)
+    status = _wait(child, supervisor)
+    with Shown():
+        _finish(recorded, supervisor, status, say)
+    if recorded.folder is not None and options.report:
+        with Shown():
+            _report(recorded.folder.path, supervisor, original, report)
+    elif recorded.folder is not None:
+        path = recorded.folder.path
+        say(f"perfwrap: recorded in {path}; `perfwrap report {path}` reads it")
+    process.exit_like(status)
+
+
+def _become(command: list[str], variables: Mapping[str, str], say: Say) -> NoReturn:
+    """Execute the command in place of this process: nothing is to be recorded here."""
+    reset_what_python_changed()
+    try:
+        process.execute(command, variables)
+    except OSError as error:
+        _fail(command, error, say)
+
+
+def _hatch(command: list[str]) -> canary.Canary | None:
+    """Return a canary; None when no process or descriptor is left, and the command may need the last."""
+    try:
+        return canary.hatch(command)
+    except OSError:
+        return None
+
+
+def _start(command: list[str], variables: Mapping[str, str], original: OriginalSignals, say: Say) -> int:
+    """Start the command and return its pid; end as a shell does when it cannot be executed."""
+    try:
+        return process.start(command, variables, original)
+    except OSError as error:
+        _fail(command, error, say)
+
+
+def _fail(command: list[str], error: OSError, say: Say) -> NoReturn:
+    """End as a shell does when a command cannot be executed."""
+    say(f"perfwrap: {command[0]}: {error.strerror}")
+    os._exit(process.failure_status(error))
+
+
+def _wait(child: int, supervisor: Supervisor) -> int:
+    """Wait for the command and return its wait status."""
+    status = None
+    with Shown():
+        # From here on only the command holds what it inherited: the other end of a pipe sees when it ends.
+        descriptors.let_go()
+        status = supervisor.wait(child)
+    return status if status is not None else os.waitpid(child, 0)[1]
+
+
+def _finish(recorded: Recording, supervisor: Supervisor, status: int, say: Say) -> None:
+    """End the recording; say what went wrong with it."""
+    try:
+        for problem in recorded.finish(supervisor, status):
+            say(f"perfwrap: {problem}")
+    except OSError as error:
+        say(f"perfwrap: the end of this run could not be written down: {error}")
+
+
+def _report(folder: Path, supervisor: Supervisor, original: OriginalSignals, report: Report) -> None:
+    """Print the report from a process of its own, so that nothing there can change how this one ends."""
+    launcher = os.getpid()
+    child = os.fork()
+    if child:
+        supervisor.wait(child)
+        return
+    try:
+        with Shown():
+            kernel.die_with(launcher)
+            os.dup2(2, 1)  # Standard output is the command's alone.
+            signal.pthread_sigmask(signal.SIG_SETMASK, original.mask)
+            report(folder)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        pass  # The user has seen enough.
+    finally:
+        os._exit(0)

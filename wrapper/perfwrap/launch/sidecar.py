@@ -1,0 +1,105 @@
+"""The process beside the command that runs the monitors, so that the launcher itself can stay boring.
+
+Its main module is ``perfwrap.monitors.sidecar``, which says what arguments it takes. On its standard input
+it gets the line ``child PID`` once the command runs; the input's end means that the command has ended, or
+that the launcher has: then it is to finish within FINISH_SECONDS. It starts with all signals blocked.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import perfwrap
+from perfwrap.launch import descriptors, kernel
+from perfwrap.launch.options import Options
+from perfwrap.launch.signals import Supervisor
+from perfwrap.run_folder import RunFolder
+
+MODULE = "perfwrap.monitors.sidecar"
+LOG = "monitors.log"
+"""What the monitors' process writes to its standard error; a file in the run folder, removed when empty."""
+FINISH_SECONDS = 2.0
+
+
+class Sidecar:
+    """The launcher's end of the monitors' process."""
+
+    def __init__(self, pid: int, orders: int, log: Path) -> None:
+        """Hold the pid, the pipe to the process and its log."""
+        self.pid = pid
+        self._orders = orders
+        self._log = log
+
+    def watch(self, child: int) -> None:
+        """Say which process is the command."""
+        try:
+            os.write(self._orders, f"child {child}\n".encode())
+        except OSError:
+            return  # Gone: its wait status will tell.
+
+    def dismiss(self) -> None:
+        """Say that the command has ended."""
+        os.close(self._orders)
+
+    def wait(self, supervisor: Supervisor) -> str | None:
+        """Wait for the dismissed process, or kill it; return what went wrong, if anything."""
+        deadline = time.monotonic() + FINISH_SECONDS
+        while self.pid not in supervisor.ended and time.monotonic() < deadline:
+            supervisor.pause(deadline - time.monotonic())
+        if self.pid not in supervisor.ended:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return f"did not finish within {FINISH_SECONDS:.0f} s and were killed"
+        status = supervisor.ended[self.pid]
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        if not said:
+            self._log.unlink()
+        if status == 0:
+            return None
+        ended = f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "failed"
+        return f"{ended}: {said[-1]}" if said else ended
+
+
+def start(folder: RunFolder, options: Options, hook: str) -> Sidecar:
+    """Start the monitors in a process of this group; OSError when that is not possible.
+
+    ``hook`` is the folder that the command finds on its PYTHONPATH.
+    """
+    launcher = os.getpid()
+    log = folder.path / LOG
+    log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    orders_out, orders = os.pipe()
+    arguments = _arguments(folder, launcher, options, hook)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.die_with(launcher)
+            descriptors.point_at_null(1)
+            os.dup2(orders_out, 0)
+            os.dup2(log_descriptor, 2)
+            descriptors.close_all_but()
+            os.execv(sys.executable, arguments)
+        finally:
+            os._exit(1)
+    os.close(orders_out)
+    os.close(log_descriptor)
+    return Sidecar(pid, orders, log)
+
+
+def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str) -> list[str]:
+    """Return a command line that finds this very perfwrap and its libraries, however the launcher did.
+
+    ``-I`` keeps the current directory and every PYTHONPATH out: the monitors must not be recorded themselves.
+    """
+    root = str(Path(perfwrap.__file__).parent.parent)
+    # The first entry is the launcher's script or current directory: nothing there is for us but perfwrap.
+    first = 0 if getattr(sys.flags, "safe_path", False) else 1
+    path = [entry for entry in sys.path[first:] if entry != root] + [root]
+    code = f"import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({MODULE!r}, None, '__main__', True)"
+    flags = ["-I", "-B"] if sys.dont_write_bytecode else ["-I"]
+    settings = ["--rate", f"{options.rate_hz:g}", "--hook", hook, "--budget", str(options.budget_bytes)]
+    return [sys.executable, *flags, "-c", code, str(folder.path), str(launcher), *settings]
