@@ -1,1 +1,98 @@
 """The recorder: runs inside the user's processes, standard library only, Python 3.8 and later."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from importlib import import_module
+
+from perfwrap_recorder import guard, journal, on_import, probes, roles
+
+_role = roles.Role("main")
+"""What this process is."""
+
+
+def start(settings):
+    """Open the journal and get the probes ready; called once, when torch is about to be imported.
+
+    Raises OSError when there can be no journal: then there is no recorder.
+    """
+    global _role
+    began_ns = time.monotonic_ns()
+    journal.open_current(settings)
+    _role = roles.find_role(roles.find_argv())
+    if sys._perfwrap != os.getpid():  # forked by a process that had not asked for torch: it has no line yet
+        _role = roles.find_forked_role(_role)
+        _note_fork()
+    guard.run("facts", _write_facts)
+    os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
+    if not _role.inert:
+        _time_import()
+        _prepare(probes.PROBES)
+    _write_own_time("start", began_ns)
+
+
+def _time_import():
+    """Record each import of torch; its end is taken before any probe does something at that moment."""
+    began_ns = [] if on_import.imported("torch") else [time.monotonic_ns()]
+
+    def begin():
+        began_ns[:] = [time.monotonic_ns()]
+
+    def end(torch):
+        if began_ns:
+            duration_ns = time.monotonic_ns() - began_ns[0]
+            journal.current.record(began_ns[0], duration_ns, 0, journal.current.text("torch"), journal.IMPORT)
+
+    on_import.before("torch", begin)
+    on_import.after("torch", guard.protect("import", end))
+
+
+def _prepare(names):
+    """Register the hooks of each probe: those for modules that torch imports, then those for its end."""
+    modules = [(name, guard.run(name, import_module, "perfwrap_recorder.probes." + name)) for name in names]
+    for name, module in modules:
+        for awaited, function in getattr(module, "MODULES", {}).items():
+            on_import.after(awaited, guard.protect(name, function))
+    for name, module in modules:
+        if hasattr(module, "install"):
+            on_import.after("torch", guard.protect(name, module.install))
+
+
+def _begin_in_child():
+    """Give the child of a fork its own journal, start record and facts."""
+    global _role
+    began_ns = time.monotonic_ns()
+    journal.begin_in_child()
+    _note_fork()
+    _role = roles.find_forked_role(_role)
+    _write_facts()
+    _write_own_time("fork", began_ns)
+
+
+def _note_fork():
+    sys._perfwrap = os.getpid()
+    on_import.note("fork")
+
+
+def _write_facts():
+    rank, local_rank, world_size = roles.find_ranks(os.environ)
+    facts = {
+        "role": _role.name,
+        "argv": "\x1f".join(roles.find_argv()),
+        "executable": sys.executable,
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "ppid": os.getppid(),
+        "rank": rank,
+        "local_rank": local_rank,
+        "world_size": world_size,
+    }
+    for key, value in facts.items():
+        if value is not None:
+            journal.current.fact(key, str(value))
+
+
+def _write_own_time(name, began_ns):
+    text = journal.current.text(name)
+    journal.current.record(began_ns, time.monotonic_ns() - began_ns, 0, text, journal.PERFWRAP)

@@ -1,7 +1,7 @@
 """Read what the launcher asked of this run.
 
-The settings stand in a file beside the recorder, not in environment variables: launchers that carry PYTHONPATH to
-other machines drop the variables they do not know. Each line is ``key=value``.
+The settings stand in a file beside the recorder, not in environment variables: launchers that carry
+PYTHONPATH to other machines drop the variables they do not know. Each line is ``key=value``.
 """
 
 from __future__ import annotations

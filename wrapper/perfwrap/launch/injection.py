@@ -1,8 +1,8 @@
-"""Make the directory that the command's PYTHONPATH points to, and which holds all that runs inside its Pythons.
+"""Make the directory that the command's PYTHONPATH points to, with all that runs inside its Pythons.
 
-It is complete in itself and belongs to one run: the command may use other interpreters, other environments, and
-containers that see nothing of this installation but the run folder. Only PYTHONPATH changes, because launchers
-that carry it to other machines drop the variables that they do not know.
+It is complete in itself and belongs to one run: the command may use other interpreters, other environments,
+and containers that see nothing of this installation but the run folder. Only PYTHONPATH changes, because
+launchers that carry it to other machines drop the variables that they do not know.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 
 import perfwrap
 from perfwrap.errors import PerfwrapError
+from perfwrap.launch.options import Options
 from perfwrap.run_folder import RunFolder
 
-DEFAULT_BUDGET_BYTES = 256 << 20
+DEFAULT_OPTIONS = Options()
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
 SHIM = "sitecustomize.py"
 SHIMS = (SHIM, "usercustomize.py")
@@ -30,15 +31,14 @@ SETTINGS = "settings"
 def prepare(
     folder: RunFolder,
     environment: Mapping[str, str],
+    options: Options = DEFAULT_OPTIONS,
     *,
-    nvtx: bool = False,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
     host: str | None = None,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
 
-    ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its own
-    must not be used. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
+    ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
+    own must not be used. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
@@ -49,8 +49,8 @@ def prepare(
     settings = {
         "run_dir": folder.path.absolute(),
         "host": host or "",
-        "budget_bytes": budget_bytes,
-        "nvtx": int(nvtx),
+        "budget_bytes": options.budget_bytes,
+        "nvtx": int(options.nvtx),
         "original_pythonpath_empty": int(not previous),
     }
     _make_directory(data)
@@ -69,7 +69,7 @@ def _source() -> Path:
 
 
 def _make_hook(folder: RunFolder) -> Path:
-    """Make the directory; a private one elsewhere, with a link to it, when PYTHONPATH cannot hold its path."""
+    """Make the directory: a private one elsewhere, and a link to it, when PYTHONPATH cannot hold its path."""
     wanted = folder.inject.absolute()
     if "\n" in str(wanted):
         raise PerfwrapError(f"The path {str(wanted)!r} holds a line break.", "Choose another with --out DIR.")

@@ -1,0 +1,42 @@
+"""Run a probe's code; whatever it raises becomes a record, never the user's problem.
+
+What has raised once is not run again in this process: the other probes go on.
+"""
+
+from __future__ import annotations
+
+import time
+
+from perfwrap_recorder import journal
+
+failed = {}  # name of a probe -> what it raised
+
+
+def run(probe, function, *arguments):
+    """Return what the function returns; None when it raises, or when this probe has raised before."""
+    if probe in failed:
+        return None
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001 - one of three broad excepts: the user's program comes first
+        failed[probe] = "%s: %s" % (type(error).__name__, error)
+        _tell(probe)
+        return None
+
+
+def protect(probe, function):
+    """Return the function as one that never raises an Exception."""
+
+    def protected(*arguments):
+        return run(probe, function, *arguments)
+
+    return protected
+
+
+def _tell(probe):
+    """Say that the probe watches nothing any more: coverage of one nanosecond, with the reason as note."""
+    try:
+        name, note = journal.current.text("probe/" + probe), journal.current.text("failed: " + failed[probe])
+        journal.current.record(time.monotonic_ns(), 1, note, name, journal.COVERAGE)
+    except Exception:  # noqa: BLE001, S110 - a journal that cannot be written to has said so already
+        pass

@@ -1,0 +1,147 @@
+"""Get ready for torch to be imported, then run the sitecustomize that this file hides.
+
+Copied into a run folder as sitecustomize.py and as usercustomize.py, with the constants filled in. Python's
+``site`` imports it at the start of every interpreter whose PYTHONPATH names that folder. It leaves one entry
+in sys.meta_path, one attribute of sys and one line in the run folder; sys.path and sys.modules stay as they
+would have been without it. It must parse on Python 2.7, where it only chains.
+"""
+
+if True:  # pragma: no cover - coverage may trace this file from its own .pth, and must not count it
+    import os
+    import sys
+
+    DATA = ""  # filled in: the directory beside this file that holds the recorder; without it, only chain
+    RUN_FOLDER = ""  # filled in: the run folder, as the launcher saw it
+    WAS_UNSET = False  # filled in: PYTHONPATH was unset or empty when the command was started
+
+    perfwrap_shim = os.path.dirname(os.path.abspath(__file__))  # this name is also how our frames are told
+
+    class Finder(object):
+        """Finds nothing by itself: brings in the recorder's finder when torch is first asked for."""
+
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            """Return what the recorder's finder has for torch, and None for all else."""
+            if name != "torch":
+                return None
+            on_import = quietly(bring_on_import)
+            return on_import and on_import.Finder.find_spec(name, path, target)
+
+    def quietly(function, *arguments):
+        """Return what the function returns; what it raises becomes a line in the run folder."""
+        try:
+            return function(*arguments)
+        except Exception as error:  # noqa: BLE001 - the user's program must start, whatever is wrong with us
+            if function is not note:
+                quietly(note, "failed", "%s: %s" % (type(error).__name__, error))
+
+    def inject():
+        """Install the finder and write the start record, once per process."""
+        off = os.environ.get("PERFWRAP_OFF") == "1" or os.environ.get("PERFWRAP_DISABLE") == "1"
+        if off or not DATA or hasattr(sys, "_perfwrap") or sys.version_info < (3, 8):
+            return
+        in_main = getattr(sys.modules["_thread"], "_is_main_interpreter", None)
+        if sys.implementation.name != "cpython" or (in_main and not in_main()):
+            return
+        sys._perfwrap = os.getpid()
+        sys.meta_path.insert(0, Finder)
+        quietly(note, "start")
+        if "torch" in sys.modules:
+            bring_on_import().start()
+
+    def bring_on_import():
+        """Return the recorder's on_import module, whose finder takes the place of ours."""
+        folder = os.path.join(perfwrap_shim, DATA)
+        lent = {"data": folder, "run_folder": run_folder(), "load": load, "note": note, "quietly": quietly}
+        on_import = load("on_import")
+        on_import.take_over(Finder, **lent)
+        return on_import
+
+    def load(stem):
+        """Return a module of the recorder, loaded without the help of the import system."""
+        name = "perfwrap_recorder." + stem
+        if name not in sys.modules:
+            with open(os.path.join(perfwrap_shim, DATA, "perfwrap_recorder", stem + ".py"), "rb") as source:
+                code = compile(source.read(), "<perfwrap:%s>" % stem, "exec")
+            module = type(sys)(name)
+            exec(code, module.__dict__)
+            # Two threads may come here at once: to run such a module has no effect, and one of the two wins.
+            sys.modules.setdefault(name, module)
+        return sys.modules[name]
+
+    def run_folder():
+        """Return the run folder, also where it is mounted under another name."""
+        return RUN_FOLDER if os.path.isdir(RUN_FOLDER) else os.path.dirname(perfwrap_shim)
+
+    def note(event, detail=None):
+        """Append one line about this process to the run folder: START_FIELDS of run_folder.py."""
+        ticks = read("/proc/self/stat").rpartition(b")")[2].split()[19].decode()
+        argv = read("/proc/self/cmdline") if detail is None else detail.encode("utf-8", "replace")
+        argv = argv[:3000].rstrip(b"\0").replace(b"\t", b" ").replace(b"\n", b" ").replace(b"\0", b"\x1f")
+        now = sys.modules["time"].monotonic_ns()
+        fields = (event, os.getpid(), os.getppid(), ticks, now, "%d.%d.%d" % sys.version_info[:3], VECTOR)
+        line = "\t".join(map(str, fields)).encode() + b"\t" + argv + b"\n"
+        letters = [letter if letter.isalnum() or letter in "._" else " " for letter in os.uname()[1]]
+        log = os.path.join(run_folder(), "starts", "_".join("".join(letters).split()) + ".log")
+        # One write to an O_APPEND file: the lines of processes that start at once do not mix.
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    def read(path):
+        """Return the beginning of a file of /proc, without the machinery of open()."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+
+    def is_ours(entry):
+        """Say whether an entry of sys.path is this directory, however it is spelled."""
+        if not entry or not isinstance(entry, str):
+            return False
+        return os.path.normcase(os.path.abspath(entry)) == os.path.normcase(perfwrap_shim)
+
+    def leave_path():
+        """Take this directory off sys.path; say how this file was reached.
+
+        A program that writes ``PYTHONPATH=$PYTHONPATH:/x`` where it was unset gets an empty element, which
+        names the current directory, and may rely on it. With us in it there is none: we put its effect back.
+        """
+        elements = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        vector = __name__
+        for index in reversed([index for index, entry in enumerate(sys.path) if is_ours(entry)]):
+            del sys.path[index]
+            if WAS_UNSET and not all(map(is_ours, elements)) and os.getcwd() not in sys.path:
+                sys.path.insert(index, os.getcwd())
+                vector += "+cwd"
+        return vector
+
+    def asked_by_site():
+        """Say whether site itself imports this file, and not another tool's sitecustomize."""
+        frame = sys._getframe(1)
+        importlib = "<frozen importlib"
+        while frame and (
+            "perfwrap_shim" in frame.f_globals or frame.f_code.co_filename.startswith(importlib)
+        ):
+            frame = frame.f_back
+        return not frame or (frame.f_globals.get("__name__"), frame.f_code.co_name[:4]) == ("site", "exec")
+
+    def chain():
+        """Import the module that this one hides; what it raises is between it and site."""
+        myself = sys.modules.pop(__name__, None)
+        try:
+            __import__(__name__)
+        except ImportError as error:
+            # site expects this error when there is no such module; a tool that has found this file does not.
+            if getattr(error, "name", None) != __name__ or asked_by_site():
+                raise
+            sys.modules[__name__] = myself
+
+    try:
+        VECTOR = quietly(leave_path) or __name__
+        quietly(inject)
+    finally:
+        chain()
