@@ -16,10 +16,9 @@ from pathlib import Path
 
 import perfwrap
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch.options import Options
+from perfwrap.launch.options import DEFAULT_BUDGET_MIB, MEBIBYTE
 from perfwrap.run_folder import RunFolder
 
-DEFAULT_OPTIONS = Options()
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
 SHIM = "sitecustomize.py"
 SHIMS = (SHIM, "usercustomize.py")
@@ -31,8 +30,9 @@ SETTINGS = "settings"
 def prepare(
     folder: RunFolder,
     environment: Mapping[str, str],
-    options: Options = DEFAULT_OPTIONS,
     *,
+    nvtx: bool = False,
+    budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE,
     host: str | None = None,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
@@ -49,8 +49,8 @@ def prepare(
     settings = {
         "run_dir": folder.path.absolute(),
         "host": host or "",
-        "budget_bytes": options.budget_bytes,
-        "nvtx": int(options.nvtx),
+        "budget_bytes": budget_bytes,
+        "nvtx": int(nvtx),
         "original_pythonpath_empty": int(not previous),
     }
     _make_directory(data)
