@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perfwrap.commands import run
+
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """For commands that take somebody else's command line."""
 
-COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = ()
+COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (("run", run.run, run.SETTINGS),)
 """Name, function, typer context settings."""

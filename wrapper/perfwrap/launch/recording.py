@@ -39,7 +39,9 @@ class Recording:
             return
         self.folder = folder
         try:
-            self.changes = injection.prepare(folder, variables, options)
+            self.changes = injection.prepare(
+                folder, variables, nvtx=options.nvtx, budget_bytes=options.budget_bytes
+            )
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")
         if options.monitors:
