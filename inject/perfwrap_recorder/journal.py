@@ -15,23 +15,48 @@ CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<
 
 ``kind`` is the last field so that a record cut short by SIGKILL still reads 0. Slots are claimed with
 ``next(itertools.count())``, which is atomic under the GIL: there is no lock that a fork could leave held.
-The file grows by segments that are allocated for real (``posix_fallocate``), because touching a sparse
-page on a full disk is SIGBUS. When a segment cannot be had the journal goes silent and stays silent.
+So the order of records is roughly that of time, no more. A few slots at the front are kept for END, the last
+CLOCK and LOST records, which are written in place. The file grows by segments that are allocated for real
+(``posix_fallocate``), because touching a sparse page on a full disk is SIGBUS. When a segment cannot be had
+the journal goes silent and stays silent.
 
 Texts. A TEXT record carries 24 bytes of UTF-8 in start, duration and value (zero-padded), ``name`` is the
 text's id and ``thread`` the number of the piece. Pieces of one text may stand anywhere, also after its
-first use. A *label* is a text of up to four fields joined by U+001F: name, file, line, function.
+first use; a text that did not fit its limit (4080 bytes) is cut there. When the table of texts is full, new
+ones share the text ``(other)`` and a LOST record counts them.
+A *label* is a text of up to five fields joined by U+001F: name, file, line, function, and, where an installed
+library made the call on behalf of that line of the user's, the library's ``file:line``.
 A *series* is a text of two such fields: entity (``host``, ``cpu/3``, ``process/1234``, ``gpu/0``, ``disk``,
 ``cgroup``) and metric, whose suffix is its unit.
 
-Kinds 1 to 31 describe; 32 to 63 are spans; 64 and up are instants with a value. The bit 0x8000 turns a
-span kind into a SUM: between ``start`` and the record's place in the file, steps whose detail was thinned
-away held ``value`` such spans of ``duration`` ns together (inclusive of what they contain).
+Kinds 1 to 31 describe; 32 to 63 are spans; 64 and up are instants with a value. The bit 0x8000 turns a span
+kind into a SUM: a stretch of thinned steps held ``value`` such spans of that name and thread, of ``duration``
+ns together (inclusive of what they contain). ``start`` is that of the THIN record which began the stretch;
+the stretch ends where the next THIN record begins another. A sum is written when the first of its spans ends
+and then updated in place, so it survives SIGKILL too.
 
-Bounded. Each journal has a budget. Whenever half of what is left of it is used, the recorder halves its
-detail (a THIN record says: from here on every ``value``-th step in detail) and the sums of the other steps
-are written once per that many steps, so a run of any length fits and its sums stay exact.
+Bounded. Each journal has a budget. When half of it is used, and from then on whenever an eighth of what is
+left is used, detail is halved. From then on stretches with detail (four neighbouring steps) and stretches
+without take turns, and a THIN record begins each: ``value`` 0 says that spans are only summed from ``start``
+on, another value that from there on they stand in detail, as one step in so many does. A step ends when one
+of the optimizers has stepped; in a program without, after an outermost module call or before a batch. Of the
+rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE) the first sixteen of a stretch without
+detail stand there all the same; further NON_FINITE instants are left out. So a run of any length fits.
 """
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import get_ident, get_native_id
+from itertools import count
+from struct import Struct
+
+from perfwrap_recorder.clock import now, read_pair
+from perfwrap_recorder.journal_file import JournalFile
+from perfwrap_recorder.texts import Texts, pieces_of
+from perfwrap_recorder.thinning import Thinning
 
 FORMAT = 1
 
@@ -40,8 +65,8 @@ TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END = range(1, 11
 # CLOCK: start = monotonic, value = wall ns.          THREAD: thread = index, name = its name, value = native id.
 # FACT: name = key, value = text id of the value.     MARK: name = what, value = text id of the detail or 0.
 # SAMPLE: name = series, value = float64 bits.        COVERAGE: name = what is watched from start on, for
-#   duration (0: to the journal's end), value = text id of a note or 0.
-# LOST: name = what, value = how many were lost.      THIN: value = stride.      END: an orderly end.
+#   duration (0: to the journal's end; 1: it is not watched), value = text id of a note or 0.
+# LOST: name = what, value = how many were lost.      THIN: value = stride, 0 for sums.   END: an orderly end.
 
 # Spans.
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
@@ -64,3 +89,317 @@ NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value 
 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
+
+RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
+RARE_KEPT = 16
+"""How many records of the rarer kinds stand in detail in a stretch that has no detail."""
+
+HEADER = Struct("<8sIIqq")
+pack = Struct("<qqqIHH").pack_into
+FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
+SHIFT = 5  # a slot is 32 bytes
+END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2, 3, 4, 8
+
+BEGIN = None
+
+CLOCK_INTERVAL_NS = 10_000_000_000
+LAST_THREAD = 0xFFFF
+"""The index that all threads beyond it share."""
+
+# What follows is the state of the one journal that a process has. The claim of a slot and the memory that
+# it lies in are taken as one: a fork may come between any two operations (in a signal handler, say), and a
+# slot of the parent's must never be written into the child's memory.
+state = count(FIRST_SLOT).__next__, None  # claims a slot, holds it
+limit = 0  # the first slot that needs a closer look: no room, or a stage of thinning ends
+summing = False  # whether spans are summed at present
+threads = {}  # id of a thread -> index
+sums = {}  # of the present stretch: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
+due = 0  # when the next CLOCK is
+
+after_fork = []  # functions() that put right, in the child of a fork, what a probe knows about threads
+every_interval = []  # functions() that look at what may change while the program runs, every ten seconds
+
+_settings = None
+_file = None
+_unmade = []  # one token while a child of a fork has no file yet: who takes it makes the file
+_thinning = Thinning(0)
+_pid = 0
+_texts = Texts()
+_thread_indices = count(1).__next__
+_rare_left = 0
+_lost_records = 0
+
+text_numbers = _texts.numbers
+
+
+def open_current(settings):
+    """Open the journal of this process; OSError when it cannot be had: then all below do nothing."""
+    global _settings
+    _settings = settings
+    _make(settings.budget_bytes)
+    atexit.register(_end)
+
+
+def begin_in_child():
+    """Forget the parent's journal, in the child of a fork; its own file is made when it first says something."""
+    global state, limit, summing, sums, _file, _thread_indices
+    if _file is None:
+        return
+    limit = 0
+    state = count(FIRST_SLOT).__next__, state[1]
+    summing, sums = False, {}
+    _file, _unmade[:] = None, [True]
+    threads.clear()
+    _thread_indices = count(1).__next__
+    for reset in after_fork:
+        reset()
+
+
+def span(start, duration, value, name, kind):
+    """Write a span, or add it to its sum while steps are thinned."""
+    if summing:
+        _add_to_sum(start, duration, value, name, kind)
+        return
+    claim, memory = state
+    slot = claim()
+    if slot >= limit:
+        memory, slot = _find_room(claim, slot)
+        if memory is None:
+            return
+    thread = threads.get(get_ident()) or _add_thread()
+    pack(memory, slot << SHIFT, start, duration, value, name, thread, kind)
+
+
+def instant(moment, value, name, kind):
+    """Write an instant whose value is a float."""
+    if not summing or _keep_rare():
+        record(moment, 0, FLOAT_BITS.unpack(FLOAT.pack(value))[0], name, kind)
+
+
+def record(start, duration, value, name, kind):
+    """Write one record of this thread's, whether steps are thinned or not."""
+    put(start, duration, value, name, threads.get(get_ident()) or _add_thread(), kind)
+
+
+def put(start, duration, value, name, thread, kind):
+    """Write one record as it is, and return its slot; -1 when it was lost."""
+    claim, memory = state
+    slot = claim()
+    if slot >= limit:
+        memory, slot = _find_room(claim, slot)
+        if memory is None:
+            return -1
+    pack(memory, slot << SHIFT, start, duration, value, name, thread, kind)
+    return slot
+
+
+def text(value):
+    """Return the id of a text, written when it is new."""
+    return text_numbers.get(value) or _add_text(value)
+
+
+def fact(key, value):
+    """Say something that was learned."""
+    put(now(), 0, text(str(value)), text(key), 0, FACT)
+
+
+def mark(name, detail=""):
+    """Say that something happened."""
+    record(now(), 0, text(detail) if detail else 0, text(name), MARK)
+
+
+def cover(what, note=""):
+    """Say that something is watched from now on."""
+    put(now(), 0, text(note) if note else 0, text(what), 0, COVERAGE)
+
+
+def end_step(kind, which, moment):
+    """Say that a step may have ended: ``which`` optimizer, module or batch of that kind of span."""
+    if moment >= due:
+        _tick(moment)
+    if _thinning.stride > 1 and _thinning.ends_stretch(kind, which):
+        _turn(moment)
+
+
+def reduce_budget(share):
+    """Keep to one part in ``share`` of the budget from now on."""
+    global _thinning, limit
+    _thinning = Thinning(_slots(_settings.budget_bytes // share))
+    limit = 0  # whoever comes next works it out
+
+
+def _slots(size):
+    return max(FIRST_SLOT, size >> SHIFT)
+
+
+def _make(budget):
+    """Make the file and have the state point to it."""
+    global state, limit, due, _file, _thinning, _pid
+    file = JournalFile(_settings.run_dir + "/journal", _settings.host, _slots(budget) << SHIFT)
+    moment, wall = read_pair()
+    HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
+    _pid, due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    _thinning = Thinning(_slots(budget))
+    _file = file
+    state = count(FIRST_SLOT).__next__, file.memory
+    limit = _next_limit()
+    for value, number in list(text_numbers.items()):
+        _write_text(value, number)
+
+
+def _make_in_child():
+    """Make the file of a forked child; what another thread says meanwhile is lost."""
+    try:
+        _unmade.pop()
+    except IndexError:
+        return
+    try:
+        _make(_settings.budget_bytes)
+    except OSError:
+        _fall_silent()
+
+
+def _fall_silent():
+    global limit, _file
+    _file, limit = None, 0
+
+
+def _next_limit():
+    return min(_file.allocated_bytes >> SHIFT, _thinning.slots, _thinning.threshold, _thinning.stop)
+
+
+def _find_room(claim, slot):
+    """Return memory and slot for a record whose slot was at the limit; (None, -1) when the record is lost."""
+    global limit
+    if _unmade:
+        _make_in_child()
+        claim, memory = state
+        slot = claim()
+    if _file is None or claim is not state[0]:
+        return None, -1
+    if slot >= _thinning.slots:
+        _lose_record()
+        return None, -1
+    if slot >= min(_thinning.threshold, _thinning.stop):
+        _thinning.halve(slot)
+        if not summing:
+            _turn(now())
+    try:
+        while _file.allocated_bytes >> SHIFT <= slot:
+            _file.grow()
+        limit = _next_limit()
+    except (OSError, AttributeError):  # AttributeError: another thread fell silent meanwhile
+        _fall_silent()
+        return None, -1
+    return state[1], slot
+
+
+def _turn(moment):
+    """End a stretch with detail or one without, and begin the other."""
+    global summing, sums, limit, _rare_left
+    if summing:
+        slot = put(moment, 0, _thinning.stride, 0, 0, THIN)
+        _thinning.begin_detail(slot if slot > 0 else _thinning.slots)
+        summing = False
+    else:
+        _thinning.begin_sums()
+        sums, _rare_left = {BEGIN: moment}, RARE_KEPT
+        summing = True
+        put(moment, 0, 0, 0, 0, THIN)
+    limit = 0  # whoever comes next works it out
+
+
+def _add_to_sum(start, duration, value, name, kind):
+    if kind in RARE and _keep_rare():
+        record(start, duration, value, name, kind)
+        return
+    thread = threads.get(get_ident()) or _add_thread()
+    stretch = sums
+    key = kind, name, thread
+    total = stretch.get(key) or _begin_sum(stretch, key)
+    if total:
+        total[2] += 1
+        total[3] += duration
+        pack(total[0], total[1], stretch[BEGIN], total[3], total[2], name, thread, kind | SUM)
+
+
+def _begin_sum(stretch, key):
+    claim, memory = state
+    slot = claim()
+    if slot >= limit:
+        memory, slot = _find_room(claim, slot)
+        if memory is None:
+            return None
+    total = stretch[key] = [memory, slot << SHIFT, 0, 0]
+    return total
+
+
+def _keep_rare():
+    """Say whether one more of the rarer kinds may stand in detail in this stretch."""
+    global _rare_left
+    _rare_left -= 1
+    return _rare_left >= 0
+
+
+def _add_text(value):
+    if _file is None and not _unmade:
+        return 0
+    number, new = _texts.add(value, _thinning.slots)
+    if new:
+        _write_text(value, number)
+    elif number == _texts.other:
+        _write_in_place(LOST_TEXTS_SLOT, now(), _texts.lost, text_numbers["texts"], LOST)
+    return number
+
+
+def _write_text(value, number):
+    for piece, numbers in enumerate(pieces_of(value)):
+        put(*numbers, number, piece, TEXT)
+
+
+def _add_thread():
+    thread = get_ident()
+    index = threads[thread] = min(_thread_indices(), LAST_THREAD)
+    put(now(), 0, get_native_id(), text(_thread_name(thread)), index, THREAD)
+    return index
+
+
+def _thread_name(thread):
+    """Return the name of a thread; ``threading.current_thread()`` would add threads that it does not know."""
+    known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
+    return str(getattr(known, "_name", ""))
+
+
+def _tick(moment):
+    """Do what is to be done every ten seconds."""
+    global due
+    due = moment + CLOCK_INTERVAL_NS
+    monotonic, wall = read_pair()
+    put(monotonic, 0, wall, 0, 0, CLOCK)
+    for look in every_interval:
+        look()
+
+
+def _lose_record():
+    global _lost_records
+    _lost_records += 1
+    _write_in_place(LOST_RECORDS_SLOT, now(), _lost_records, text_numbers["records"], LOST)
+
+
+def _write_in_place(slot, moment, value, name, kind):
+    """Write a record into one of the slots that are kept for it."""
+    file = _file
+    if file is not None:
+        pack(file.memory, slot << SHIFT, moment, 0, value, name, 0, kind)
+
+
+def _end():
+    """Say goodbye, in the process that opened the journal and not in what it forked."""
+    if _file is not None and _pid == os.getpid():
+        moment, wall = read_pair()
+        _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
+        _write_in_place(END_SLOT, moment, 0, 0, END)
+
+
+current = sys.modules[__name__]
+"""The journal as an object, for those who hold it as one."""

@@ -1,0 +1,104 @@
+"""The file of a journal: made once, grown for real, mapped without holding a descriptor.
+
+No descriptor stays open, because a program that closes descriptors which it did not open (every daemon does)
+would hand our number to a file of its own, and Python's ``mmap`` closes its copy of the number later. Hence
+``mmap`` of the C library, once and for the whole budget: pages beyond the end of the file are not touched
+before the file reaches them. The mapping is never undone; its older pages are given back to the system.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+FIRST_BYTES = 64 << 10
+"""What a file begins with: a DataLoader's worker rarely needs more."""
+
+CHUNK_BYTES = 1 << 20
+"""By how much a file grows at most."""
+
+PROT_READ_WRITE, MAP_SHARED, MADV_DONTNEED = 3, 1, 4
+MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+class JournalFile:
+    """A file that grows up to ``limit_bytes``; ``memory`` is all of it, ``allocated_bytes`` of it may be touched."""
+
+    def __init__(self, directory, host, limit_bytes):
+        """Make the file; OSError when that cannot be done."""
+        self.allocated_bytes = 0
+        self._returned_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._path, descriptor = _create(directory, host)
+        try:
+            status = os.fstat(descriptor)
+            self._identity = status.st_dev, status.st_ino
+            self._allocate(descriptor, 0, min(FIRST_BYTES, limit_bytes))
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            self._address = _map(self._libc, descriptor, limit_bytes)
+        finally:
+            os.close(descriptor)
+        self.memory = (ctypes.c_char * limit_bytes).from_address(self._address)
+
+    def grow(self):
+        """Get the file more room; OSError when it is full, its disk is full, or it is not there any more.
+
+        Safe to be called by several threads at once: to allocate again what is allocated changes nothing.
+        """
+        size = self.allocated_bytes
+        if size >= self._limit_bytes:
+            raise OSError("the budget is used up")
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != self._identity:
+                raise OSError("another file stands in the journal's place")
+            self._allocate(descriptor, size, min(size + min(size, CHUNK_BYTES), self._limit_bytes))
+        finally:
+            os.close(descriptor)
+        self._give_pages_back(size - CHUNK_BYTES)
+
+    def _allocate(self, descriptor, start, end):
+        # A page that the file system has no room for kills the process when it is touched (SIGBUS).
+        os.posix_fallocate(descriptor, start, end - start)
+        self.allocated_bytes = max(end, self.allocated_bytes)
+
+    def _give_pages_back(self, until_bytes):
+        """Take what is written from the process's memory; it stays in the file and comes back when touched."""
+        start, end = self._returned_bytes, until_bytes & -CHUNK_BYTES
+        if end > start:
+            self._returned_bytes = end
+            self._libc.madvise(
+                ctypes.c_void_p(self._address + start), ctypes.c_size_t(end - start), MADV_DONTNEED
+            )
+
+
+def _create(directory, host):
+    """Return the path and descriptor of a new file; a process that exec'ed is told apart by the last number."""
+    prefix = "%s/%s-%d-%d-" % (directory, host, os.getpid(), _start_ticks())
+    sequence = 0
+    while True:
+        path = prefix + "%d.pwj" % sequence
+        try:
+            return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            sequence += 1
+
+
+def _start_ticks():
+    """Return when this process started, in clock ticks since boot; 0 where the system does not say."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def _map(libc, descriptor, size):
+    """Return the address of the mapped file; OSError when there is no room for it."""
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    address = libc.mmap(None, size, PROT_READ_WRITE, MAP_SHARED, descriptor, 0)
+    if address == MAP_FAILED:
+        raise OSError(ctypes.get_errno(), "the journal cannot be mapped")
+    return address
