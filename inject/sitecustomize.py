@@ -99,10 +99,11 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
             os.close(descriptor)
 
     def is_ours(entry):
-        """Say whether an entry of sys.path is this directory, however it is spelled."""
-        if not entry or not isinstance(entry, str):
+        """Say whether an element of a path is this directory: with a slash behind it, or by a link, too."""
+        try:
+            return entry == perfwrap_shim or bool(entry) and os.path.samefile(entry, perfwrap_shim)
+        except (OSError, TypeError, ValueError):
             return False
-        return os.path.normcase(os.path.abspath(entry)) == os.path.normcase(perfwrap_shim)
 
     def leave_path():
         """Take this directory off sys.path; say how this file was reached.

@@ -43,7 +43,7 @@ def _time_import():
     def end(torch):
         if began_ns:
             duration_ns = time.monotonic_ns() - began_ns[0]
-            journal.current.record(began_ns[0], duration_ns, 0, journal.current.text("torch"), journal.IMPORT)
+            journal.record(began_ns[0], duration_ns, 0, journal.text("torch"), journal.IMPORT)
 
     on_import.before("torch", begin)
     on_import.after("torch", guard.protect("import", end))
@@ -90,9 +90,9 @@ def _write_facts():
     }
     for key, value in facts.items():
         if value is not None:
-            journal.current.fact(key, str(value))
+            journal.fact(key, str(value))
 
 
 def _write_own_time(name, began_ns):
-    text = journal.current.text(name)
-    journal.current.record(began_ns, time.monotonic_ns() - began_ns, 0, text, journal.PERFWRAP)
+    text = journal.text(name)
+    journal.record(began_ns, time.monotonic_ns() - began_ns, 0, text, journal.PERFWRAP)

@@ -36,7 +36,7 @@ def protect(probe, function):
 def _tell(probe):
     """Say that the probe watches nothing any more: coverage of one nanosecond, with the reason as note."""
     try:
-        name, note = journal.current.text("probe/" + probe), journal.current.text("failed: " + failed[probe])
-        journal.current.record(time.monotonic_ns(), 1, note, name, journal.COVERAGE)
+        name, note = journal.text("probe/" + probe), journal.text("failed: " + failed[probe])
+        journal.record(time.monotonic_ns(), 1, note, name, journal.COVERAGE)
     except Exception:  # noqa: BLE001, S110 - a journal that cannot be written to has said so already
         pass

@@ -1,0 +1,169 @@
+"""Running programs with the recorder inside, and reading the journals that they leave."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, HEADER, INSTANTS, RECORD, SPANS, SUM
+
+INJECT = Path(__file__).resolve().parents[3] / "inject"
+KIND_NAMES = {number: name for group in (DESCRIBE, SPANS, INSTANTS) for name, number in group.items()}
+
+PREAMBLE = f"""
+import os, sys
+sys.path.insert(0, {str(INJECT)!r})
+from perfwrap_recorder import clock, journal
+class Settings:
+    run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", int(sys.argv[2]), False
+def open_journal():
+    journal.open_current(Settings)
+    os.register_at_fork(after_in_child=journal.begin_in_child)
+"""
+
+
+@dataclass
+class Record:
+    """One record with its texts looked up."""
+
+    kind: str
+    start: int
+    duration: int
+    value: int
+    name: str
+    thread: int
+    place: int
+
+    @property
+    def label(self) -> str:
+        """The first field of the name."""
+        return self.name.split(FIELD_SEPARATOR)[0]
+
+    @property
+    def line(self) -> tuple[str, int, str] | None:
+        """File name, line and function of a label that has them."""
+        fields = self.name.split(FIELD_SEPARATOR)
+        return (Path(fields[1]).name, int(fields[2]), fields[3]) if len(fields) > 3 else None
+
+
+@dataclass
+class Journal:
+    """One journal, read record by record."""
+
+    path: Path
+    header: tuple[bytes, int, int, int, int]
+    records: list[Record]
+    texts: dict[int, str] = field(default_factory=dict)
+
+    def of(self, *kinds: str) -> list[Record]:
+        """Return the records of these kinds, in the order of their start."""
+        return sorted((found for found in self.records if found.kind in kinds), key=lambda found: found.start)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts, the last one where several have the same key."""
+        return {found.name: self.texts[found.value] for found in self.records if found.kind == "FACT"}
+
+    def totals(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return count and duration of all spans of each kind and name, summed ones included."""
+        counts: Counter[tuple[str, str]] = Counter()
+        durations: Counter[tuple[str, str]] = Counter()
+        for found in self.records:
+            if found.kind in SPANS:
+                counts[found.kind, found.name] += 1
+                durations[found.kind, found.name] += found.duration
+            elif found.kind.startswith("SUM "):
+                counts[found.kind[4:], found.name] += found.value
+                durations[found.kind[4:], found.name] += found.duration
+        return {key: (count, durations[key]) for key, count in counts.items()}
+
+
+def read_journal(path: Path) -> Journal:
+    """Read a journal as its specification says."""
+    data = path.read_bytes()
+    assert len(data) % RECORD.size == 0
+    slots = list(RECORD.iter_unpack(data))
+    pieces: dict[int, dict[int, bytes]] = {}
+    for start, duration, value, name, thread, kind in slots[1:]:
+        if kind == DESCRIBE["TEXT"]:
+            pieces.setdefault(name, {})[thread] = struct.pack("<qqq", start, duration, value)
+    texts = {
+        name: b"".join(found[number] for number in sorted(found)).rstrip(b"\0").decode("utf-8", "replace")
+        for name, found in pieces.items()
+    }
+    records = []
+    for place, (start, duration, value, name, thread, kind) in enumerate(slots[1:], start=1):
+        if kind == 0 or kind == DESCRIBE["TEXT"]:
+            continue
+        word = KIND_NAMES[kind & ~SUM]
+        records.append(
+            Record(
+                f"SUM {word}" if kind & SUM else word,
+                start,
+                duration,
+                value,
+                texts.get(name, ""),
+                thread,
+                place,
+            )
+        )
+    return Journal(path, HEADER.unpack(data[: HEADER.size]), records, texts)
+
+
+@dataclass
+class Finished:
+    """A program that has ended, and what it left."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    run_dir: Path
+
+    @property
+    def journals(self) -> list[Journal]:
+        """All journals, the largest first."""
+        paths = (self.run_dir / "journal").glob("*.pwj")
+        return sorted(map(read_journal, paths), key=lambda found: -len(found.records))
+
+    @property
+    def journal(self) -> Journal:
+        """The only journal."""
+        (found,) = self.journals
+        return found
+
+
+class Runner:
+    """Runs a program in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(
+        self, program: str, python: str = sys.executable, budget: int = 8 << 20, check: bool = True, **options
+    ) -> Finished:
+        """Run ``program`` after the preamble; it reads sys.argv[1] as the run folder."""
+        (self._folder / "journal").mkdir(parents=True, exist_ok=True)
+        script = self._folder / "program.py"
+        script.write_text(PREAMBLE + program)
+        options.setdefault("timeout", 240)
+        options.setdefault("cwd", self._folder)
+        done = subprocess.run(
+            [python, str(script), str(self._folder), str(budget)], capture_output=True, text=True, **options
+        )
+        finished = Finished(done.returncode, done.stdout, done.stderr, self._folder)
+        if check:
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+        return finished
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Runner:
+    """Run a program with the recorder inside."""
+    return Runner(tmp_path)
