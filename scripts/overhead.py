@@ -1,0 +1,222 @@
+"""What perfwrap costs: per training step, per Python process, and beside the program.
+
+All variants of a loop are alive at once, each a process of its own, and are told in turn, in random order, to run a
+few dozen steps: the machine's drift hits all alike, and only ratios within a round are used. A second bare variant
+shows how much of a ratio is noise. Needs perfwrap and PyTorch in this environment.
+
+    python scripts/overhead.py                     loops of 0.3, 1 and 10 ms steps
+    python scripts/overhead.py --rounds 100        narrower intervals
+    python scripts/overhead.py --json out.json     the figures for programs; update_docs.py reads them
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from perfwrap.launch import injection
+from perfwrap.run_folder import create
+
+LOOP = Path(__file__).with_name("overhead_loop.py")
+STEP_TIMES_MS = (0.3, 1.0, 10.0)
+TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
+"""Cost per step that is aimed at, as the median share, by step time in ms."""
+STEPS_PER_TURN = 40
+BARE, BARE_AGAIN = "bare", "bare again"
+
+Command = Callable[[list[str], Path], list[str]]
+"""Wraps a command; gets a folder of its own for what it writes."""
+
+VARIANTS: dict[str, Command] = {
+    BARE: lambda command, folder: command,
+    BARE_AGAIN: lambda command, folder: command,
+    "perfwrap run": lambda command, folder: [
+        sys.executable,
+        "-m",
+        "perfwrap",
+        "run",
+        "--no-report",
+        "--out",
+        str(folder),
+        "--",
+        *command,
+    ],
+}
+"""What is compared with the first."""
+
+
+@dataclass
+class Variant:
+    """A running variant: tell it to run steps, get the nanoseconds."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    lines: object
+
+    def turn(self, steps: int) -> int:
+        """Run so many steps and return how long they took."""
+        self.lines.write(f"steps {steps}\n")  # type: ignore[attr-defined]
+        self.lines.flush()  # type: ignore[attr-defined]
+        return int(self.lines.readline())  # type: ignore[attr-defined]
+
+
+@dataclass
+class Ratio:
+    """A median of per-round ratios to bare, less one, with its 95 % bootstrap interval."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: list[float]) -> Ratio:
+        """Return the median and its interval over resampled rounds."""
+        sample = np.asarray(values) - 1
+        draws = np.random.default_rng(0).choice(sample, size=(4000, len(sample)))
+        low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+        return Ratio(float(np.median(sample)), float(low), float(high))
+
+    def __str__(self) -> str:
+        """Return e.g. ``+1.3 % (0.9 … 1.8)``."""
+        return f"{self.median:+.1%} ({self.low:+.1%} … {self.high:+.1%})"
+
+
+def start_all(width: int, folder: Path) -> list[Variant]:
+    """Start every variant and wait until each has connected."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        started = {}
+        for name, wrap in VARIANTS.items():
+            command = [sys.executable, str(LOOP), "run", port, name, str(width)]
+            out = folder / name.replace(" ", "-")
+            started[name] = subprocess.Popen(wrap(command, out), stdin=subprocess.DEVNULL)
+        server.settimeout(120)
+        lines = {}
+        for _ in started:
+            stream = server.accept()[0].makefile("rw")
+            lines[stream.readline().strip()] = stream
+    return [Variant(name, started[name], lines[name]) for name in VARIANTS]
+
+
+def measure(step_ms: float, rounds: int, folder: Path) -> dict[str, object]:
+    """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
+    width = int(subprocess.check_output([sys.executable, str(LOOP), "calibrate", str(step_ms)]))
+    variants = start_all(width, folder)
+    for variant in variants:
+        variant.turn(STEPS_PER_TURN)
+    monitors = Monitors(variants[-1].process.pid)
+    times: dict[str, list[int]] = {variant.name: [] for variant in variants}
+    for _ in range(rounds):
+        for variant in random.sample(variants, len(variants)):
+            times[variant.name].append(variant.turn(STEPS_PER_TURN))
+    share = monitors.share()
+    for variant in variants:
+        variant.lines.close()  # type: ignore[attr-defined]
+        variant.process.wait(60)
+    ratios = {
+        name: Ratio.of([mine / bare for mine, bare in zip(taken, times[BARE], strict=True)])
+        for name, taken in times.items()
+        if name != BARE
+    }
+    step = statistics.median(times[BARE]) / STEPS_PER_TURN
+    return {"step_ns": step, "ratios": ratios, "monitors_share": share, "target": TARGETS.get(step_ms)}
+
+
+class Monitors:
+    """CPU time of the monitors' process below a launcher, from now on."""
+
+    def __init__(self, launcher: int) -> None:
+        children = psutil.Process(launcher).children()
+        found = [child for child in children if any("monitors.sidecar" in word for word in child.cmdline())]
+        self.process = found[0] if found else None
+        self.since = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        if self.process is None:
+            return 0.0, 0.0
+        used = self.process.cpu_times()
+        return used.user + used.system, time.monotonic()
+
+    def share(self) -> float | None:
+        """Return the share of one core, None when there are no monitors."""
+        used, now = self._now()
+        return (used - self.since[0]) / (now - self.since[1]) if now > self.since[1] else None
+
+
+def cpu_seconds(command: list[str], environment: dict[str, str]) -> float:
+    """Return user and system time of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env=environment, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
+
+
+def start_up(pairs: int, folder: Path) -> dict[str, object]:
+    """Return what a Python that never imports torch pays at its start, in ms of CPU time, from interleaved pairs."""
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    wrapped = {**bare, **injection.prepare(create(folder / "start-up", ["python"]), bare)}
+    command = [sys.executable, "-c", "pass"]
+    differences = []
+    for _ in range(pairs):
+        first = cpu_seconds(command, bare)
+        differences.append((cpu_seconds(command, wrapped) - first) * 1e3)
+    draws = np.random.default_rng(0).choice(np.asarray(differences), size=(4000, pairs))
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return {"median_ms": statistics.median(differences), "low_ms": float(low), "high_ms": float(high)}
+
+
+def table(loops: dict[float, dict[str, object]], start: dict[str, object]) -> str:
+    """Return the figures as Markdown."""
+    names = [name for name in VARIANTS if name != BARE]
+    rows = ["| step | " + " | ".join(names) + " | monitors, share of one core |"]
+    rows.append("|---" * (len(names) + 2) + "|")
+    for loop in loops.values():
+        ratios, share = loop["ratios"], loop["monitors_share"]
+        cells = [str(ratios[name]) for name in names]  # type: ignore[index]
+        shown = "–" if share is None else f"{share:.1%}"
+        rows.append(f"| {loop['step_ns'] / 1e6:.2f} ms | " + " | ".join(cells) + f" | {shown} |")  # type: ignore[operator]
+    rows.append("")
+    rows.append(
+        f"A Python that never imports torch starts {start['median_ms']:.2f} ms "
+        f"({start['low_ms']:.2f} … {start['high_ms']:.2f}) later, in CPU time."
+    )
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Measure, print, and keep the figures when asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=60, help="turns of each variant (60)")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of interpreter starts (60)")
+    parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        loops = {ms: measure(ms, arguments.rounds, folder / f"{ms:g}") for ms in arguments.steps}
+        start = start_up(arguments.pairs, folder)
+    print(table(loops, start))
+    if arguments.json:
+        figures = {"loops": {f"{ms:g}": loop for ms, loop in loops.items()}, "start_up": start}
+        arguments.json.write_text(json.dumps(figures, indent=1, default=vars) + "\n")
+
+
+if __name__ == "__main__":
+    main()
