@@ -62,11 +62,11 @@ FORMAT = 1
 
 # Records that describe.
 TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END = range(1, 11)
-# CLOCK: start = monotonic, value = wall ns.          THREAD: thread = index, name = its name, value = native id.
-# FACT: name = key, value = text id of the value.     MARK: name = what, value = text id of the detail or 0.
-# SAMPLE: name = series, value = float64 bits.        COVERAGE: name = what is watched from start on, for
+# CLOCK: start = monotonic, value = wall ns.       THREAD: thread = index, name = its name, value = native id.
+# FACT: name = key, value = text id of the value.  MARK: name = what, value = text id of the detail or 0.
+# SAMPLE: name = series, value = float64 bits.     COVERAGE: name = what is watched from start on, for
 #   duration (0: to the journal's end; 1: it is not watched), value = text id of a note or 0.
-# LOST: name = what, value = how many were lost.      THIN: value = stride, 0 for sums.   END: an orderly end.
+# LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums.  END: an orderly end.
 
 # Spans.
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
@@ -91,8 +91,6 @@ SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
-RARE_KEPT = 16
-"""How many records of the rarer kinds stand in detail in a stretch that has no detail."""
 
 HEADER = Struct("<8sIIqq")
 pack = Struct("<qqqIHH").pack_into
@@ -113,7 +111,7 @@ state = count(FIRST_SLOT).__next__, None  # claims a slot, holds it
 limit = 0  # the first slot that needs a closer look: no room, or a stage of thinning ends
 summing = False  # whether spans are summed at present
 threads = {}  # id of a thread -> index
-sums = {}  # of the present stretch: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
+sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
 due = 0  # when the next CLOCK is
 
 after_fork = []  # functions() that put right, in the child of a fork, what a probe knows about threads
@@ -126,7 +124,6 @@ _thinning = Thinning(0)
 _pid = 0
 _texts = Texts()
 _thread_indices = count(1).__next__
-_rare_left = 0
 _lost_records = 0
 
 text_numbers = _texts.numbers
@@ -141,7 +138,7 @@ def open_current(settings):
 
 
 def begin_in_child():
-    """Forget the parent's journal, in the child of a fork; its own file is made when it first says something."""
+    """Forget the parent's journal, in the child of a fork; its own is made when it first says something."""
     global state, limit, summing, sums, _file, _thread_indices
     if _file is None:
         return
@@ -172,7 +169,7 @@ def span(start, duration, value, name, kind):
 
 def instant(moment, value, name, kind):
     """Write an instant whose value is a float."""
-    if not summing or _keep_rare():
+    if not summing or _thinning.keep_rare():
         record(moment, 0, FLOAT_BITS.unpack(FLOAT.pack(value))[0], name, kind)
 
 
@@ -280,10 +277,8 @@ def _find_room(claim, slot):
     if slot >= _thinning.slots:
         _lose_record()
         return None, -1
-    if slot >= min(_thinning.threshold, _thinning.stop):
-        _thinning.halve(slot)
-        if not summing:
-            _turn(now())
+    if _thinning.is_stage_over(slot) and not summing:
+        _turn(now())
     try:
         while _file.allocated_bytes >> SHIFT <= slot:
             _file.grow()
@@ -296,21 +291,21 @@ def _find_room(claim, slot):
 
 def _turn(moment):
     """End a stretch with detail or one without, and begin the other."""
-    global summing, sums, limit, _rare_left
+    global summing, sums, limit
     if summing:
         slot = put(moment, 0, _thinning.stride, 0, 0, THIN)
         _thinning.begin_detail(slot if slot > 0 else _thinning.slots)
         summing = False
     else:
         _thinning.begin_sums()
-        sums, _rare_left = {BEGIN: moment}, RARE_KEPT
+        sums = {BEGIN: moment}
         summing = True
         put(moment, 0, 0, 0, 0, THIN)
     limit = 0  # whoever comes next works it out
 
 
 def _add_to_sum(start, duration, value, name, kind):
-    if kind in RARE and _keep_rare():
+    if kind in RARE and _thinning.keep_rare():
         record(start, duration, value, name, kind)
         return
     thread = threads.get(get_ident()) or _add_thread()
@@ -332,13 +327,6 @@ def _begin_sum(stretch, key):
             return None
     total = stretch[key] = [memory, slot << SHIFT, 0, 0]
     return total
-
-
-def _keep_rare():
-    """Say whether one more of the rarer kinds may stand in detail in this stretch."""
-    global _rare_left
-    _rare_left -= 1
-    return _rare_left >= 0
 
 
 def _add_text(value):

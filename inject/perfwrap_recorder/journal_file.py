@@ -22,7 +22,7 @@ MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class JournalFile:
-    """A file that grows up to ``limit_bytes``; ``memory`` is all of it, ``allocated_bytes`` of it may be touched."""
+    """A file that grows up to a limit; ``memory`` is all of it, ``allocated_bytes`` of it may be touched."""
 
     def __init__(self, directory, host, limit_bytes):
         """Make the file; OSError when that cannot be done."""
@@ -64,7 +64,7 @@ class JournalFile:
         self.allocated_bytes = max(end, self.allocated_bytes)
 
     def _give_pages_back(self, until_bytes):
-        """Take what is written from the process's memory; it stays in the file and comes back when touched."""
+        """Take what was written from the process's memory; it stays in the file, back when touched."""
         start, end = self._returned_bytes, until_bytes & -CHUNK_BYTES
         if end > start:
             self._returned_bytes = end
@@ -74,7 +74,7 @@ class JournalFile:
 
 
 def _create(directory, host):
-    """Return the path and descriptor of a new file; a process that exec'ed is told apart by the last number."""
+    """Return the path and descriptor of a new file; its last number tells apart what a process exec'ed."""
     prefix = "%s/%s-%d-%d-" % (directory, host, os.getpid(), _start_ticks())
     sequence = 0
     while True:

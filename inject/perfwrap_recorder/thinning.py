@@ -14,6 +14,9 @@ BLOCK_STEPS = 4
 STAGE_SHARE = 8
 """One part in so many of what is left of the budget is what detail must last for until it is halved again."""
 
+RARE_KEPT = 16
+"""How many records of the rarer kinds stand in detail in a stretch that has no detail."""
+
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
 
@@ -32,12 +35,18 @@ class Thinning:
         self._counts = 0, None
         self._others = 0
         self._left = 0
+        self._rare_left = 0
 
-    def halve(self, slot):
-        """Halve the detail until the stage that holds the slot."""
-        while slot >= self.threshold and self.threshold < self.slots:
+    def is_stage_over(self, slot):
+        """Halve the detail where the slot asks for it, and say whether the present detail must end there.
+
+        Full detail ends with its half of the budget, a stretch of detail only when it would take too much.
+        """
+        was_full = self.stride == 1
+        while self.threshold <= slot and self.threshold < self.slots:
             self.stride *= 2
             self.threshold += max(1, (self.slots - self.threshold) // STAGE_SHARE)
+        return slot >= self.stop or (was_full and self.stride > 1)
 
     def begin_detail(self, slot):
         """Plan a stretch of detail that starts at the slot."""
@@ -47,7 +56,13 @@ class Thinning:
     def begin_sums(self):
         """Plan a stretch without detail."""
         self._left = BLOCK_STEPS * (self.stride - 1)
+        self._rare_left = RARE_KEPT
         self.stop = self.slots
+
+    def keep_rare(self):
+        """Say whether one more of the rarer kinds may stand in detail in this stretch without."""
+        self._rare_left -= 1
+        return self._rare_left >= 0
 
     def ends_stretch(self, what, which):
         """Count the end of a step and say whether the present stretch ends with it.

@@ -271,9 +271,7 @@ for step in range(20_000):
     ]
     assert len(stretches) > 20
     for begin, end in stretches[:-1]:
-        kinds = [
-            found.kind for found in read.of("FORWARD", "OPTIMIZER") if begin <= found.start < end
-        ]
+        kinds = [found.kind for found in read.of("FORWARD", "OPTIMIZER") if begin <= found.start < end]
         assert kinds == ["FORWARD", "OPTIMIZER"] * 4
     # A sum belongs to the stretch that began at its start.
     starts = {found.start for found in thins if found.value == 0}
@@ -287,7 +285,7 @@ def test_rare_spans_stay_in_detail_up_to_a_limit(run) -> None:
 for step in range(20_000):
     say(journal.FORWARD, "model", 3)
     say(journal.OPTIMIZER, "SGD#1", 2)
-    if step % 1000 == 999:
+    if step % 1000 == 500:
         say(journal.SAVE, "torch.save", 1000)
     if step > 19_000:
         say(journal.LOAD, "torch.load", 10)
