@@ -10,7 +10,7 @@ vocabulary = [{"word": f"word{i}", "ids": [i, i + 1]} for i in range(20_000)]
 model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 512))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-for step in range(100):
+for step in range(40):
     x = torch.randn(128, 512)
     loss = (model(x) - x).square().mean()
     loss.backward()

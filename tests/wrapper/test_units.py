@@ -105,3 +105,16 @@ def test_a_duration_reads_back_within_its_digits(nanoseconds: float) -> None:
     words = units.duration(nanoseconds).replace(",", "").split()
     total = sum(float(amount) * sizes[unit] for amount, unit in zip(words[::2], words[1::2], strict=True))
     assert total == pytest.approx(nanoseconds, rel=0.051, abs=0.51)
+
+
+PARTS = st.dictionaries(st.text(max_size=3), st.floats(min_value=0, max_value=1e18), min_size=1, max_size=15)
+
+
+@given(PARTS, st.integers(1, 10_000))
+def test_apportioned_parts_sum_to_the_whole_and_are_off_by_less_than_one(
+    parts: dict[str, float], whole: int
+) -> None:
+    shares = units.apportion(parts, whole)
+    total = math.fsum(parts.values())
+    assert sum(shares.values()) == (whole if total else 0)
+    assert all(abs(shares[name] - whole * (parts[name] / total)) < 1.001 for name in parts if total)

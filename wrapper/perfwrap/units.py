@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
@@ -113,3 +114,21 @@ def ordinal(value: int) -> str:
     """Return e.g. ``1st``, ``22nd``, ``113th``."""
     suffix = "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
     return f"{value:,}{suffix}"
+
+
+def apportion(parts: Mapping[str, float], whole: int) -> dict[str, int]:
+    """Return ``parts`` as integers that sum to exactly ``whole``, each off by less than one (largest
+    remainders).
+
+    All zero when the parts sum to nothing; negative parts count as nothing.
+    """
+    weights = {name: max(0.0, value) for name, value in parts.items()}
+    total = math.fsum(weights.values())
+    if total <= 0:
+        return dict.fromkeys(weights, 0)
+    exact = {name: whole * (value / total) for name, value in weights.items()}
+    result = {name: math.floor(value) for name, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: result[name] - exact[name])
+    for name in by_remainder[: whole - sum(result.values())]:
+        result[name] += 1
+    return result

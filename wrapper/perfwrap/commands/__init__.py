@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perfwrap.commands import run
+from perfwrap.commands import explain, report, run
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """For commands that take somebody else's command line."""
 
-COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (("run", run.run, run.SETTINGS),)
+COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
+    ("run", run.run, run.SETTINGS),
+    ("report", report.report, {}),
+    ("explain", explain.explain, {}),
+)
 """Name, function, typer context settings."""

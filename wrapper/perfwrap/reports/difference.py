@@ -19,7 +19,9 @@ def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path
     for heading, justify in (("", "left"), ("before", "right"), ("after", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     table.add_row("median step", *(units.duration(run["steps"]["median_ns"]) for run in (before, after)))
-    table.add_row("throughput", *(units.rate(run["steps"]["samples_per_s"], "samples") for run in (before, after)))
+    table.add_row(
+        "throughput", *(units.rate(run["steps"]["samples_per_s"], "samples") for run in (before, after))
+    )
     table.add_row("verdict", *(escape(run["verdict"]["id"]) for run in (before, after)))
     console.print()
     console.print(table)

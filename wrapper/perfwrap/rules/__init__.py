@@ -1,1 +1,43 @@
-"""The problems that perfwrap finds; one file each."""
+"""The problems that perfwrap finds; one file each.
+
+The order is that of every list of rules shown to the user, and that in which findings take their share of the
+account: what explains some time stands before what only notices it.
+"""
+
+from __future__ import annotations
+
+from perfwrap.rules import (
+    checkpoint_stall,
+    compute_bound,
+    data_loader_single_process,
+    data_loader_wait,
+    gc_pause,
+    host_sync_in_step,
+    non_finite_loss,
+    profiler_cost,
+    python_overhead,
+    slow_start,
+    slow_steps,
+    thread_oversubscription,
+    validation_share,
+    worker_restart,
+)
+from perfwrap.rules.model import Rule
+
+RULES: tuple[Rule, ...] = (
+    worker_restart,
+    data_loader_single_process,
+    data_loader_wait,
+    host_sync_in_step,
+    checkpoint_stall,
+    validation_share,
+    gc_pause,
+    slow_steps,
+    python_overhead,
+    thread_oversubscription,
+    compute_bound,
+    slow_start,
+    non_finite_loss,
+    profiler_cost,
+)
+"""Every rule that is asked."""

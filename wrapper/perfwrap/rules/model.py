@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Literal, Protocol
+
+import polars as pl
+
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.lines import Line
+from perfwrap.measures.trainers import Trainer
 
 Severity = Literal["note", "minor", "major", "critical"]
 Confidence = Literal["measured", "inferred"]
+State = Literal["found", "clear", "not checked", "failed"]
+
+QUIET_SHARE = 0.02
+"""Share of the training loop below which a rule stays quiet, unless it is about health. Below it, run-to-run
+noise of a quiet machine is larger than the gain."""
+
+MINOR_SHARE, MAJOR_SHARE, CRITICAL_SHARE = 0.05, 0.10, 0.20
+"""The one scale of severity, of the claimed share. 5 % is TensorBoard's threshold for input time; 10 and 20
+% are where TraceML warns and raises the alarm."""
+
+SEVERITIES: tuple[Severity, ...] = ("note", "minor", "major", "critical")
+"""From the least to the worst."""
 
 
 @dataclass(frozen=True)
@@ -16,18 +35,35 @@ class Location:
     file: str
     line: int
     function: str = ""
+    until_line: int | None = None
+    """The last line, when several in a row are meant."""
+
+    def __str__(self) -> str:
+        """Return the file's own name and the line: what a reader looks for."""
+        return f"{PurePath(self.file).name}:{self.line}"
+
+
+def locate(line: Line | None) -> Location | None:
+    """Return the location that a measure's line names."""
+    return None if line is None else Location(line.file, line.line, line.function)
+
+
+def place(line: Line | Location | None, otherwise: str) -> str:
+    """Return e.g. ``train.py:31``, or ``otherwise`` where the line is not known."""
+    return otherwise if line is None else f"{PurePath(line.file).name}:{line.line}"
 
 
 @dataclass(frozen=True)
 class Finding:
     """A problem that was found.
 
-    ``share`` is the claimed part of the training loop's wall time (0 to 1). ``saving`` gives the step time after
-    the fix over the step time now, as a range: (0.4, 0.6) means that a step would take 40 to 60 % of today's time;
-    (1.0, 1.0) means nothing to gain. ``evidence`` are full sentences with numbers, ``advice`` is what to change.
-    """
+    ``title`` is one full sentence with the number and the line, ``evidence`` are more of them, ``advice`` is
+    what to change. ``share`` is the claimed part of the training loop's wall time (0 to 1), of the whole
+    run's when ``of_run`` is set. ``saving`` gives the step time after the fix over the step time now, best
+    case first: (0.4, 0.6) means that a step would take 40 to 60 % of today's time, (1.0, 1.0) that there is
+    nothing to gain. ``claims`` selects the segments of the account that the finding takes; no segment is
+    claimed twice. ``rule`` and ``ranks`` are filled in by the engine."""
 
-    rule: str
     title: str
     share: float
     saving: tuple[float, float]
@@ -36,11 +72,29 @@ class Finding:
     location: Location | None = None
     experiment: str | None = None
     confidence: Confidence = "measured"
-    ranks: tuple[int, ...] = ()
-    claims: tuple[str, ...] = ()
-    """The parts of the account that this finding takes (``data``, ``sync``, …)."""
+    claims: pl.Expr | None = field(default=None, compare=False, repr=False)
+    of_run: bool = False
+    """The share is of the whole run, so a longer run dilutes it: never worse than minor, never the
+    verdict."""
     health: bool = False
     """A correctness or health problem: shown however small its share."""
+    benign: bool = False
+    """No waste but the good end: always a note, shown last."""
+    rule: str = ""
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is, on the one scale of all rules."""
+        if self.benign:
+            return "note"
+        if self.share >= MINOR_SHARE and self.of_run:
+            return "minor"
+        if self.share >= CRITICAL_SHARE:
+            return "critical"
+        if self.share >= MAJOR_SHARE:
+            return "major"
+        return "minor" if self.share >= MINOR_SHARE else "note"
 
 
 @dataclass(frozen=True)
@@ -57,15 +111,39 @@ class NotChecked:
     why: str
 
 
-class Evidence(Protocol):
-    """What rules read; implemented by ``perfwrap.measures.evidence``."""
+Answer = list[Finding] | Clear | NotChecked
+"""What a rule says about one trainer."""
 
 
 class Rule(Protocol):
-    """A module of this folder: its docstring explains the problem, ``check`` looks for it."""
+    """A module of this folder: its docstring explains the problem, ``check`` looks for it in one trainer.
 
-    __doc__: str | None
-    __name__: str
+    ``NEEDS`` are words of ``Evidence.missing``: the engine asks them before it calls the rule. ``VERDICT``
+    is the verdict that the rule's findings speak for, None when they never do."""
+
+    @property
+    def __name__(self) -> str:
+        """The module's full name; its last part is the rule's id."""
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        """The problem under the five headings."""
+
+    @property
+    def NEEDS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
+        """The evidence without which the rule cannot be checked."""
+
+    @property
+    def VERDICT(self) -> str | None:  # noqa: N802 - a constant of the module
+        """The verdict that its findings speak for."""
+
+    def check(self, evidence: Evidence, trainer: Trainer, /) -> Answer:
+        """Look for the problem in one trainer's steady loop."""
+
+
+def rule_id(rule: Rule) -> str:
+    """Return the rule's id: the name of its file."""
+    return rule.__name__.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -73,6 +151,5 @@ class Outcome:
     """What became of one rule: found, clear, not checked (and why), or failed (and how)."""
 
     rule: str
-    state: Literal["found", "clear", "not checked", "failed"]
+    state: State
     why: str = ""
-    findings: tuple[Finding, ...] = field(default=())

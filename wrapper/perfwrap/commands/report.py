@@ -1,0 +1,62 @@
+"""Show the report of an earlier run once more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from perfwrap.diagnosis import Diagnosis
+
+
+def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]) -> None:
+    """Show the report of an earlier run once more, worked out anew from what was recorded.
+
+    Needs neither torch nor the machine that the run was recorded on. Rewrites RUN/diagnosis.json.
+    """
+    if not run.is_dir():
+        raise PerfwrapError(
+            f"{run} is not a folder." if run.exists() else f"There is no folder {run}.",
+            "Give the folder that `perfwrap run` named at its end.",
+        )
+    _show(run, sys.stdout)
+
+
+def report_run(folder: Path) -> None:
+    """Diagnose a run that has just ended, write its diagnosis.json, and show the report on stderr."""
+    _show(folder, sys.stderr)
+
+
+def _show(folder: Path, stream: TextIO) -> None:
+    """Diagnose a run, write its diagnosis.json, and show the report."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.reports import terminal
+    from perfwrap.reports.page import Page
+
+    diagnosis = _diagnose(RunFolder(folder), stream)
+    page = Page(stream)
+    if stream is sys.stderr:
+        page.blank()
+    terminal.draw(diagnosis, folder, page)
+    page.show()
+
+
+def _diagnose(folder: RunFolder, stream: TextIO) -> Diagnosis:
+    """Return the diagnosis of a run; what cannot be written is said, not fatal: the report is still shown."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.diagnosis import diagnose
+    from perfwrap.reports import json
+    from perfwrap.sources import journal
+
+    diagnosis = diagnose(journal.read(folder))
+    try:
+        json.write(diagnosis, folder.diagnosis)
+    except OSError as error:
+        print(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}", file=sys.stderr)
+    return diagnosis

@@ -1,0 +1,236 @@
+"""Run the rules on a timeline, let no time be sold twice, order what was found, and speak one verdict.
+
+The only part of the reading half that catches whatever is raised: a rule that fails costs its own answer,
+never the report."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+import polars as pl
+
+from perfwrap.measures.account import PARTS, Account
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.own_cost import OwnCost
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules import RULES
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, Outcome, Rule, rule_id
+from perfwrap.timeline.model import Timeline
+from perfwrap.verdict import Verdict, failed, judge
+
+Value = TypeVar("Value")
+
+NO_ANSWER: Answer = Clear()
+"""What stands for the answer of a rule that failed."""
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """The steps of the trainer that stands for the run; samples per second are of all trainers together."""
+
+    count: int = 0
+    steady: int = 0
+    median_ns: float | None = None
+    p99_ns: float | None = None
+    samples_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """One trainer beside the others."""
+
+    name: str
+    rank: int | None
+    host: str
+    pid: int | None
+    steps: int
+    steady: int
+    median_ns: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What holds a run back.
+
+    ``findings`` stand by cost, ``outcomes`` in the order of RULES. ``account`` holds each part of the
+    training loop in nanoseconds, of all trainers together; it is empty when there was no steady loop.
+    ``run`` is the manifest."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    account: dict[str, int] = field(default_factory=dict)
+    steps: StepFigures = StepFigures()
+    ranks: tuple[RankFigures, ...] = ()
+    warnings: tuple[str, ...] = ()
+    perfwrap_cost: OwnCost | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+
+
+def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES) -> Diagnosis:
+    """Return the diagnosis of a timeline; it may abstain, it never raises."""
+    diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules), None)
+    return diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
+
+
+def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
+    """Return the diagnosis; raises where a measure fails that everything rests on."""
+    evidence = Evidence(timeline)
+    found: dict[Trainer, list[Finding]] = {trainer: [] for trainer in evidence.trainers}
+    outcomes = [_ask(rule, evidence, found) for rule in rules]
+    explained: dict[str, str] = {}
+    for trainer in found:
+        found[trainer], dropped = _settle(evidence.account(trainer), found[trainer])
+        explained.update(dropped)
+    findings = _merged(evidence, found)
+    account = _account(evidence)
+    main = evidence.main
+    return Diagnosis(
+        verdict=judge(evidence, findings, account, rules),
+        findings=findings,
+        outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
+        account=account,
+        steps=_steps(evidence),
+        ranks=tuple(_rank(evidence, trainer) for trainer in evidence.trainers),
+        warnings=timeline.warnings,
+        perfwrap_cost=_guarded(lambda: evidence.own_cost(main), None)[0] if main else None,
+        run=timeline.run,
+    )
+
+
+def _guarded(work: Callable[[], Value], otherwise: Value) -> tuple[Value, str]:
+    """Return what ``work`` returns and no text, or else ``otherwise`` and how it failed."""
+    try:
+        return work(), ""
+    except Exception as error:  # noqa: BLE001 - a defect in one rule must not cost the user the whole report
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return otherwise, f"{type(error).__name__}: {error} ({PurePath(frame.filename).name}:{frame.lineno})"
+
+
+def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) -> Outcome:
+    """Ask one rule about every trainer; add what it finds to ``found``."""
+    name = rule_id(rule)
+    missing, failure = _guarded(lambda: _missing(rule, evidence), None)
+    if failure or missing:
+        return Outcome(name, "failed" if failure else "not checked", failure or missing or "")
+    clear, unchecked = [], []
+    for trainer, findings in found.items():
+        answer, failure = _guarded(partial(rule.check, evidence, trainer), NO_ANSWER)
+        if failure:
+            return Outcome(name, "failed", failure)
+        if isinstance(answer, NotChecked):
+            unchecked.append(answer.why)
+        elif isinstance(answer, Clear):
+            clear.append(answer.why)
+        else:
+            ranks = () if trainer.rank is None else (trainer.rank,)
+            findings.extend(replace(finding, rule=name, ranks=ranks) for finding in answer)
+    if unchecked and not clear:
+        return Outcome(name, "not checked", unchecked[0])
+    return Outcome(name, "clear", clear[0] if clear else "")
+
+
+def _missing(rule: Rule, evidence: Evidence) -> str | None:
+    """Return why the rule cannot be checked, None when all its evidence is there."""
+    return next((why for need in rule.NEEDS if (why := evidence.missing(need)) is not None), None)
+
+
+def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], dict[str, str]]:
+    """Give each segment of the account to the first finding that claims it.
+
+    Returns the findings with what is left of their shares, without those of which too little is left, and
+    for each rule of the latter the rule that took it.
+    """
+    lengths = account.segments["end"] - account.segments["start"]
+    owner = pl.Series([-1] * lengths.len(), dtype=pl.Int64)
+    kept: list[Finding] = []
+    dropped: dict[str, str] = {}
+    for number, finding in enumerate(findings):
+        if finding.claims is None or account.total_ns == 0:
+            kept.append(finding)
+            continue
+        claimed = account.segments.select(finding.claims.fill_null(False).alias("claimed"))["claimed"]
+        taken = claimed & (owner >= 0)
+        lost = int(lengths.filter(taken).sum()) / account.total_ns
+        if lost and finding.share - lost < QUIET_SHARE and not finding.health:
+            dropped[finding.rule] = findings[int(owner.filter(taken).mode()[0])].rule
+            continue
+        owner = owner.set(claimed & ~taken, number)
+        kept.append(_reduced(finding, lost) if lost else finding)
+    return kept, dropped
+
+
+def _reduced(finding: Finding, lost: float) -> Finding:
+    """Return the finding without the share that another one has already claimed."""
+    low, high = (min(1.0, ratio + lost) for ratio in finding.saving)
+    return replace(finding, share=max(0.0, finding.share - lost), saving=(low, high))
+
+
+def _merged(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tuple[Finding, ...]:
+    """Return the findings of all trainers by cost: what several of them share is told once."""
+    whole = sum(evidence.account(trainer).total_ns for trainer in found) if found else 0
+    groups: dict[tuple[object, ...], list[tuple[float, Finding]]] = {}
+    for trainer, findings in found.items():
+        weight = evidence.account(trainer).total_ns / whole if whole else 1 / len(found)
+        numbers: dict[tuple[object, ...], int] = {}
+        for finding in findings:
+            key = (finding.rule, finding.location)
+            numbers[key] = numbers.get(key, 0) + 1
+            groups.setdefault((*key, numbers[key]), []).append((weight, finding))
+    merged = [_together(group, len(found)) for group in groups.values()]
+    return tuple(sorted(merged, key=lambda finding: (finding.benign, -finding.share)))
+
+
+def _together(group: list[tuple[float, Finding]], trainers: int) -> Finding:
+    """Return one finding for those of several trainers: the worst one's words, the mean share."""
+    worst = max((finding for _, finding in group), key=lambda finding: finding.share)
+    if trainers == 1:
+        return worst
+    ranks = tuple(sorted({rank for _, finding in group for rank in finding.ranks}))
+    figures = f"rank {worst.ranks[0]}'s" if worst.ranks else "of the one where it is worst"
+    note = f"Seen in {len(group)} of {trainers} trainers; the figures are {figures}."
+    share = worst.share if worst.of_run else sum(weight * finding.share for weight, finding in group)
+    return replace(worst, share=share, ranks=ranks, evidence=(*worst.evidence, note))
+
+
+def _final(outcome: Outcome, findings: tuple[Finding, ...], explained: dict[str, str]) -> Outcome:
+    """Return the outcome with what became of the rule's findings."""
+    if outcome.state == "failed":
+        return outcome
+    if any(finding.rule == outcome.rule for finding in findings):
+        return Outcome(outcome.rule, "found")
+    if outcome.rule in explained:
+        return Outcome(outcome.rule, "clear", f"Explained by {explained[outcome.rule]}.")
+    return outcome
+
+
+def _account(evidence: Evidence) -> dict[str, int]:
+    """Return the nanoseconds of each part, of all trainers together; empty without a steady loop."""
+    accounts = [evidence.account(trainer) for trainer in evidence.trainers]
+    if not sum(account.total_ns for account in accounts):
+        return {}
+    return {part: sum(account.ns[part] for account in accounts) for part in PARTS}
+
+
+def _steps(evidence: Evidence) -> StepFigures:
+    """Return the figures of the steps."""
+    if evidence.main is None:
+        return StepFigures()
+    steps = evidence.steps(evidence.main)
+    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.trainers]
+    known = [rate for rate in rates if rate is not None]
+    samples_per_s = sum(known) if known and len(known) == len(rates) else None
+    return StepFigures(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s)
+
+
+def _rank(evidence: Evidence, trainer: Trainer) -> RankFigures:
+    """Return one trainer's figures."""
+    steps = evidence.steps(trainer)
+    return RankFigures(
+        trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns
+    )

@@ -1,0 +1,50 @@
+"""Small figures of the steady loop that many rules need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.lines import Line, line_of
+from perfwrap.measures.trainers import Trainer
+
+if TYPE_CHECKING:
+    from perfwrap.measures.evidence import Evidence
+
+COMPUTE_PARTS = ("forward", "backward", "optimizer")
+"""Parts of the account in which the model itself is at work."""
+
+
+def mean_step_ns(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the mean time of a steady step, whatever stands between the steps included; 0 without steps."""
+    steady = evidence.steps(trainer).steady
+    return evidence.account(trainer).total_ns / steady if steady else 0.0
+
+
+def trains_on_gpu(evidence: Evidence, trainer: Trainer) -> bool:
+    """Say whether the trainer's model, or a value that it read, was on a GPU."""
+    facts = evidence.facts(trainer.process)
+    devices = [value for key, value in facts.items() if key.startswith("model/") and key.endswith("/device")]
+    return any(device.startswith("cuda") for device in devices) or any(
+        line.on_gpu for line in evidence.syncs(trainer)
+    )
+
+
+def gpu_utilization(evidence: Evidence) -> float | None:
+    """Return the mean utilisation of the GPUs that were in use at all; None when nothing sampled them."""
+    known = [gpu.utilization for gpu in evidence.gpus if gpu.utilization is not None]
+    used = [value for value in known if value > 0.0]
+    return sum(used) / len(used) if used else (0.0 if known else None)
+
+
+def busiest_line(account: Account, part: str) -> Line | None:
+    """Return the line on which a part of the account spent most of its time, None when no line is known."""
+    known = account.segments.filter(pl.col("part") == part, pl.col("file").is_not_null())
+    if known.is_empty():
+        return None
+    length = (pl.col("end") - pl.col("start")).sum().alias("ns")
+    lines = known.group_by("file", "line").agg(pl.col("function").first(), length)
+    row = lines.sort("ns", "file", "line", descending=True).row(0, named=True)
+    return line_of(row["file"], row["line"], row["function"])

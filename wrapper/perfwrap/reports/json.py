@@ -1,0 +1,133 @@
+"""The diagnosis as ``diagnosis.json``: strict JSON, described in docs/diagnosis-json.md and
+diagnosis.schema.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfwrap import units
+from perfwrap.diagnosis import Diagnosis
+from perfwrap.rules.model import Finding
+
+FORMAT = 1
+"""Version of the document. 1: first. Raised when a key goes or changes its meaning; new keys may come
+without."""
+
+SCHEMA = Path(__file__).with_name("diagnosis.schema.json")
+"""The JSON Schema of the document."""
+
+ACCOUNT_GRAIN = 2**13
+"""Shares of the account are multiples of one over this power of two, so that their sum is exactly 1 in binary
+floating point too, in whatever order they are added."""
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the whole document as plain values."""
+    verdict, steps = diagnosis.verdict, diagnosis.steps
+    return {
+        "format": FORMAT,
+        "verdict": {
+            "id": verdict.id,
+            "share": _share(verdict.share),
+            "sentence": verdict.sentence,
+            "confidence": verdict.confidence,
+        },
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "outcomes": {
+            outcome.rule: {"state": outcome.state, "why": outcome.why} for outcome in diagnosis.outcomes
+        },
+        "account": account_shares(diagnosis.account),
+        "steps": {
+            "count": steps.count,
+            "steady": steps.steady,
+            "median_ns": _nanoseconds(steps.median_ns),
+            "p99_ns": _nanoseconds(steps.p99_ns),
+            "samples_per_s": _rounded(steps.samples_per_s, 4),
+        },
+        "ranks": [_rank(diagnosis, number) for number in range(len(diagnosis.ranks))],
+        "warnings": list(diagnosis.warnings),
+        "perfwrap_cost": _cost(diagnosis),
+    }
+
+
+def text(diagnosis: Diagnosis) -> str:
+    """Return the document as text; never NaN or Infinity, which are not JSON."""
+    return json.dumps(document(diagnosis), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write(diagnosis: Diagnosis, path: Path) -> None:
+    """Write the document in one step, so that a reader never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text(diagnosis), encoding="utf-8", errors="backslashreplace")
+    temporary.replace(path)
+
+
+def account_shares(account: Mapping[str, int]) -> dict[str, float]:
+    """Return each part's share of the training loop; they sum to exactly 1, or nothing is there."""
+    parts = units.apportion({part: float(value) for part, value in account.items()}, ACCOUNT_GRAIN)
+    return {part: grains / ACCOUNT_GRAIN for part, grains in parts.items()} if sum(parts.values()) else {}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Return one finding; its title is the first sentence of the evidence."""
+    location = finding.location
+    low, high = finding.saving
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "share": _share(finding.share),
+        "saving": {"low": _ratio(low), "high": _ratio(high)},
+        "location": None if location is None else {"file": location.file, "line": location.line},
+        "evidence": [finding.title, *finding.evidence],
+        "advice": finding.advice,
+        "experiment": finding.experiment,
+    }
+
+
+def _rank(diagnosis: Diagnosis, number: int) -> dict[str, Any]:
+    """Return one trainer's figures."""
+    figures = diagnosis.ranks[number]
+    return {
+        "rank": figures.rank,
+        "name": figures.name,
+        "host": figures.host,
+        "pid": figures.pid,
+        "steps": figures.steps,
+        "steady": figures.steady,
+        "median_ns": _nanoseconds(figures.median_ns),
+    }
+
+
+def _cost(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what perfwrap itself cost."""
+    cost = diagnosis.perfwrap_cost
+    return {
+        "share": _share(cost.share) if cost else None,
+        "monitor_cores": _rounded(cost.monitor_cores, 2) if cost else None,
+        "journal_bytes": cost.journal_bytes if cost else None,
+    }
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    """Return the value with so many significant digits; None for what is no number."""
+    return None if value is None or not math.isfinite(value) else units.significant(float(value), digits)
+
+
+def _ratio(value: float) -> float:
+    """Return a step-time ratio between 0 and 1 with two significant digits."""
+    return _rounded(min(1.0, max(0.0, value)), 2) or 0.0
+
+
+def _share(value: float | None) -> float | None:
+    """Return a share between 0 and 1 with three significant digits."""
+    return None if value is None else _rounded(min(1.0, max(0.0, value)), 3)
+
+
+def _nanoseconds(value: float | None) -> int | None:
+    """Return whole nanoseconds; None for what is no number."""
+    return None if value is None or not math.isfinite(value) else round(value)

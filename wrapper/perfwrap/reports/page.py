@@ -1,0 +1,94 @@
+"""A page of text for a terminal: wrapped, indented, safe to show, and plain where colour or Unicode is
+missing."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+MOST_COLUMNS = 120
+"""Lines longer than this are hard to read, however wide the terminal is."""
+
+ASCII = str.maketrans({"µ": "u", "·": "-", "│": "|", "…": "~", "█": "#", "→": ">"})
+"""What stands for the few signs beyond ASCII where the terminal cannot show them."""
+
+
+def visible(text: str) -> str:
+    """Return the text with everything that does not show, or that steers a terminal, written as an escape."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+class Page:
+    """Collects lines and writes them to a stream at once; ``width`` is what they may take."""
+
+    def __init__(self, stream: TextIO, width: int | None = None) -> None:
+        self._stream = stream
+        probe = Console(file=stream, width=width)
+        self.width = min(probe.width, MOST_COLUMNS)
+        self.ascii_only = probe.options.ascii_only
+        self._buffer = io.StringIO()
+        self._console = Console(
+            file=self._buffer,
+            width=self.width,
+            force_terminal=probe.is_terminal,
+            no_color=probe.no_color,
+            color_system=probe.color_system if probe.is_terminal else None,  # type: ignore[arg-type]
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+    def line(self, *pieces: tuple[str, str], indent: int = 0) -> None:
+        """Add one line of (text, style) pieces, never wrapped: for what is copied or already fits."""
+        self._print(Text.assemble(" " * indent, *((self._shown(text), style) for text, style in pieces)))
+
+    def paragraph(self, text: str, style: str = "", indent: int = 0, hanging: str = "") -> None:
+        """Add wrapped text; ``hanging`` stands before the first line, the others are indented as far."""
+        body = Text(self._shown(text), style=style)
+        lines = body.wrap(self._console, max(20, self.width - indent - len(hanging)))
+        for number, wrapped in enumerate(lines):
+            wrapped.rstrip()
+            lead = (hanging if number == 0 else "").ljust(len(hanging))
+            self._print(Text.assemble(" " * indent, (lead, "bold"), wrapped))
+
+    def blank(self) -> None:
+        """Add an empty line."""
+        self._print(Text())
+
+    def text(self) -> str:
+        """Return what has been collected."""
+        return self._buffer.getvalue()
+
+    def show(self) -> None:
+        """Write the page; a reader who has gone away is no error of the run."""
+        try:
+            self._stream.write(self.text())
+            self._stream.flush()
+        except BrokenPipeError:
+            # The interpreter would try again, and complain, when it flushes the stream at its end.
+            if self._stream is sys.stdout:
+                sys.stdout = io.StringIO()
+
+    def fitted(self, text: str, columns: int) -> str:
+        """Return the text on one line of so many columns, its middle left out when it is longer."""
+        shown = visible(text)
+        if len(shown) <= columns:
+            return shown
+        tail = (columns - 1) * 2 // 3
+        return f"{shown[: columns - 1 - tail]}…{shown[-tail:]}"
+
+    def _shown(self, text: str) -> str:
+        """Return the text as this terminal can show it."""
+        safe = visible(text)
+        return safe.translate(ASCII).encode("ascii", "backslashreplace").decode() if self.ascii_only else safe
+
+    def _print(self, text: Text) -> None:
+        """Print a finished line."""
+        self._console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)

@@ -1,0 +1,184 @@
+"""The diagnosis in a terminal: verdict first, then where the time goes, the findings, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from perfwrap import units
+from perfwrap.diagnosis import Diagnosis
+from perfwrap.reports.excerpt import Excerpt, read_excerpt
+from perfwrap.reports.page import Page
+from perfwrap.rules.model import Finding, Outcome
+
+TOP = 3
+"""Findings that are told in full; the others get a line each."""
+
+WHOLE = 1000
+"""Shares of the account are told in tenths of a per cent and sum to 100.0 %."""
+
+STYLES = {"critical": "bold red", "major": "red", "minor": "yellow", "note": "dim"}
+"""Colours by severity; the word itself is always there."""
+
+
+def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
+    """Draw the whole report onto the page."""
+    _heading(diagnosis, page)
+    page.paragraph(diagnosis.verdict.sentence, style="bold", indent=2)
+    if diagnosis.account:
+        page.blank()
+        _account(diagnosis, page)
+    for number, finding in enumerate(diagnosis.findings[:TOP], start=1):
+        page.blank()
+        _finding(number, finding, diagnosis, page)
+    _others(diagnosis.findings[TOP:], page)
+    page.blank()
+    _checked(diagnosis.outcomes, page)
+    _foot(diagnosis, folder, page)
+
+
+def next_command(diagnosis: Diagnosis, folder: Path) -> str:
+    """Return the one command to try next."""
+    wasteful = [finding for finding in diagnosis.findings if not finding.benign]
+    if wasteful:
+        return f"perfwrap explain {wasteful[0].rule}"
+    if diagnosis.verdict.id == "unknown":
+        return "perfwrap doctor"
+    if diagnosis.findings:
+        return f"perfwrap explain {diagnosis.findings[0].rule}"
+    return f"perfwrap report {shlex.quote(str(folder))}"
+
+
+def _heading(diagnosis: Diagnosis, page: Page) -> None:
+    """Say what was run, for how long, and how it ended."""
+    run = diagnosis.run
+    command = shlex.join(str(word) for word in run.get("command") or ())
+    ended = " · ".join(text for text in (_wall(run), _exit(run)) if text)
+    page.line(("perfwrap", "bold"), (f"  {page.fitted(command, page.width - 12)}", ""))
+    if ended:
+        page.line((ended, "dim"), indent=10)
+    page.blank()
+
+
+def _wall(run: dict[str, object]) -> str:
+    """Return how long the run took."""
+    start, end = run.get("start"), run.get("end")
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return ""
+    return f"ran {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"
+
+
+def _exit(run: dict[str, object]) -> str:
+    """Return how the command ended."""
+    how = run.get("exit")
+    if not isinstance(how, dict):
+        return "its end was not recorded"
+    return f"killed by signal {how['signal']}" if "signal" in how else f"exit code {how.get('code')}"
+
+
+def _account(diagnosis: Diagnosis, page: Page) -> None:
+    """Draw the parts of the training loop as bars; their figures sum to 100.0 %."""
+    steps = diagnosis.steps
+    page.paragraph(
+        f"Where the time of a step goes: {units.counted(steps.steady, 'steady step')} of "
+        f"{units.count(steps.count)}, "
+        f"median {units.duration(steps.median_ns, 3)}, p99 {units.duration(steps.p99_ns, 3)}"
+        + (f", {units.rate(steps.samples_per_s, 'samples')}" if steps.samples_per_s else "")
+        + (f", {units.counted(len(diagnosis.ranks), 'trainer')}" if len(diagnosis.ranks) > 1 else ""),
+        style="bold",
+    )
+    tenths = units.apportion({part: float(value) for part, value in diagnosis.account.items()}, WHOLE)
+    room = page.width - 26
+    for part, value in sorted(tenths.items(), key=lambda item: -item[1]):
+        if value:
+            bar = "█" * max(1, round(room * value / WHOLE))
+            page.line((f"{part:<12}", ""), (f"{value / 10:>6.1f} %  ", ""), (bar, "cyan"), indent=2)
+
+
+def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) -> None:
+    """Tell one finding in full."""
+    of = "run" if finding.of_run else "loop"
+    share = "" if finding.share <= 0 else f", {units.share(finding.share)} of the {of}"
+    page.line(
+        (f"{number}. {finding.rule}", "bold"),
+        ("  ", ""),
+        (finding.severity + share, STYLES[finding.severity]),
+    )
+    page.paragraph(finding.title, indent=3)
+    if finding.location is not None:
+        name = f"{page.fitted(finding.location.file, page.width - 12)}:{finding.location.line}"
+        page.line((name, "underline"), indent=3)
+        _excerpt(finding, diagnosis, page)
+    for sentence in finding.evidence:
+        page.paragraph(sentence, indent=3, hanging="- ")
+    page.paragraph(finding.advice, indent=3, hanging="Fix:  ")
+    if finding.saving[0] < 0.995:
+        gain = units.saving(*finding.saving)
+        page.paragraph(f"{gain}; {finding.confidence}", indent=3, hanging="Gain: ")
+
+
+def _excerpt(finding: Finding, diagnosis: Diagnosis, page: Page) -> None:
+    """Show the lines that the finding names."""
+    assert finding.location is not None
+    end = diagnosis.run.get("end")
+    ended = end.get("wall_ns") if isinstance(end, dict) else None
+    excerpt = read_excerpt(finding.location, str(diagnosis.run.get("cwd") or "."), ended)
+    if excerpt is None:
+        return
+    digits = max(len(str(number)) for number, _ in excerpt.lines)
+    for number, text in excerpt.lines:
+        shown = page.fitted(text, page.width - digits - 8)
+        page.line((f"{number:>{digits}} │ ", "dim"), (shown, "cyan"), indent=5)
+    note = _excerpt_note(excerpt)
+    if note:
+        page.line((note, "dim"), indent=5)
+
+
+def _excerpt_note(excerpt: Excerpt) -> str:
+    """Return what to know about the lines."""
+    notes = []
+    if excerpt.left_out:
+        notes.append(f"{units.counted(excerpt.left_out, 'more line')}")
+    if excerpt.changed:
+        notes.append("the file has changed since the run")
+    return f"({'; '.join(notes)})" if notes else ""
+
+
+def _others(findings: tuple[Finding, ...], page: Page) -> None:
+    """Give each of the other findings a line."""
+    if not findings:
+        return
+    page.blank()
+    page.line(("Also found", "bold"))
+    for finding in findings:
+        page.paragraph(finding.title, indent=2, hanging=f"{finding.rule} ({finding.severity}): ")
+
+
+def _checked(outcomes: tuple[Outcome, ...], page: Page) -> None:
+    """Say what was clear, what could not be checked and why, and what failed."""
+    clear = [outcome.rule for outcome in outcomes if outcome.state == "clear"]
+    if clear:
+        page.paragraph(", ".join(clear), hanging="Clear: ")
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        if outcome.state in ("not checked", "failed"):
+            reasons.setdefault((outcome.state, outcome.why), []).append(outcome.rule)
+    for (state, why), rules in reasons.items():
+        page.paragraph(f"{', '.join(rules)}: {why}", hanging=f"{state.capitalize()}: ")
+
+
+def _foot(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
+    """Tell perfwrap's own cost, the warnings, the run folder, and the next command."""
+    cost = diagnosis.perfwrap_cost
+    if cost is not None and diagnosis.account:
+        monitors = (
+            ""
+            if cost.monitor_cores is None
+            else f", its monitors {units.share(cost.monitor_cores)} of a core"
+        )
+        page.paragraph(f"perfwrap itself took about {units.share(cost.share)} of the loop{monitors}.")
+    for warning in diagnosis.warnings:
+        page.paragraph(warning, hanging="Warning: ")
+    page.blank()
+    page.line(("Run folder: ", ""), (str(folder), ""))
+    page.line(("Next: ", ""), (next_command(diagnosis, folder), "bold"))

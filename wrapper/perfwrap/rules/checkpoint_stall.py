@@ -1,0 +1,90 @@
+"""Saving (or loading) files holds the training thread up.
+
+What it finds
+    torch.save or torch.load inside the training loop, line by line, during 2 % of the loop or more.
+
+Why it costs
+    Collecting, pickling and writing the state runs on the training thread; nothing else happens meanwhile.
+
+How the saving is worked out
+    Measured: the time inside the calls, from the account. At best all of it goes (written in the background,
+    or so rarely that it does not show); at worst half of it, by saving half as often.
+
+How to fix
+    Save every N steps instead of every M; the advice names the N that costs 1 % of the loop. Copy the state
+    to host memory and write it from another thread, or use torch.distributed.checkpoint.async_save. Leave
+    the optimizer's state out of files that are only evaluated.
+
+When it is wrong
+    When the run is preempted so often that the checkpoints are worth their time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.checkpoints import CheckpointLine
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop import mean_step_ns
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("checkpoints", "steady_steps")
+VERDICT = "checkpoint/validation-bound"
+
+GOOD_SHARE = 0.01
+"""What checkpoints may cost in the advice; Young's and Daly's optima for common failure rates lie near 1
+%."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for lines that save or load inside the loop."""
+    lines = evidence.checkpoints(trainer)
+    found = [_finding(evidence, trainer, line) for line in lines if line.share >= QUIET_SHARE]
+    if found:
+        return found
+    return Clear(f"Saving and loading take {units.share(sum(line.share for line in lines))} of the loop.")
+
+
+def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Finding:
+    """Return the finding about one line."""
+    where = place(line.where, "one line")
+    often = "once" if line.every_steps is None else f"every {units.number(line.every_steps)} steps"
+    written = "" if line.bytes is None else f", {units.size(line.bytes)} each"
+    return Finding(
+        title=f"{units.share(line.share)} of the training loop is spent in torch.{line.operation} at "
+        f"{where}.",
+        share=line.share,
+        saving=(1.0 - line.share, 1.0 - line.share / 2),
+        evidence=(
+            f"{units.counted(line.count, 'call')} in the steady loop, {often}, "
+            f"{units.duration(line.median_ns)} each as "
+            f"a median{written}.",
+        ),
+        advice=_advice(line, where, (1.0 - line.share) * mean_step_ns(evidence, trainer)),
+        location=locate(line.where),
+        experiment="no-checkpoint",
+        claims=_claims(line),
+    )
+
+
+def _advice(line: CheckpointLine, where: str, rest_ns: float) -> str:
+    """Return what to change."""
+    if line.operation == "load":
+        return f"Load the file at {where} once, before the loop, and keep what it holds."
+    rarer = "Save more rarely"
+    if line.every_steps is not None and rest_ns > 0:
+        steps = max(math.ceil(line.median_ns / (GOOD_SHARE * rest_ns)), math.ceil(line.every_steps) + 1)
+        rarer = f"Save every {units.number(steps)} steps instead of every {units.number(line.every_steps)}"
+    return f"{rarer} at {where}, or copy the state to host memory and write it from a background thread."
+
+
+def _claims(line: CheckpointLine) -> pl.Expr:
+    """Return the segments of the account inside this line's calls."""
+    own = (pl.col("part") == "checkpoint") & (pl.col("operation") == line.operation)
+    if line.where is None:
+        return own & pl.col("file").is_null()
+    return own & (pl.col("file") == line.where.file) & (pl.col("line") == line.where.line)

@@ -1,0 +1,101 @@
+"""The model's own work takes nearly all of the time: the good end.
+
+What it finds
+    A training loop of which forward pass, backward pass, optimizer and the loss between them take 90 % or
+    more. On a GPU the host's account says only who launched the work; there the rule wants utilisation
+    samples of 90 % or more on average, and says so.
+
+Why it costs
+    It does not: nothing is waited for. Going faster now means doing the work itself in less time.
+
+How the saving is worked out
+    None is claimed: nothing is wasted.
+
+How to fix
+    Next levers, in the order in which they are usually worth trying: torch.compile, bfloat16 autocast, a
+    larger batch, a faster device.
+
+When it is wrong
+    On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
+    GPU that kernel used; a record of kernels tells more.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+
+NEEDS = ("steady_steps",)
+VERDICT = "compute-bound"
+
+COMPUTE_SHARE = 0.90
+"""Share of the loop from which the model's own work leaves no room for others; TraceML's figure."""
+
+BUSY_UTILIZATION = 0.90
+"""Mean sampled utilisation from which a GPU counts as busy; the catalogue's figure."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look whether the model's own work leaves room for anything else."""
+    if trains_on_gpu(evidence, trainer):
+        return _on_gpu(evidence)
+    account = evidence.account(trainer)
+    loss = _loss(evidence, trainer)
+    compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
+    if compute < COMPUTE_SHARE:
+        return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
+    parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
+    return [
+        _finding(
+            compute, f"{parts}, the loss and what else runs between forward and backward {units.share(loss)}."
+        )
+    ]
+
+
+def _loss(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the share of the stretches between forward and backward, where the loss function runs."""
+    return sum(
+        gap.share
+        for gap in evidence.python_gaps(trainer)
+        if gap.after_operation in ("forward", "zero_grad")
+        and gap.before_operation in ("backward", "zero_grad")
+    )
+
+
+def _on_gpu(evidence: Evidence) -> Answer:
+    """Judge by the samples of the GPU's utilisation."""
+    utilization = gpu_utilization(evidence)
+    if utilization is None:
+        return NotChecked(
+            "Whether the GPU was busy needs its utilisation (run with monitors) or a record of kernels."
+        )
+    if utilization < BUSY_UTILIZATION:
+        return Clear(f"The GPU was busy in {units.share(utilization)} of the samples.")
+    return [
+        _finding(
+            utilization,
+            "That is the duty cycle: the share of time in which any kernel ran at all.",
+            "GPU busy: ",
+        )
+    ]
+
+
+def _finding(share: float, words: str, prefix: str = "") -> Finding:
+    """Return the good end."""
+    what = "of the samples a kernel was running" if prefix else "of the training loop is the model's own work"
+    return Finding(
+        title=f"{prefix}{units.share(share)} {what}.",
+        share=share,
+        saving=(1.0, 1.0),
+        evidence=(words,),
+        advice="Nothing is wasted. Next levers: torch.compile, bfloat16 autocast, a larger batch, a faster "
+        "device.",
+        experiment="three-run",
+        claims=pl.col("part").is_in([*COMPUTE_PARTS]),
+        benign=True,
+    )

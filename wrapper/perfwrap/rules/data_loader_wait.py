@@ -1,0 +1,118 @@
+"""The training thread waits for its next batch.
+
+What it finds
+    Waiting for a DataLoader during 2 % of the training loop or more, when no other rule explains that time.
+
+Why it costs
+    While the thread waits, nothing is launched; a GPU runs dry after what it still has queued.
+
+How the saving is worked out
+    Measured: the wait for batches, taken from the account of the step. At best all of it goes. At worst only
+    what the workers can be made to overlap on the cores that the run may use; when all of them are busy
+    already, that is nothing.
+
+How to fix
+    If cores are free, more workers: enough to make batches as fast as the rest of the step uses them. If
+    they are not, the work per sample must become cheaper: decode faster, cache, use vectorised transforms or
+    the GPU.
+
+When it is wrong
+    When one slow batch (a first epoch that fills the page cache, a network file system that stalled) stands
+    for most of the wait: look at p99 beside the median.
+"""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loaders import LoaderUse
+from perfwrap.measures.loop import mean_step_ns
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("data", "steady_steps")
+VERDICT = "data-bound"
+
+BUSY_SHARE = 0.9
+"""Share of the usable cores in use from which more workers only take turns; the catalogue's figure for
+workers."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for exposed waits of the training loaders."""
+    loaders = [loader for loader in evidence.loaders(trainer) if loader.training]
+    found = [_finding(evidence, trainer, loader) for loader in loaders if loader.share >= QUIET_SHARE]
+    if found:
+        return found
+    if not loaders:
+        return Clear("No DataLoader fed the training.")
+    return Clear(
+        f"Waiting for batches takes {units.share(sum(loader.share for loader in loaders))} of the loop."
+    )
+
+
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding:
+    """Return the finding about one loader."""
+    step_ns = mean_step_ns(evidence, trainer)
+    rest_ns = (1.0 - loader.share) * step_ns
+    where = place(loader.created, "the script")
+    cores = evidence.processors(trainer.host)
+    busy = cores.busy if cores.busy is not None else cores.tree_busy
+    full = bool(cores.usable and busy is not None and busy >= BUSY_SHARE * cores.usable)
+    needed = _needed(loader, rest_ns)
+    words = [
+        f"A step waits {units.duration(loader.share * step_ns)} for data and takes "
+        f"{units.duration(rest_ns)} for all else.",
+        f"One wait takes {units.duration(loader.median_wait_ns)} as a median and "
+        f"{units.duration(loader.p99_wait_ns)} at p99"
+        f" ({_setting(loader)}).",
+    ]
+    if cores.usable is not None and busy is not None:
+        words.append(f"{units.number(busy)} of {units.number(cores.usable)} usable cores were busy.")
+    more = needed if needed and not full and (cores.usable is None or needed <= cores.usable) else None
+    return Finding(
+        title=f"{units.share(loader.share)} of the training loop waits for batches of the DataLoader of "
+        f"{where}.",
+        share=loader.share,
+        saving=(1.0 - loader.share, 1.0 if full or not more else 1.0 - loader.share / 2),
+        evidence=tuple(words),
+        advice=_advice(loader, where, more, full),
+        location=locate(loader.created),
+        experiment=f"workers={more}" if more else "cached-batch",
+        confidence="inferred",
+        claims=(pl.col("part") == "data") & (pl.col("name") == loader.name),
+    )
+
+
+def _needed(loader: LoaderUse, rest_ns: float) -> int | None:
+    """Return how many workers make batches as fast as the rest of a step uses them, None when nobody
+    knows."""
+    if loader.fetch_ns is None or rest_ns <= 0 or not loader.workers:
+        return None
+    needed = math.ceil(loader.fetch_ns / rest_ns)
+    return needed if needed > loader.workers else None
+
+
+def _setting(loader: LoaderUse) -> str:
+    """Return the setting that matters."""
+    return "workers unknown" if loader.workers is None else f"num_workers={loader.workers}"
+
+
+def _advice(loader: LoaderUse, where: str, more: int | None, full: bool) -> str:
+    """Return what to change."""
+    if more:
+        return (
+            f"Pass num_workers={more} instead of {loader.workers} to the DataLoader at {where}: one batch "
+            "takes a "
+            f"worker {units.duration(loader.fetch_ns)}."
+        )
+    reason = "all usable cores are busy" if full else "more workers are not known to help"
+    return (
+        f"Make a sample cheaper to load ({reason}): cache what does not change, work on whole batches, "
+        "decode at the "
+        f"size that is needed. The DataLoader is made at {where}."
+    )

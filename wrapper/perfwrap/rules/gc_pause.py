@@ -1,0 +1,90 @@
+"""Python's garbage collector stops the training thread.
+
+What it finds
+    Collections inside the training loop that take 2 % of it or more.
+
+Why it costs
+    A full collection walks through every container object that is alive, on the thread that triggered it.
+    With millions of Python objects in memory that takes as long as many steps.
+
+How the saving is worked out
+    Measured: the pauses, from the account. At best all of it goes (the living objects frozen, collections at
+    chosen moments); at worst half, when the loop itself makes objects that must be collected.
+
+How to fix
+    Call gc.collect() and then gc.freeze() once after the set-up: what is alive then is never walked through
+    again. Take explicit gc.collect() calls out of the step. Keep large histories in arrays instead of Python
+    objects.
+
+When it is wrong
+    When the loop makes reference cycles that hold GPU memory: collecting rarely then raises the memory peak.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.garbage import Garbage
+from perfwrap.measures.lines import Line
+from perfwrap.measures.loop import busiest_line
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("gc", "steady_steps")
+VERDICT = "python-bound"
+
+FULL = 2
+"""The generation that walks through everything."""
+
+EACH_STEP = 0.5
+"""Steps with a long pause, over all steps, from which collecting looks like a habit of the loop, not of
+Python."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look at the collector's pauses."""
+    garbage = evidence.garbage(trainer)
+    if garbage.share < QUIET_SHARE:
+        return Clear(
+            f"{units.counted(garbage.count, 'collection')} take {units.share(garbage.share)} of the loop."
+        )
+    line = busiest_line(evidence.account(trainer), "gc")
+    often = garbage.steps_hit >= EACH_STEP * max(1, evidence.steps(trainer).steady)
+    return [
+        Finding(
+            title=f"{units.share(garbage.share)} of the training loop is garbage collection, up to "
+            f"{units.duration(garbage.longest_ns)} at once.",
+            share=garbage.share,
+            saving=(1.0 - garbage.share, 1.0 - garbage.share / 2),
+            evidence=_words(garbage),
+            advice=_advice(line, often),
+            location=locate(line),
+            experiment="gc-freeze",
+            claims=pl.col("part") == "gc",
+        )
+    ]
+
+
+def _words(garbage: Garbage) -> tuple[str, ...]:
+    """Return what was seen."""
+    full = units.duration(garbage.by_generation.get(FULL, 0))
+    return (
+        f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "
+        "it full ones; "
+        f"{units.counted(garbage.steps_hit, 'step')} had a pause of a millisecond or more.",
+    )
+
+
+def _advice(line: Line | None, often: bool) -> str:
+    """Return what to change."""
+    freeze = "Call gc.collect() and gc.freeze() once, between the set-up and the loop"
+    if line is not None and often:
+        return (
+            f"Take the collection at {place(line, '')} out of the step, or call it every few hundred "
+            f"steps. {freeze}."
+        )
+    if often:
+        return f"If the loop calls gc.collect() itself, do it every few hundred steps only. {freeze}."
+    return f"{freeze}, and keep what the loop remembers in arrays instead of Python objects."

@@ -1,0 +1,63 @@
+"""perfwrap itself takes more of the step than it should.
+
+What it finds
+    A share of the training loop spent in perfwrap's own probes above its budget: 5 % for steps below half a
+    millisecond, 2 % for longer ones.
+
+Why it costs
+    The figures of the report hold for the program with perfwrap in it.
+
+How the saving is worked out
+    The recorder times its own writing; the probes' time is the number of records times what a record costs on
+    average, measured once by scripts/overhead.py. Without perfwrap a step takes about that much less.
+
+How to fix
+    Nothing in the program. Compare with PERFWRAP_OFF=1, which records nothing, and report loops in which
+    perfwrap is this expensive.
+
+When it is wrong
+    The estimate per record comes from another machine; it may be off by a factor of two.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop import mean_step_ns
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Answer, Clear, Finding
+
+NEEDS = ("steady_steps",)
+VERDICT = None
+
+SHORT_STEP_NS = units.MILLISECOND / 2
+BUDGET_SHORT_STEP, BUDGET = 0.05, 0.02
+"""perfwrap's targets: at most 5 % of a 0.3 ms step and 2 % of a 1 ms step."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Compare perfwrap's share of the loop with its budget."""
+    cost = evidence.own_cost(trainer)
+    step_ns = mean_step_ns(evidence, trainer)
+    budget = BUDGET_SHORT_STEP if step_ns < SHORT_STEP_NS else BUDGET
+    if cost.share <= budget:
+        return Clear(
+            f"perfwrap takes about {units.share(cost.share)} of the loop; its budget is "
+            f"{units.share(budget)}."
+        )
+    records = cost.records / max(1, evidence.steps(trainer).steady)
+    return [
+        Finding(
+            title=f"perfwrap itself takes about {units.share(cost.share)} of the training loop, more than "
+            "its budget of "
+            f"{units.share(budget)}.",
+            share=cost.share,
+            saving=(1.0 - min(1.0, 2 * cost.share), 1.0 - cost.share / 2),
+            evidence=(f"{units.number(records)} records per step of {units.duration(step_ns)}.",),
+            advice="Read the other shares with that in mind; nothing in the program needs to change.",
+            confidence="inferred",
+            claims=pl.col("part") == "perfwrap",
+        )
+    ]

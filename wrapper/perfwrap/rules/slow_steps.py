@@ -1,0 +1,125 @@
+"""Some steps take far longer than the others, and for a reason.
+
+What it finds
+    A p99 of the steady steps of 1.5 times the median or more, when the time beyond as many median steps is 2
+    % of the training loop or more. Each slow step is explained by the part of the account that it has more
+    of.
+
+Why it costs
+    In a job of several ranks all of them wait for the slow one. Alone, it is time that most steps do without.
+
+How the saving is worked out
+    Measured: the time of the slow steps beyond as many median ones, as far as one cause explains it. At best
+    all of it goes; at worst half.
+
+How to fix
+    By cause: what comes every N steps in the program's own code should be made cheaper, rarer or
+    asynchronous.
+
+When it is wrong
+    When the machine is shared: slow steps that come irregularly and have no cause of their own are what other
+    programs leave over. They are reported from 10 % of the loop on only, as unexplained.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account import PARTS
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.lines import Line
+from perfwrap.measures.slow_steps import SlowStep, SlowSteps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MAJOR_SHARE, QUIET_SHARE, Answer, Clear, Finding, NotChecked, locate, place
+
+NEEDS = ("steady_steps",)
+VERDICT = "python-bound"
+
+SPREAD = 1.5
+"""p99 over p50 from which some steps count as slow; the catalogue's figure, between nsys-ai's 1.5 and
+gpuprof's 2."""
+
+COMPUTE = ("forward", "backward", "optimizer")
+"""Causes that are nobody's line: the same work took longer."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for slow steps with a common cause."""
+    steps = evidence.slow_steps(trainer)
+    if steps is None:
+        return NotChecked("There are no steady steps to compare.")
+    spread = f"p99 of the steps is {units.times(steps.spread)} the median"
+    if steps.spread < SPREAD or steps.share < QUIET_SHARE or not steps.slow:
+        return Clear(f"{spread}; slow steps cost {units.share(steps.share)} of the loop.")
+    cause, excess_ns = next(iter(steps.causes.items()))
+    share = steps.share * excess_ns / max(1, steps.excess_ns)
+    named = cause in PARTS and cause not in COMPUTE or cause == "epoch start"
+    if share < (QUIET_SHARE if named or steps.period else MAJOR_SHARE):
+        return Clear(f"{spread}, irregularly and without a cause in the program: what a shared machine does.")
+    return [_finding(steps, cause, share)]
+
+
+def _finding(steps: SlowSteps, cause: str, share: float) -> Finding:
+    """Return the finding about the slow steps of one cause."""
+    slow = [step for step in steps.slow if step.cause == cause]
+    where = _line(slow)
+    often = f"Every {units.ordinal(steps.period)} step" if steps.period else units.counted(len(slow), "step")
+    verb = "takes" if steps.period or len(slow) == 1 else "take"
+    longest = max(step.duration_ns for step in slow)
+    at = f" at {place(where, '')}" if where else ""
+    return Finding(
+        title=f"{often} {verb} up to {units.times(longest / steps.p50_ns)} the median, which costs "
+        f"{units.share(share)} of "
+        f"the training loop: {_because(cause)}{at}.",
+        share=share,
+        saving=(1.0 - share, 1.0 - share / 2),
+        evidence=(
+            f"A median step takes {units.duration(steps.p50_ns)}, p99 {units.duration(steps.p99_ns)}; "
+            f"{units.counted(len(steps.slow), 'slow step')}, e.g. step {units.count(slow[0].index)} with "
+            f"{units.duration(slow[0].duration_ns)}.",
+        ),
+        advice=_advice(cause, at, steps.period),
+        location=locate(where),
+        confidence="inferred" if cause in COMPUTE or cause == "unexplained" else "measured",
+        claims=_claims(slow, cause),
+    )
+
+
+def _line(slow: list[SlowStep]) -> Line | None:
+    """Return the line that most slow steps of the cause name."""
+    lines = [step.where for step in slow if step.where is not None]
+    return max(lines, key=lines.count) if lines else None
+
+
+def _because(cause: str) -> str:
+    """Return the cause as the end of a sentence."""
+    if cause == "python":
+        return "the program's own code"
+    if cause == "unexplained":
+        return "nothing that was recorded explains it"
+    return f"more time in {cause}"
+
+
+def _advice(cause: str, at: str, period: int | None) -> str:
+    """Return what to change."""
+    if cause == "python":
+        often = f" every {units.count(period)} steps" if period else ""
+        return (
+            f"Look at what the program does{often} after the event{at}: make it cheaper, rarer, or hand "
+            "it to a thread."
+        )
+    if cause in COMPUTE or cause == "unexplained":
+        return (
+            "The same work took longer: look for other programs on the machine, or for inputs of "
+            "varying size."
+        )
+    return f"Look at {cause}{at} in the slow steps: `perfwrap explain` has a rule for most causes."
+
+
+def _claims(slow: list[SlowStep], cause: str) -> pl.Expr | None:
+    """Return the segments of the cause in the slow steps."""
+    part = "data" if cause == "epoch start" else cause
+    if part not in PARTS:
+        return None
+    return (pl.col("part") == part) & pl.col("step").is_in([step.index for step in slow])

@@ -1,0 +1,145 @@
+"""One verdict from the findings and the account, or an abstention that says why and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
+from perfwrap.rules.model import Finding, Rule, rule_id
+
+VERDICTS = {
+    "data-bound": "Data-bound",
+    "sync-bound": "Sync-bound",
+    "launch-bound": "Launch-bound",
+    "transfer-bound": "Transfer-bound",
+    "communication-bound": "Communication-bound",
+    "compute-bound": "Compute-bound",
+    "memory-bound": "Memory-bound",
+    "checkpoint/validation-bound": "Held back by checkpoints or validation",
+    "throttled": "Throttled",
+    "python-bound": "Python-bound",
+    "healthy": "Healthy",
+    "unknown": "No verdict",
+}
+"""Every verdict and how a sentence begins that speaks it."""
+
+BOUND_SHARE = 0.10
+"""Share of the loop from which one kind of waste gives the verdict; TraceML warns of input time from 10 %
+on."""
+
+Certainty = Literal["measured", "inferred", "none"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What holds the run back, in one sentence; ``share`` is None when the verdict abstains."""
+
+    id: str
+    share: float | None
+    sentence: str
+    confidence: Certainty
+
+
+def judge(
+    evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int], rules: Sequence[Rule]
+) -> Verdict:
+    """Return the verdict; ``account`` holds the nanoseconds of each part."""
+    kinds = {rule_id(rule): rule.VERDICT for rule in rules}
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kind = kinds.get(finding.rule)
+        if kind is not None and not finding.of_run:
+            groups.setdefault(kind, []).append(finding)
+    reason = _reason_to_abstain(evidence, account)
+    if reason:
+        return _unknown(reason)
+    shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
+    kind = max(shares, key=lambda kind: shares[kind], default=None)
+    if kind is not None and shares[kind] >= BOUND_SHARE:
+        return _bound(kind, shares[kind], groups[kind])
+    return _healthy(evidence, findings, account)
+
+
+def failed(how: str) -> Verdict:
+    """Return the verdict on a recording that perfwrap itself could not read through."""
+    return _unknown(f"perfwrap failed on this recording ({how}). Please report it with the run folder.")
+
+
+def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
+    """Return the verdict that a kind of finding gives."""
+    first = max(group, key=lambda finding: finding.share)
+    sentence = f"{VERDICTS[kind]}: {first.title}"
+    if len(group) > 1 and share - first.share >= 0.01:
+        rest = units.counted(len(group) - 1, "finding")
+        sentence += f" With {rest} more of this kind it is {units.share(share)}."
+    return Verdict(kind, share, sentence, first.confidence)
+
+
+def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
+    """Return the verdict on a loop in which no waste stands out."""
+    if evidence.gpus or _on_gpu(evidence):
+        return _unknown(
+            "No waste stands out on the host, but whether the GPU was busy is not known well enough: "
+            "that needs its utilisation at 90 % or more, or a record of its kernels."
+        )
+    total = sum(account.values())
+    compute = sum(account.get(part, 0) for part in ("forward", "backward", "optimizer")) / total
+    largest = max(
+        (finding for finding in findings if not finding.of_run), key=lambda f: f.share, default=None
+    )
+    rest = "nothing else was found"
+    if largest is not None and largest.share > 0:
+        rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"
+    sentence = (
+        f"{VERDICTS['healthy']}: {units.share(compute)} of the training loop is the model's own work; {rest}."
+    )
+    return Verdict("healthy", compute, sentence, "measured")
+
+
+def _on_gpu(evidence: Evidence) -> bool:
+    """Say whether a trainer's model or tensors were on a GPU."""
+    facts = [evidence.facts(trainer.process) for trainer in evidence.trainers]
+    return any(
+        value.startswith("cuda") for known in facts for key, value in known.items() if key.endswith("/device")
+    )
+
+
+def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
+    """Return why no verdict can be given, empty when one can."""
+    if not evidence.trainers or evidence.main is None:
+        return _nothing_trained(evidence)
+    steps = evidence.steps(evidence.main)
+    if steps.count == 0:
+        return "No training step was found: nothing like a loop of forward, backward and optimizer steps."
+    if steps.steady < ENOUGH_STEADY_STEPS or not sum(account.values()):
+        return (
+            f"Only {units.counted(steps.steady, 'steady step')} after "
+            f"{units.counted(steps.warm_up_steps, 'step')} of "
+            f"warm-up; a verdict wants {ENOUGH_STEADY_STEPS}. Let the program run longer."
+        )
+    return ""
+
+
+def _nothing_trained(evidence: Evidence) -> str:
+    """Return why there is no trainer."""
+    tracks = evidence.timeline.tracks
+    processes = tracks.filter(tracks["kind"] == "process")
+    if processes.is_empty():
+        return "No Python process was recorded. `perfwrap doctor` says what can be recorded here."
+    reached = units.counted(processes.height, "process", "processes")
+    imported = any("torch" in evidence.facts(track) for track in processes["id"])
+    if not imported:
+        return f"{reached} recorded, but none of them imported torch: there is no training to look at."
+    return (
+        f"{reached} recorded and torch was imported, but nothing trained: no backward pass, no "
+        "optimizer step."
+    )
+
+
+def _unknown(reason: str) -> Verdict:
+    """Return an abstention."""
+    return Verdict("unknown", None, f"{VERDICTS['unknown']}: {reason}", "none")
