@@ -1,1 +1,7 @@
 """Watchers beside the program; one file each."""
+
+MONITORS = ((("host", "cgroup", "processes"), True), (("gpu",), True), (("pcie",), False))
+"""A row is a thread: its modules, and whether it looks ten times a second or once.
+
+What can be read without waiting shares a thread, because waking up costs more than looking.
+"""

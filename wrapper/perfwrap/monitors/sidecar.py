@@ -1,0 +1,130 @@
+"""The process beside the command in which all monitors run.
+
+Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID --rate HZ``, all signals blocked. Standard
+input brings a line ``child PID`` when the command runs, and ends when the command or the launcher has. What
+goes wrong here becomes coverage in this process's journal and never more than that. Its own cost stands
+there, too: the series ``sidecar cpu_seconds``, from the start on, each ten seconds and at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from perfwrap.monitors import MONITORS
+from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter, host_name
+from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
+from perfwrap.run_folder import RunFolder
+
+CLOCK_SECONDS = 10
+ALLOWED_SHARE = 0.009
+"""How much of one core looking may take."""
+FINISH_SECONDS = 1.0
+"""A monitor that has not ended so long after the command (a stuck driver) is left behind."""
+STANDARD_INPUT = 0
+
+
+def main() -> None:
+    """Watch until standard input ends or the launcher is gone."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    options = _options()
+    folder = RunFolder(options.run_dir)
+    journal = JournalWriter(folder.journal, host_name(), options.budget)
+    journal.fact("role", "monitor")
+    journal.fact("python", sys.version.split()[0])
+    threading.excepthook = survive
+    children: deque[int] = deque()
+    more = {"processes": (folder.starts, str(options.hook or folder.inject), children)}
+    ending = Ending()
+    watchers = []
+    for names, quick in MONITORS:
+        watches = {name: partial(_watch, name, journal, *more.get(name, ())) for name in names}
+        watchers.append(Watcher(journal, watches, ending, int(SECOND_NS / options.rate), quick))
+        watchers[-1].start()
+    pace = Pace(journal, watchers)
+    _wait(journal, options.launcher, children, pace)
+    ending.announce()
+    _finish(journal, watchers)
+
+
+class Pace:
+    """Keeps all watchers together below their part of one core: if they are not, the dearest slows down."""
+
+    def __init__(self, journal: JournalWriter, watchers: list[Watcher]) -> None:
+        self._journal, self._watchers = journal, watchers
+        self._stride = journal.stride
+        self._before: tuple[int, list[int]] | None = None
+
+    def review(self, now_ns: int) -> None:
+        """Compare what looking cost since the last time with what it may."""
+        costs = [watcher.cost_ns for watcher in self._watchers]
+        if self._before is not None:
+            spent = [now - before for now, before in zip(costs, self._before[1], strict=True)]
+            if sum(spent) > ALLOWED_SHARE * (now_ns - self._before[0]):
+                self._watchers[spent.index(max(spent))].slow_down()
+        self._before = now_ns, costs
+        if self._journal.stride != self._stride:
+            self._stride = self._journal.stride
+            for watcher in self._watchers:
+                watcher.explain_pace("the journal's budget is limited")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="perfwrap.monitors.sidecar")
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("launcher", type=int)
+    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument(
+        "--hook", help="the folder on the command's PYTHONPATH, when it is not RUN_DIR/inject"
+    )
+    parser.add_argument("--budget", type=int, default=BUDGET_BYTES)
+    return parser.parse_args()
+
+
+def _watch(name: str, *arguments: object) -> Monitor | None:
+    """Import and open a monitor; in its own thread, so that a missing library stops no other."""
+    monitor: Monitor | None = import_module(f"perfwrap.monitors.{name}").watch(*arguments)
+    return monitor
+
+
+def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pace) -> None:
+    """Take in the launcher's lines until they end; now and then write the clocks and check the pace."""
+    poll = select.poll()
+    poll.register(STANDARD_INPUT, select.POLLIN | select.POLLHUP)
+    cost, rest = journal.series("sidecar", "cpu_seconds"), b""
+    while os.getppid() == launcher:
+        journal.clock()
+        journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
+        pace.review(time.monotonic_ns())
+        while poll.poll(CLOCK_SECONDS * 1000):
+            text = os.read(STANDARD_INPUT, 4096)
+            if not text:
+                return
+            *lines, rest = (rest + text).split(b"\n")
+            children.extend(
+                int(line.split()[-1]) for line in lines if line.split()[-1:] and line.split()[-1].isdigit()
+            )
+
+
+def _finish(journal: JournalWriter, watchers: list[Watcher]) -> None:
+    """Let every monitor take its last look, end the journal and leave, whatever still hangs."""
+    deadline = time.monotonic() + FINISH_SECONDS
+    for watcher in watchers:
+        watcher.join(deadline - time.monotonic())
+    cost = journal.series("sidecar", "cpu_seconds")
+    journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
+    journal.close()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
