@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
 from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, HEADER, INSTANTS, RECORD, SPANS, SUM
 
 INJECT = Path(__file__).resolve().parents[3] / "inject"

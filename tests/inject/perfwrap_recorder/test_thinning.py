@@ -1,0 +1,186 @@
+"""A run of any length fits its budget, and what is left out of the detail stands in exact sums."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+STEPS = """
+import json
+open_journal()
+truth = {}
+def say(kind, name, duration):
+    number = journal.text(name)
+    count, total = truth.get((kind, name), (0, 0))
+    truth[kind, name] = count + 1, total + duration
+    journal.span(clock.now(), duration, 0, number, kind)
+"""
+
+
+def truth_of(stdout: str) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return what the program counted itself."""
+    return {(kind, name): (count, total) for kind, name, count, total in eval(stdout)}
+
+
+TELL = """
+names = {value: name for name, value in vars(journal).items() if name.isupper() and isinstance(value, int)}
+print([(names[kind], name, count, total) for (kind, name), (count, total) in truth.items()])
+"""
+
+
+def test_a_long_run_fits_its_budget_with_exact_sums(run, interpreter: str) -> None:
+    done = run(
+        STEPS
+        + """
+for step in range(30_000):
+    say(journal.DATA, "loader", 5)
+    say(journal.FORWARD, "model", step % 7)
+    say(journal.SYNC, "item %d" % (step % 3), 1)
+    say(journal.OPTIMIZER, "SGD#1", 2)
+    journal.end_step(journal.OPTIMIZER, 1, clock.now())
+"""
+        + TELL,
+        python=interpreter,
+        budget=512 << 10,
+    )
+    read = done.journal
+    assert read.path.stat().st_size <= 512 << 10
+    assert read.totals() == truth_of(done.stdout)
+    assert not read.of("LOST")
+    strides = [found.value for found in read.of("THIN")]
+    assert strides[0] == 0 and max(strides) >= 4
+    assert [bool(value) for value in strides[:10]] == [False, True] * 5
+
+
+def test_stretches_of_detail_hold_whole_neighbouring_steps(run) -> None:
+    done = run(
+        STEPS
+        + """
+for step in range(20_000):
+    say(journal.FORWARD, "model", 3)
+    say(journal.OPTIMIZER, "SGD#1", 2)
+    journal.end_step(journal.OPTIMIZER, 1, clock.now())
+""",
+        budget=256 << 10,
+    )
+    read = done.journal
+    thins = read.of("THIN")
+    stretches = [
+        (begin.start, end.start) for begin, end in zip(thins, thins[1:], strict=False) if begin.value > 0
+    ]
+    assert len(stretches) > 20
+    for begin, end in stretches[:-1]:
+        kinds = [found.kind for found in read.of("FORWARD", "OPTIMIZER") if begin <= found.start < end]
+        assert kinds == ["FORWARD", "OPTIMIZER"] * 4
+    # A sum belongs to the stretch that began at its start.
+    starts = {found.start for found in thins if found.value == 0}
+    assert {found.start for found in read.records if found.kind.startswith("SUM")} <= starts
+
+
+def test_rare_spans_stay_in_detail_up_to_a_limit(run) -> None:
+    done = run(
+        STEPS
+        + """
+for step in range(20_000):
+    say(journal.FORWARD, "model", 3)
+    say(journal.OPTIMIZER, "SGD#1", 2)
+    if step % 1000 == 500:
+        say(journal.SAVE, "torch.save", 1000)
+    if step > 19_600:
+        say(journal.LOAD, "torch.load", 10)
+        journal.instant(clock.now(), float("nan"), journal.text("loss"), journal.NON_FINITE)
+    journal.end_step(journal.OPTIMIZER, 1, clock.now())
+"""
+        + TELL,
+        budget=256 << 10,
+    )
+    assert len(done.journal.of("SAVE")) == 20
+    assert done.journal.of("SUM LOAD")
+    assert 16 <= len(done.journal.of("NON_FINITE")) < 399
+    assert done.journal.totals() == truth_of(done.stdout)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    budget=st.integers(32 << 10, 200 << 10),
+    pattern=st.lists(
+        st.tuples(st.sampled_from(["DATA", "FORWARD", "SYNC", "OPTIMIZER", "SAVE", "GC"]), st.integers(0, 3)),
+        min_size=1,
+        max_size=12,
+    ),
+    ends=st.sets(st.sampled_from(["DATA", "FORWARD", "OPTIMIZER"])),
+    repeats=st.integers(1, 4_000),
+)
+def test_sums_and_detail_always_add_up(run, tmp_path, budget, pattern, ends, repeats) -> None:
+    for old in (tmp_path / "journal").glob("*"):
+        old.unlink()
+    done = run(
+        STEPS
+        + f"""
+for step in range({repeats}):
+    for kind, number in {pattern!r}:
+        say(getattr(journal, kind), kind.lower() + str(number), number)
+        if kind in {ends!r}:
+            journal.end_step(getattr(journal, kind), number, clock.now())
+"""
+        + TELL,
+        budget=budget,
+    )
+    read = done.journal
+    assert read.path.stat().st_size <= budget
+    assert not read.of("LOST")
+    assert read.totals() == truth_of(done.stdout)
+
+
+def test_sums_of_several_threads_are_exact(run, interpreter: str) -> None:
+    done = run(
+        """
+import threading
+open_journal()
+sys.setswitchinterval(1e-5)
+def work(number):
+    name = journal.text("t%d" % (number % 3))
+    for value in range(6_000):
+        journal.span(clock.now(), value, 0, name, journal.SYNC)
+        journal.end_step(journal.OPTIMIZER, number, clock.now())
+workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+""",
+        python=interpreter,
+        budget=128 << 10,
+    )
+    assert done.journal.path.stat().st_size <= 128 << 10
+    assert done.journal.of("THIN")
+    each = (12_000, 2 * sum(range(6_000)))
+    assert done.journal.totals() == {("SYNC", f"t{number}"): each for number in range(3)}
+
+
+def test_sums_survive_a_kill(run) -> None:
+    done = run(
+        """
+open_journal()
+name = journal.text("step")
+for number in range(30_000):
+    journal.span(clock.now(), 2, 0, name, journal.SYNC)
+os.kill(os.getpid(), 9)
+""",
+        budget=64 << 10,
+        check=False,
+    )
+    assert done.journal.totals() == {("SYNC", "step"): (30_000, 60_000)}
+
+
+def test_a_smaller_budget_can_be_kept_to_later(run) -> None:
+    done = run(
+        """
+open_journal()
+journal.reduce_budget(16)
+name = journal.text("x")
+for number in range(40_000):
+    journal.span(number, 1, 1, name, journal.SYNC)
+""",
+        budget=4 << 20,
+    )
+    assert done.journal.path.stat().st_size <= (4 << 20) // 16
+    assert done.journal.totals() == {("SYNC", "x"): (40_000, 40_000)}
