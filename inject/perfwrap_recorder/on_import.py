@@ -22,6 +22,7 @@ _finders = {}  # name of a module -> function(name, path, target) that returns i
 _before = {}  # name of a module -> functions() to call before its code runs
 _after = {}  # name of a module -> pairs [function(module), id of the module that it last got]
 _searches = set()  # (thread, name) of the searches in progress: they must not find themselves
+_running = []  # names of the modules whose code runs at present
 _shim = {}  # what the shim lends: data, run_folder, load, note, quietly
 
 
@@ -73,9 +74,23 @@ def after(name, function):
     _catch_up()
 
 
-def _about_to_run(name):
-    for function in list(_before.get(name, ())):
-        function()
+def _hide(function):
+    """Keep the function out of the tracebacks of failing imports."""
+    function.__code__ = function.__code__.replace(co_filename=IMPORT_SYSTEM)
+    return function
+
+
+@_hide
+def _run(name, execute, module):
+    """Have a module's code run between what waits for it."""
+    _running.append(name)
+    try:
+        for function in list(_before.get(name, ())):
+            function()
+        execute(module)
+    finally:
+        _running.remove(name)
+    _has_run(name, module)
 
 
 def _has_run(name, module):
@@ -102,7 +117,7 @@ def imported(name):
     """Return the imported module, None while it is being imported or is yet to be (a lazy one)."""
     module = sys.modules.get(name)
     # Any look at an attribute of a module of LazyLoader's would load it.
-    if not isinstance(module, type(sys)) or type(module).__name__ == "_LazyModule":
+    if name in _running or not isinstance(module, type(sys)) or type(module).__name__ == "_LazyModule":
         return None
     return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
@@ -144,21 +159,12 @@ def _watch(spec):
         spec.loader = _WatchedLoader(loader, spec)
 
 
-def _hide(function):
-    """Keep the function out of the tracebacks of failing imports."""
-    function.__code__ = function.__code__.replace(co_filename=IMPORT_SYSTEM)
-    return function
-
-
 def _exec_once(loader, name):
     """Return an ``exec_module`` that takes itself off the loader before it does anything."""
 
     def exec_module(module):
-        if vars(loader).get("exec_module") is exec_module:
-            del loader.exec_module
-        _about_to_run(name)
-        type(loader).exec_module(loader, module)
-        _has_run(name, module)
+        loader.__dict__.pop("exec_module", None)
+        _run(name, loader.exec_module, module)
 
     return _hide(exec_module)
 
@@ -184,9 +190,7 @@ class _WatchedLoader:
         for spec in (self._perfwrap_spec, getattr(module, "__spec__", None)):
             if getattr(spec, "loader", None) is self:
                 spec.loader = loader
-        _about_to_run(name)
-        loader.exec_module(module)
-        _has_run(name, module)
+        _run(name, loader.exec_module, module)
 
 
 def _start_recorder():

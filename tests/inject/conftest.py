@@ -36,7 +36,9 @@ class Run:
         self.folder = run_folder.RunFolder(folder)
         self.folder.starts.mkdir()
         self.folder.journal.mkdir()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PERFWRAP"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PERFWRAP"))
+        }
         # The interpreters' own libraries stay as they are found.
         self.bare = {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
         if previous is not None:

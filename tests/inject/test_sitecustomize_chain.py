@@ -55,7 +55,9 @@ def test_a_module_in_a_zip_runs(make_run, interpreter, tmp_path):
 
 def test_a_usercustomize_runs_too(make_run, interpreter, write):
     user = write("user/usercustomize.py", "print('user')")
-    done, run = start_both(make_run, interpreter, user.parent, "-c", "import sys; print('usercustomize' in sys.modules)")
+    done, run = start_both(
+        make_run, interpreter, user.parent, "-c", "import sys; print('usercustomize' in sys.modules)"
+    )
     assert done.stdout == "user\nTrue\n"
     assert run.events() == ["start"]
 
@@ -70,7 +72,8 @@ def test_the_one_in_a_virtual_environment_runs(run, interpreter, tmp_path):
 
 
 @pytest.mark.skipif(
-    not list(Path("/usr/lib").glob("python3*/sitecustomize.py")), reason="no system Python with a sitecustomize"
+    not list(Path("/usr/lib").glob("python3*/sitecustomize.py")),
+    reason="no system Python with a sitecustomize",
 )
 def test_the_one_of_the_distribution_runs(run):
     done = run.same("/usr/bin/python3", "-c", SHOW)
@@ -78,7 +81,9 @@ def test_the_one_of_the_distribution_runs(run):
     assert run.events() == ["start"]
 
 
-@pytest.mark.parametrize("statement", ["raise ValueError('mine')", "import not_there", "import os.not_there", "1/0"])
+@pytest.mark.parametrize(
+    "statement", ["raise ValueError('mine')", "import not_there", "import os.not_there", "1/0"]
+)
 def test_what_it_raises_is_reported_as_without_us(make_run, interpreter, write, statement):
     user = write("user/sitecustomize.py", statement)
     done, run = start_both(make_run, interpreter, user.parent, "-c", "print('goes on')")
