@@ -18,7 +18,7 @@ KIND_NAMES = {number: name for group in (DESCRIBE, SPANS, INSTANTS) for name, nu
 PREAMBLE = f"""
 import os, sys
 sys.path.insert(0, {str(INJECT)!r})
-from perfwrap_recorder import clock, journal
+from perfwrap_recorder import clock, journal, source_lines
 class Settings:
     run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", int(sys.argv[2]), False
 def open_journal():
@@ -150,11 +150,13 @@ class Runner:
         (self._folder / "journal").mkdir(parents=True, exist_ok=True)
         script = self._folder / "program.py"
         script.write_text(PREAMBLE + program)
+        return self.command([python, str(script), str(self._folder), str(budget)], check, **options)
+
+    def command(self, words: list[str], check: bool = True, **options) -> Finished:
+        """Run any command in the folder."""
         options.setdefault("timeout", 240)
         options.setdefault("cwd", self._folder)
-        done = subprocess.run(
-            [python, str(script), str(self._folder), str(budget)], capture_output=True, text=True, **options
-        )
+        done = subprocess.run(words, capture_output=True, text=True, **options)
         finished = Finished(done.returncode, done.stdout, done.stderr, self._folder)
         if check:
             assert done.returncode == 0, done.stderr

@@ -1,0 +1,136 @@
+"""Says which line of the user's code is running, cheaply.
+
+Code is of one of three sorts, told by the file that it came from:
+
+- *hidden*: torch, Python's standard library, the recorder, scripts beside the interpreter (``torchrun``), and
+  code made on the fly that belongs to no file (torch's generated graphs, the methods of dataclasses);
+- *installed*: any other package in a ``site-packages`` or ``dist-packages`` folder;
+- *the user's*: everything else: the running script, notebook cells, packages under development.
+
+The user's line is the innermost line of the user's own code. Where installed code stands between it and the
+call (a library's trainer class, say) the label also names that code's innermost line. A program without any
+code of the user's (``python -m package.train`` from site-packages) gets the innermost installed line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from perfwrap_recorder import journal
+
+MAXIMUM_PLACES = 20_000
+"""Known places after which all are forgotten: code that a program makes on the fly has no end."""
+
+HIDDEN, INSTALLED, USERS = range(3)
+
+GO_ON = -1
+GO_ON_VIA = -2
+"""Stand in ``labels`` for hidden and for installed places: the caller is to be looked at."""
+
+PACKAGES = ("/site-packages/", "/dist-packages/")
+SEPARATOR = "\x1f"
+
+labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, GO_ON or GO_ON_VIA
+_installed = {}  # (id of a code object, instruction) -> (file, line, function)
+_codes = {}  # id of a code object -> the object, kept because another one could get its id
+_sorts = {}  # file name -> sort
+_start_directory = os.getcwd()  # what a script's relative file name is relative to
+_standard_library = os.path.dirname(os.__file__) + "/"
+_scripts = os.path.dirname(sys.executable or "/")
+_recorder = os.path.dirname(journal.span.__code__.co_filename) + "/"
+
+
+def label(name, frame):
+    """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs."""
+    via = None
+    while frame is not None:
+        code = frame.f_code
+        instruction = frame.f_lasti
+        key = (name, id(code), instruction) if via is None else (name, id(code), instruction, via)
+        found = labels.get(key)
+        if found is None:
+            found = _learn(key, name, frame, via)
+        if found >= 0:
+            return found
+        if found == GO_ON_VIA and via is None:
+            via = id(code), instruction
+        frame = frame.f_back
+    place = _installed.get(via)
+    return journal.text(SEPARATOR.join((name,) + place) if place else name)
+
+
+def is_users(frame):
+    """Say whether a frame runs the user's own code."""
+    return _sort_of(frame) == USERS
+
+
+def _learn(key, name, frame, via):
+    """Return what stands in ``labels`` for a place from now on."""
+    if len(labels) >= MAXIMUM_PLACES:
+        labels.clear()
+        _installed.clear()
+        _codes.clear()
+    code = frame.f_code
+    _codes[id(code)] = code
+    sort = _sort_of(frame)
+    if sort == USERS:
+        fields = (name,) + _place_of(frame)
+        library = _installed.get(via)
+        if library:
+            fields += ("%s:%s" % (_short(library[0]), library[1]),)
+        found = journal.text(SEPARATOR.join(fields))
+    elif sort == INSTALLED:
+        _installed[id(code), frame.f_lasti] = _place_of(frame)
+        found = GO_ON_VIA
+    else:
+        found = GO_ON
+    labels[key] = found
+    return found
+
+
+def _place_of(frame):
+    """Return file, line and function as texts."""
+    code = frame.f_code
+    path = code.co_filename
+    if not path.startswith(("/", "<")):
+        path = os.path.normpath(os.path.join(_start_directory, path))
+    return path, str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
+
+
+def _short(path):
+    """Return a path from its package folder on."""
+    for packages in PACKAGES:
+        path = path.rpartition(packages)[2]
+    return path
+
+
+def _sort_of(frame):
+    name = frame.f_code.co_filename
+    if name.startswith("<"):
+        return _sort_of_unfiled(name, frame.f_globals)
+    found = _sorts.get(name)
+    if found is None:
+        found = _sorts[name] = _sort_of_file(name)
+    return found
+
+
+def _sort_of_unfiled(name, variables):
+    """Return the sort of code without a file: the user's when it is the program (``-c``, a pipe, a cell)."""
+    if name.startswith(("<frozen ", "<perfwrap")):
+        return HIDDEN
+    is_program = variables.get("__name__") == "__main__" and str(variables.get("__file__", "<")).startswith(
+        "<"
+    )
+    return USERS if is_program else HIDDEN
+
+
+def _sort_of_file(path):
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch and path.startswith(os.path.dirname(torch) + "/"):
+        return HIDDEN
+    if any(packages in path for packages in PACKAGES):
+        return INSTALLED
+    if path.startswith((_standard_library, _recorder)) or os.path.dirname(path) == _scripts:
+        return HIDDEN
+    return USERS
