@@ -26,6 +26,7 @@ def start(settings):
         _role = roles.find_forked_role(_role)
         _note_fork()
     guard.run("facts", _write_facts)
+    journal.when_made.append(guard.protect("facts", _write_facts))
     os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
     if not _role.inert:
         _time_import()
@@ -61,14 +62,11 @@ def _prepare(names):
 
 
 def _begin_in_child():
-    """Give the child of a fork its own journal, start record and facts."""
+    """Give the child of a fork its own start record; its journal and facts come when it has something to say."""
     global _role
-    began_ns = time.monotonic_ns()
     journal.begin_in_child()
-    _note_fork()
     _role = roles.find_forked_role(_role)
-    _write_facts()
-    _write_own_time("fork", began_ns)
+    _note_fork()
 
 
 def _note_fork():

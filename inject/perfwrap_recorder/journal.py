@@ -115,6 +115,7 @@ sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memor
 due = 0  # when the next CLOCK is
 
 after_fork = []  # functions() that put right, in the child of a fork, what a probe knows about threads
+when_made = []  # functions() that say who a child of a fork is, once it has a file
 every_interval = []  # functions() that look at what may change while the program runs, every ten seconds
 
 _settings = None
@@ -254,6 +255,9 @@ def _make_in_child():
         _make(_settings.budget_bytes)
     except OSError:
         _fall_silent()
+        return
+    for say in when_made:
+        say()
 
 
 def _fall_silent():
