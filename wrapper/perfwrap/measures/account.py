@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-PARTS = (
-    "data",
-    "transfer",
-    "forward",
-    "backward",
-    "optimizer",
-    "sync",
-    "checkpoint",
-    "validation",
-    "compile",
-    "gc",
-    "perfwrap",
-    "python",
-)
-"""The exclusive parts, in the order in which reports show them."""
+from perfwrap.measures.loop_events import Flags, Integers, thread_spans
+from perfwrap.measures.parts import INTERRUPTIONS, PART_OF, PARTS, WHOLES
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.thinned import fill_thinned, stretch_edges
+from perfwrap.measures.tiling import NOBODY, Tiling, tile
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
 
-SEGMENT_COLUMNS = {
+SEGMENT_COLUMNS: dict[str, Any] = {
     "start": pl.Int64,
     "end": pl.Int64,
     "part": pl.Enum(PARTS),
@@ -42,11 +36,12 @@ SEGMENT_COLUMNS = {
 class Account:
     """Segments that tile [start, end) of the training thread: no gap, no overlap, integers only.
 
-    ``segments`` has the columns of SEGMENT_COLUMNS. A segment names the innermost recorded event that it lies in;
-    a ``python`` segment lies in none: it carries the line of the event before it and, as ``until_line``, that of
-    the next event in the same file. Inside a validation phase everything is ``validation``, whatever its operation.
-    ``step`` is the index in the steps' table, null after the last step. ``estimated`` segments stand for thinned
-    steps: their lengths come from exact sums, their places do not.
+    ``segments`` has the columns of SEGMENT_COLUMNS. A segment names the innermost recorded event that it
+    lies in; a ``python`` segment lies in none: it carries the line of the event before it and, as
+    ``until_line``, that of the next event in the same file. Inside a validation phase everything is
+    ``validation``, whatever its operation. ``step`` is the index in the steps' table, null after the last
+    step. ``estimated`` segments stand for thinned steps: their lengths come from exact sums, their places
+    do not.
     """
 
     segments: pl.DataFrame
@@ -69,3 +64,75 @@ class Account:
     def shares(self) -> dict[str, float]:
         """Each part over the whole; all 0 when the account is empty."""
         return {part: value / self.total_ns if self.total_ns else 0.0 for part, value in self.ns.items()}
+
+
+def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
+    """Return the account of a trainer's steady loop; an empty one when there are no steps."""
+    if not steps.count:
+        return Account(pl.DataFrame(schema=SEGMENT_COLUMNS), 0, 0)
+    begin, finish = steps.warm_up_end, steps.loop_end
+    end = pl.col("start") + pl.col("duration")
+    spans = _without_insides(thread_spans(timeline, trainer).filter(pl.col("start") < finish, end > begin))
+    sums = timeline.sums.filter(
+        pl.col("track") == trainer.thread, pl.col("start") < finish, pl.col("end") > begin
+    )
+    start = spans["start"].to_numpy()
+    marks = (steps.table["end"].to_numpy(), steps.phases.start, steps.phases.end, stretch_edges(sums))
+    tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
+    segments = fill_thinned(_segments(tiling, spans, steps, stretch_edges(sums)), spans, sums)
+    return Account(_with_lines(segments), begin, finish)
+
+
+def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the spans without those inside a batch that is made or a checkpoint that is written."""
+    is_whole = spans["category"].is_in(WHOLES)
+    if not is_whole.any():
+        return spans
+    start, end = spans["start"].to_numpy(), (spans["start"] + spans["duration"]).to_numpy()
+    whole = is_whole.to_numpy()
+    reached = np.maximum.accumulate(np.where(whole, end, 0))
+    inside = np.append(False, (start[1:] < reached[:-1]) & (end[1:] <= reached[:-1]))
+    return spans.filter(~pl.Series(inside) | spans["category"].is_in(INTERRUPTIONS))
+
+
+def _segments(tiling: Tiling, spans: pl.DataFrame, steps: Steps, edges: Integers) -> pl.DataFrame:
+    """Return one row per run of pieces with the same owner, step, phase and stretch."""
+    moments = tiling.cuts[:-1]
+    step = np.searchsorted(steps.table["end"].to_numpy(), moments, side="right")
+    validating = steps.phases.contain(moments)
+    stretch = np.searchsorted(edges, moments, side="right")
+    kinds = (tiling.owner, step, validating, stretch)
+    first = np.flatnonzero(~np.logical_and.reduce([_unchanged(kind) for kind in kinds]))
+    owner = pl.Series(tiling.owner[first]).set(pl.Series(tiling.owner[first] == NOBODY), None)
+    part = pl.col("category").cast(pl.String).replace_strict(PART_OF, default=None).alias("part")
+    rows = spans.select(part, "operation", "name", "file", "line", "function").select(pl.all().gather(owner))
+    known = pl.col("part").fill_null("python")
+    return rows.with_columns(
+        pl.Series("start", moments[first]),
+        pl.Series("end", np.append(moments[first[1:]], tiling.cuts[-1])),
+        pl.Series("step", step[first]).replace(steps.count, None),
+        pl.when(pl.Series(validating[first])).then(pl.lit("validation")).otherwise(known).alias("part"),
+        pl.lit(False).alias("estimated"),
+    )
+
+
+def _unchanged(values: Integers | Flags) -> Flags:
+    """Say which values are the same as the one before."""
+    return np.concatenate([[False], values[1:] == values[:-1]])
+
+
+def _with_lines(segments: pl.DataFrame) -> pl.DataFrame:
+    """Give Python segments the line of the event before them and, in the same file, that of the next one."""
+    lone = (pl.col("part") == "python") & pl.col("operation").is_null() & ~pl.col("estimated")
+    before = {name: pl.col(name).fill_null(strategy="forward") for name in ("file", "line", "function")}
+    filled = segments.with_columns(
+        next_file=pl.col("file").fill_null(strategy="backward"),
+        next_line=pl.col("line").fill_null(strategy="backward"),
+    )
+    return filled.with_columns(
+        *(
+            pl.when(lone).then(expression).otherwise(pl.col(name)).alias(name)
+            for name, expression in before.items()
+        ),
+        pl.when(lone & (pl.col("next_file") == before["file"])).then("next_line").alias("until_line"),
+    ).select(pl.col(name).cast(kind) for name, kind in SEGMENT_COLUMNS.items())

@@ -15,7 +15,7 @@ from perfwrap.measures.gpu import Gpu, find_gpus
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
-from perfwrap.measures.processors import Processors, find_processors
+from perfwrap.measures.processors import Processors, Trained, find_processors
 from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
 from perfwrap.measures.start_up import StartUp, find_start_up
@@ -33,9 +33,10 @@ Figure = TypeVar("Figure")
 class Evidence:
     """Cached access to the measures of one timeline.
 
-    Everything is worked out at the first question and is the same object afterwards. All figures of a trainer are
-    of its steady loop (the account), unless the measure says otherwise; times are nanoseconds, shares are of the
-    account's whole length. Where nobody watched, a figure is None or an empty tuple, never 0.
+    Everything is worked out at the first question and is the same object afterwards. All figures of a
+    trainer are of its steady loop (the account), unless the measure says otherwise; times are nanoseconds,
+    shares are of the account's whole length. Where nobody watched, a figure is None or an empty tuple,
+    never 0.
     """
 
     def __init__(self, timeline: Timeline) -> None:
@@ -69,53 +70,65 @@ class Evidence:
         return Ledger(self.account(trainer))
 
     def loaders(self, trainer: Trainer) -> tuple[LoaderUse, ...]:
-        """Each DataLoader that the trainer used: wait, settings, creation line, fetch time; most wait first."""
-        return self._once("loaders", trainer, lambda: find_loaders(self, trainer))
+        """Each DataLoader of the trainer: wait, settings, creation line, fetch time; most wait first."""
+        return self._once("loaders", trainer, lambda: find_loaders(*self._of(trainer)))
 
     def syncs(self, trainer: Trainer) -> tuple[SyncLine, ...]:
         """Each line where values came to the host: count and blocked time per step; most time first."""
-        return self._once("syncs", trainer, lambda: find_syncs(self, trainer))
+        return self._once("syncs", trainer, lambda: find_syncs(*self._of(trainer)))
 
     def garbage(self, trainer: Trainer) -> Garbage:
         """Pauses of Python's garbage collector in the steady loop."""
-        return self._once("garbage", trainer, lambda: find_garbage(self, trainer))
+        return self._once(
+            "garbage", trainer, lambda: find_garbage(self.timeline, trainer, self.account(trainer))
+        )
 
     def checkpoints(self, trainer: Trainer) -> tuple[CheckpointLine, ...]:
         """Each line that saves or loads inside the steady loop; most time first."""
-        return self._once("checkpoints", trainer, lambda: find_checkpoints(self, trainer))
+        return self._once(
+            "checkpoints", trainer, lambda: find_checkpoints(self.timeline, trainer, self.account(trainer))
+        )
 
     def validation(self, trainer: Trainer) -> Validation:
         """The validation phases: how many, how long, and their share of the account."""
-        return self._once("validation", trainer, lambda: find_validation(self, trainer))
+        return self._once("validation", trainer, lambda: find_validation(*self._of(trainer)))
 
     def python_gaps(self, trainer: Trainer) -> tuple[PythonGap, ...]:
         """Where the ``python`` part of the account was spent, from line to line; most time first."""
-        return self._once("python_gaps", trainer, lambda: find_python_gaps(self, trainer))
+        return self._once(
+            "python_gaps", trainer, lambda: find_python_gaps(self.steps(trainer), self.account(trainer))
+        )
 
     def slow_steps(self, trainer: Trainer) -> SlowSteps | None:
         """p50 and p99 of the steady steps, and what each slow one had more; None without steady steps."""
-        return self._once("slow_steps", trainer, lambda: find_slow_steps(self, trainer))
+        return self._once("slow_steps", trainer, lambda: find_slow_steps(*self._of(trainer)))
 
     def start_up(self, trainer: Trainer) -> StartUp | None:
         """The time to the end of the first step, broken down; None without steps."""
-        return self._once("start_up", trainer, lambda: find_start_up(self, trainer))
+        return self._once(
+            "start_up", trainer, lambda: find_start_up(self.timeline, trainer, self.steps(trainer))
+        )
 
     def own_cost(self, trainer: Trainer) -> OwnCost:
         """What perfwrap itself cost this trainer."""
-        return self._once("own_cost", trainer, lambda: find_own_cost(self, trainer))
+        return self._once(
+            "own_cost", trainer, lambda: find_own_cost(self.timeline, trainer, self.account(trainer))
+        )
 
     def processors(self, host: str) -> Processors:
         """Usable, busy and wanted processors of a host during the steady loop of its trainers."""
-        return self._once("processors", host, lambda: find_processors(self, host))
+        return self._once("processors", host, lambda: find_processors(self.timeline, host, self._trained()))
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """Each GPU that a monitor sampled, with means over the steady loop."""
-        return find_gpus(self)
+        accounts = [self.account(trainer) for trainer in self.trainers]
+        start = min((account.start for account in accounts), default=0)
+        return find_gpus(self.timeline, start, max((account.end for account in accounts), default=0))
 
     @cached_property
     def non_finite(self) -> pl.DataFrame:
-        """NaNs and infinities that the program read, first one first: the rows of ``marks`` named non_finite."""
+        """NaNs and infinities that the program read, in order: the rows of ``marks`` named non_finite."""
         return self.timeline.marks.filter(pl.col("name") == "non_finite")
 
     def facts(self, track: int) -> dict[str, str]:
@@ -123,20 +136,30 @@ class Evidence:
         return self._once("facts", track, lambda: facts_of(self.timeline, track))
 
     def host_facts(self, host: str) -> dict[str, str]:
-        """What was learned about a host: cores_usable, cpu_quota_cores, memory_total_bytes, cpu_model, …"""
+        """What was learned about a host: cores_usable, cpu_quota_cores, cpu_model and so on."""
         return self._once("host_facts", host, lambda: host_facts(self.timeline, host))
 
     def series(self, entity: str, metric: str, host: str | None = None) -> pl.DataFrame:
-        """The samples of a series (``host``, ``runnable_tasks``): time and value, empty when nobody sampled it."""
+        """Time and value of a series (``host``, ``runnable_tasks``); empty when nobody sampled it."""
         return samples_of(self.timeline, entity, metric, host)
 
     def missing(self, need: str) -> str | None:
         """Say why a need is not met (the reason for NotChecked), or None when it is met.
 
-        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``gc``, ``checkpoints``, ``host``,
-        ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
+        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``gc``, ``checkpoints``,
+        ``host``, ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
         """
         return NEEDS[need](self)
+
+    def _of(self, trainer: Trainer) -> tuple[Timeline, Trainer, Steps, Account]:
+        """Return what most measures work on."""
+        return self.timeline, trainer, self.steps(trainer), self.account(trainer)
+
+    def _trained(self) -> tuple[Trained, ...]:
+        """Return all trainers with their accounts and loaders."""
+        return tuple(
+            Trained(trainer, self.account(trainer), self.loaders(trainer)) for trainer in self.trainers
+        )
 
     def _once(self, figure: str, key: object, work: Callable[[], Figure]) -> Figure:
         """Return the figure, worked out at the first question."""

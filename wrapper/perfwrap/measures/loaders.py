@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from perfwrap.measures.lines import Line
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.lines import Line, parse_line
+from perfwrap.measures.loop_events import (
+    LOADER,
+    Events,
+    Flags,
+    Integers,
+    LoopEvents,
+    loop_events,
+    thread_spans,
+)
+from perfwrap.measures.loop_spans import thinned_sums
+from perfwrap.measures.phases import DATA, LOADER_START, TRAINED
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.workers import worker_cpu_ns
+from perfwrap.timeline.lookup import facts_of
+from perfwrap.timeline.model import Timeline
 
 
 @dataclass(frozen=True)
@@ -27,7 +48,7 @@ class LoaderUse:
     """The median wait for one batch."""
     p99_wait_ns: float | None
     start_ns: int
-    """Of ``wait_ns``: making iterators (starting workers) and the first batch of each epoch beyond a median one."""
+    """Of ``wait_ns``: making iterators (starting workers), and first batches beyond a median one."""
     starts: int
     """Iterators that were made inside the steady loop."""
     median_start_ns: float | None
@@ -46,5 +67,113 @@ class LoaderUse:
     fetch_ns: float | None
     """What making one batch takes one process, as far as it can be known; see ``fetch_basis``."""
     fetch_basis: str
-    """``measured`` (no workers: the wait is the fetch), ``worker cpu`` (processor time of the workers per batch),
-    ``throughput`` (workers were the limit: workers x time per batch), or ``unknown``."""
+    """``measured`` (no workers: the wait is the fetch), ``worker cpu`` (processor time of the workers per
+    batch), ``throughput`` (workers were the limit: workers x time per batch), or ``unknown``."""
+
+
+LIMITED = 0.05
+"""Workers count as the limit when the median wait is this share of the median step or more."""
+
+
+def find_loaders(
+    timeline: Timeline, trainer: Trainer, steps: Steps, account: Account
+) -> tuple[LoaderUse, ...]:
+    """Return the loaders of a trainer, most wait first."""
+    events = loop_events(thread_spans(timeline, trainer))
+    facts = facts_of(timeline, trainer.process)
+    sums = thinned_sums(timeline, trainer, account).filter(pl.col("operation").is_in(LOADER))
+    cpu = worker_cpu_ns(timeline, trainer, account.start, account.end)
+    found = [
+        _use(events, steps, account, key, sums.filter(pl.col("name") == events.names[key]), facts)
+        for key in np.unique(events.loader.key).tolist()
+    ]
+    fed = sum(loader.batches for loader in found if loader.workers)
+    with_fetch = [_with_fetch(loader, steps, cpu, fed) for loader in found]
+    return tuple(sorted(with_fetch, key=lambda loader: -loader.wait_ns))
+
+
+def _use(
+    events: LoopEvents, steps: Steps, account: Account, key: int, sums: pl.DataFrame, facts: dict[str, str]
+) -> LoaderUse:
+    """Return the figures of one loader, its fetch time still unknown."""
+    own = events.loader.key == key
+    loader, kind = events.loader.only(own), events.loader_kind[own]
+    iteration, use = steps.phases.iteration[own], steps.phases.use[own]
+    inside = (loader.start >= account.start) & (loader.start < account.end)
+    waits = (loader.end - loader.start)[inside & (kind == DATA)]
+    clipped = np.minimum(loader.end, account.end) - loader.start
+    wait = int(clipped[inside].sum()) + int(sums["duration"].sum())
+    middle = float(np.median(waits)) if waits.size else None
+    begun = _epoch_starts(loader, kind, iteration, inside, middle or 0.0)
+    setting = partial(_setting, facts, events.names[key])
+    return LoaderUse(
+        name=events.names[key],
+        training=bool(np.count_nonzero(use == TRAINED) * 2 > use.size),
+        batches=int(waits.size) + int(sums.filter(pl.col("operation") == "data")["count"].sum()),
+        wait_ns=wait,
+        share=wait / account.total_ns if account.total_ns else 0.0,
+        median_wait_ns=middle,
+        p99_wait_ns=float(np.quantile(waits, 0.99)) if waits.size else None,
+        start_ns=int(sum(begun)),
+        starts=len(begun),
+        median_start_ns=float(np.median(begun)) if begun else None,
+        epochs=int(np.unique(iteration).size),
+        workers=_number(setting("num_workers")),
+        batch_size=_number(setting("batch_size")),
+        pin_memory=_flag(setting("pin_memory")),
+        prefetch_factor=_number(setting("prefetch_factor")),
+        persistent_workers=_flag(setting("persistent_workers")),
+        dataset=setting("dataset"),
+        dataset_length=_number(setting("dataset_len")),
+        created=parse_line(setting("created")),
+        fetch_ns=float(np.mean(waits)) if waits.size else None,
+        fetch_basis="unknown",
+    )
+
+
+def _epoch_starts(
+    loader: Events, kind: Integers, iteration: Integers, inside: Flags, middle: float
+) -> list[float]:
+    """Return what each start of an epoch cost: its iterator, and its first batch beyond a median one."""
+    costs = []
+    for place in np.flatnonzero(inside & (kind == LOADER_START)).tolist():
+        made = float(loader.end[place] - loader.start[place])
+        later = np.flatnonzero((iteration == iteration[place]) & (kind == DATA))
+        first = float(loader.end[later[0]] - loader.start[later[0]]) if later.size else 0.0
+        costs.append(made + max(0.0, first - middle))
+    return costs
+
+
+def _with_fetch(loader: LoaderUse, steps: Steps, cpu_ns: float | None, fed: int) -> LoaderUse:
+    """Return the loader with what making a batch takes one process, by the surest sign that there is.
+
+    Workers that the training waits for make ``workers`` batches in the time between ``workers`` batches.
+    Those that it does not wait for are idle in between: then their processor time is the least that a batch
+    can take.
+    """
+    if loader.workers == 0:
+        return replace(loader, fetch_basis="measured" if loader.fetch_ns is not None else "unknown")
+    step = steps.median_ns or 0.0
+    waits = loader.training and (loader.median_wait_ns or 0.0) >= LIMITED * step > 0
+    if loader.workers and waits and loader.batches:
+        between = steps.table.filter("steady")["duration"].sum() / loader.batches
+        return replace(loader, fetch_ns=loader.workers * float(between), fetch_basis="throughput")
+    if loader.workers and cpu_ns is not None and fed:
+        return replace(loader, fetch_ns=cpu_ns / fed, fetch_basis="worker cpu")
+    return replace(loader, fetch_ns=None, fetch_basis="unknown")
+
+
+def _setting(facts: dict[str, str], name: str, key: str) -> str | None:
+    """Return one setting of a loader, None when the recorder could not read it."""
+    value = facts.get(f"{name}/{key}")
+    return None if value in (None, "", "None") else value
+
+
+def _number(text: str | None) -> int | None:
+    """Return a whole number."""
+    return int(text) if text is not None and text.lstrip("-").isdigit() else None
+
+
+def _flag(text: str | None) -> bool | None:
+    """Return a truth value."""
+    return {"True": True, "1": True, "False": False, "0": False}.get(text or "")

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.loop_spans import thinned_sums
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.lookup import facts_of, samples_of
+from perfwrap.timeline.model import Timeline
+
+RECORD_NS = 700
+"""What one record costs the thread that writes it, its probe included: wrapping a step costs 5 to 10 us for
+about a dozen records, as scripts/overhead.py measures it."""
+
 
 @dataclass(frozen=True)
 class OwnCost:
@@ -20,3 +33,33 @@ class OwnCost:
     monitor_cores: float | None
     """Cores that the monitors used, None when nothing sampled them."""
     journal_bytes: int | None
+
+
+def find_own_cost(timeline: Timeline, trainer: Trainer, account: Account) -> OwnCost:
+    """Return what perfwrap cost a trainer's steady loop."""
+    records = (
+        thread_spans(timeline, trainer)
+        .filter(pl.col("start").is_between(account.start, account.end, closed="left"))
+        .height
+    )
+    records += int(thinned_sums(timeline, trainer, account)["count"].sum())
+    recorded = account.ns["perfwrap"]
+    size = facts_of(timeline, trainer.process).get("journal_bytes", "")
+    cost = recorded + records * RECORD_NS
+    return OwnCost(
+        recorded_ns=recorded,
+        probes_ns=records * RECORD_NS,
+        share=cost / account.total_ns if account.total_ns else 0.0,
+        records=records,
+        monitor_cores=_monitor_cores(timeline, trainer.host),
+        journal_bytes=int(size) if size.isdigit() else None,
+    )
+
+
+def _monitor_cores(timeline: Timeline, host: str) -> float | None:
+    """Return the cores that the monitors of a host used, from their own count of processor time."""
+    samples = samples_of(timeline, "sidecar", "cpu_seconds", host)
+    if samples.height < 2:
+        return None
+    seconds = (samples["time"][-1] - samples["time"][0]) / 1e9
+    return float(samples["value"][-1] - samples["value"][0]) / seconds if seconds > 0 else None

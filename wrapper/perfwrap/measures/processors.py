@@ -3,6 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.loaders import LoaderUse
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of, track_samples
+from perfwrap.timeline.model import Timeline
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trainer with what its processors depend on."""
+
+    trainer: Trainer
+    account: Account
+    loaders: tuple[LoaderUse, ...]
 
 
 @dataclass(frozen=True)
@@ -30,3 +48,85 @@ class Processors:
     threads_per_worker: int | None
     involuntary_switches_per_s: float | None
     """Of the trainers, together: how often the kernel took a processor away from a thread that wanted it."""
+
+
+THREADS_PER_WORKER = 1
+"""torch gives its DataLoader workers one compute thread each, unless the data set changes that."""
+
+
+def find_processors(timeline: Timeline, host: str, trainers: tuple[Trained, ...]) -> Processors:
+    """Return the processors of a host over the steady loops of its trainers, given with their loaders."""
+    own = tuple(trained for trained in trainers if trained.trainer.host == host)
+    start = min((trained.account.start for trained in own), default=0)
+    end = max((trained.account.end for trained in own), default=0)
+    facts = host_facts(timeline, host)
+    mean = partial(_mean, timeline, host, start, end)
+    threads = [_whole(facts_of(timeline, trained.trainer.process).get("threads")) for trained in own]
+    known = [number for number in threads if number is not None]
+    workers = sum(_workers(trained.loaders) for trained in own)
+    return Processors(
+        host=host,
+        usable=_number(facts.get("cores_usable")),
+        online=_whole(facts.get("cores_online")),
+        busy=mean("host", "cpu_cores_busy"),
+        runnable=mean("host", "runnable_tasks"),
+        tree_busy=_tree_busy(timeline, host, start, end),
+        throttled_share=mean("cgroup", "throttled_share"),
+        wanted_threads=sum(known) + workers * THREADS_PER_WORKER
+        if known and len(known) == len(own)
+        else None,
+        trainers=len(own),
+        workers=workers,
+        threads_per_trainer=max(known, default=None),
+        threads_per_worker=THREADS_PER_WORKER if workers else None,
+        involuntary_switches_per_s=_switches(timeline, own, start, end),
+    )
+
+
+def _mean(timeline: Timeline, host: str, start: int, end: int, entity: str, metric: str) -> float | None:
+    """Return the mean of a series of the host."""
+    return mean_over(samples_of(timeline, entity, metric, host), start, end)
+
+
+def _tree_busy(timeline: Timeline, host: str, start: int, end: int) -> float | None:
+    """Return the mean number of cores that the run's processes used together."""
+    processes = timeline.tracks.filter(
+        pl.col("kind") == "process", pl.col("host") == host, (pl.col("role") != "monitor").fill_null(True)
+    )
+    counters = timeline.tracks.filter(
+        pl.col("kind") == "counter",
+        pl.col("name") == "cpu_cores",
+        pl.col("parent").is_in(processes["id"].to_list()),
+    )
+    samples = timeline.samples.filter(pl.col("track").is_in(counters["id"].to_list()))
+    at_once = samples.group_by("time").agg(pl.col("value").sum()).sort("time")
+    return mean_over(at_once, start, end)
+
+
+def _switches(timeline: Timeline, own: tuple[Trained, ...], start: int, end: int) -> float | None:
+    """Return the involuntary context switches of the trainers, together."""
+    found = [
+        mean_over(track_samples(timeline, process, "involuntary_switches_per_s"), start, end)
+        for process in sorted({trained.trainer.process for trained in own})
+    ]
+    known = [value for value in found if value is not None]
+    return sum(known) if known else None
+
+
+def _workers(loaders: tuple[LoaderUse, ...]) -> int:
+    """Return how many workers feed the training at once."""
+    return sum(loader.workers or 0 for loader in loaders if loader.training)
+
+
+def _number(text: str | None) -> float | None:
+    """Return a number that a fact holds."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _whole(text: str | None) -> int | None:
+    """Return a whole number that a fact holds."""
+    number = _number(text)
+    return None if number is None else int(number)

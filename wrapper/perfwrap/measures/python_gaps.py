@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from perfwrap.measures.lines import Line
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.lines import Line, line_of
+from perfwrap.measures.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -23,3 +28,41 @@ class PythonGap:
     total_ns: int
     share: float
     """``total_ns`` over the whole account."""
+
+
+KEY = ("file", "line", "until_line")
+
+
+def find_python_gaps(steps: Steps, account: Account) -> tuple[PythonGap, ...]:
+    """Return the stretches of the ``python`` part by the lines around them, most time first."""
+    known = pl.col("operation").fill_null("")
+    gaps = (
+        account.segments.with_columns(
+            known.shift(1, fill_value="").alias("before"), known.shift(-1, fill_value="").alias("after")
+        )
+        .filter(pl.col("part") == "python", pl.col("operation").is_null())
+        .group_by(KEY)
+        .agg(
+            pl.col("function").first(),
+            pl.col("before").mode().sort().first(),
+            pl.col("after").mode().sort().first(),
+            pl.len().alias("count"),
+            (pl.col("end") - pl.col("start")).sum().alias("ns"),
+        )
+        .sort("ns", "line", descending=True, nulls_last=True)
+    )
+    return tuple(_gap(row, steps, account) for row in gaps.iter_rows(named=True))
+
+
+def _gap(row: dict[str, Any], steps: Steps, account: Account) -> PythonGap:
+    """Return the figures of one stretch."""
+    return PythonGap(
+        after=line_of(row["file"], row["line"], row["function"]),
+        until_line=row["until_line"],
+        after_operation=row["before"],
+        before_operation=row["after"],
+        count=row["count"],
+        per_step_ns=row["ns"] / steps.steady,
+        total_ns=row["ns"],
+        share=row["ns"] / account.total_ns,
+    )

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfwrap.measures.lines import Line
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.lines import Line, line_of
+from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.parts import PARTS
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
 
 
 @dataclass(frozen=True)
@@ -41,3 +50,107 @@ class SlowSteps:
     """Excess per cause, most first."""
     period: int | None
     """Slow steps come every so many steps, None when they come irregularly."""
+
+
+SLOW = 1.5
+"""A step is slow from 1.5 times the median on; the catalogue's figure for the spread."""
+
+MOSTLY = 0.5
+"""A part explains a slow step when it holds this much of the excess."""
+
+REGULAR = 0.8
+"""Slow steps come regularly when this much of their distances are the same."""
+
+LENGTH = pl.col("end") - pl.col("start")
+
+
+def find_slow_steps(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> SlowSteps | None:
+    """Return the spread of the steady steps and the causes of slow ones; None without steady steps."""
+    steady = steps.table.filter("steady", "detailed")
+    if steady.is_empty() or steps.median_ns is None or steps.p99_ns is None:
+        return None
+    middle = steps.median_ns
+    slow = steady.filter(pl.col("duration") > SLOW * middle)
+    found = _explained(timeline, trainer, steady, slow, account, middle)
+    causes: dict[str, int] = {}
+    for step in found:
+        causes[step.cause] = causes.get(step.cause, 0) + step.excess_ns
+    excess = sum(step.excess_ns for step in found)
+    return SlowSteps(
+        p50_ns=middle,
+        p99_ns=steps.p99_ns,
+        spread=steps.p99_ns / middle if middle else 1.0,
+        slow=found,
+        excess_ns=excess,
+        share=excess / max(1, account.total_ns),
+        causes=dict(sorted(causes.items(), key=lambda item: -item[1])),
+        period=_period(slow["index"].to_list()),
+    )
+
+
+def _explained(
+    timeline: Timeline,
+    trainer: Trainer,
+    steady: pl.DataFrame,
+    slow: pl.DataFrame,
+    account: Account,
+    middle: float,
+) -> tuple[SlowStep, ...]:
+    """Return each slow step with the part that it had most more of than a median step."""
+    wide = _parts_by_step(account, steady)
+    usual = {part: float(wide[part].median() or 0.0) for part in PARTS}  # type: ignore[arg-type]
+    epochs = _epoch_starts(timeline, trainer, slow)
+    rows = wide.join(slow.select("index", "start", "duration"), left_on="step", right_on="index").sort("step")
+    found = []
+    for row in rows.iter_rows(named=True):
+        more = {part: row[part] - usual[part] for part in PARTS}
+        part = max(more, key=lambda name: more[name])
+        excess = int(row["duration"] - middle)
+        cause = "epoch start" if part == "data" and row["step"] in epochs else part
+        if more[part] < MOSTLY * excess:
+            cause = "unexplained"
+        where = _busiest_line(account, row["step"], part)
+        found.append(
+            SlowStep(row["step"], row["start"], row["duration"], excess, cause, int(more[part]), where)
+        )
+    return tuple(found)
+
+
+def _parts_by_step(account: Account, steady: pl.DataFrame) -> pl.DataFrame:
+    """Return for each steady, detailed step the time of each part."""
+    sums = account.segments.group_by("step", "part").agg(LENGTH.sum().alias("ns"))
+    wide = sums.with_columns(pl.col("part").cast(pl.String)).pivot(on="part", index="step", values="ns")
+    missing = [pl.lit(0, pl.Int64).alias(part) for part in PARTS if part not in wide.columns]
+    full = wide.with_columns(missing).with_columns(pl.col(PARTS).fill_null(0))
+    return full.join(steady.select(pl.col("index").alias("step")), on="step")
+
+
+def _epoch_starts(timeline: Timeline, trainer: Trainer, slow: pl.DataFrame) -> set[int]:
+    """Return the slow steps in which a loader's iterator was made."""
+    starts = thread_spans(timeline, trainer).filter(pl.col("operation") == "loader_start").select("start")
+    step = pl.col("index").filter(pl.col("start") < pl.col("end"))
+    made = starts.join_asof(
+        slow.select("index", "end", since="start"), left_on="start", right_on="since", strategy="backward"
+    )
+    return set(made.select(step)["index"].to_list())
+
+
+def _busiest_line(account: Account, step: int, part: str) -> Line | None:
+    """Return the line with most of a part's time in a step."""
+    lines = (
+        account.segments.filter(pl.col("step") == step, pl.col("part") == part, pl.col("file").is_not_null())
+        .group_by("file", "line")
+        .agg(pl.col("function").first(), LENGTH.sum().alias("ns"))
+        .sort("ns", "line", descending=True)
+    )
+    return line_of(*lines.select("file", "line", "function").row(0)) if lines.height else None
+
+
+def _period(indices: list[int]) -> int | None:
+    """Return the distance from one slow step to the next; None for irregular ones or fewer than three."""
+    distances = np.diff(np.array(indices, dtype=np.int64))
+    if distances.size < 2:
+        return None
+    middle = int(np.median(distances))
+    same = float(np.mean(distances == middle))
+    return middle if middle > 1 and same >= REGULAR else None

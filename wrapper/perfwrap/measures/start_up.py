@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.tiling import NOBODY, tile
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.coverage import RECORDER
+from perfwrap.timeline.lookup import facts_of
+from perfwrap.timeline.model import Timeline
+
 
 @dataclass(frozen=True)
 class StartUp:
     """The time from the process's start to the end of the first step, and the warm-up after it.
 
-    ``parts`` tiles ``total_ns`` exactly: ``interpreter`` (before the recorder saw anything), ``import torch``,
-    ``loader start``, ``first batch``, ``first forward``, ``first backward``, ``first optimizer``, ``validation``,
-    ``load``, ``sync``, ``rest`` (the program's other Python: imports, data set, model).
+    ``parts`` tiles ``total_ns`` exactly: ``interpreter`` (before the recorder saw anything), ``import
+    torch``, ``loader start``, ``first batch``, ``first forward``, ``first backward``, ``first optimizer``,
+    ``validation``, ``load``, ``sync``, ``rest`` (the program's other Python: imports, data set, model).
     """
 
     total_ns: int
@@ -21,3 +32,83 @@ class StartUp:
     """What the warm-up steps took beyond as many median steps, the first step included."""
     run_share: float
     """``total_ns`` over the whole life of the process."""
+
+
+NAMES = {
+    "import": "import torch",
+    "loader_start": "loader start",
+    "data": "first batch",
+    "data_end": "first batch",
+    "forward": "first forward",
+    "backward": "first backward",
+    "optimizer": "first optimizer",
+    "scaler_step": "first optimizer",
+    "zero_grad": "first optimizer",
+    "load": "load",
+    "sync": "sync",
+}
+"""What the time of each operation before the end of the first step is called."""
+
+PARTS = (
+    "interpreter",
+    "import torch",
+    "load",
+    "loader start",
+    "first batch",
+    "first forward",
+    "first backward",
+    "first optimizer",
+    "sync",
+    "validation",
+    "rest",
+)
+
+
+def find_start_up(timeline: Timeline, trainer: Trainer, steps: Steps) -> StartUp | None:
+    """Return what passed before the first step was done; None without steps."""
+    if not steps.count:
+        return None
+    seen, ended = _life(timeline, trainer)
+    started = min(_started(timeline, trainer) or seen, seen)
+    first_end = int(steps.table["end"][0])
+    median = steps.median_ns or 0.0
+    warm_up: int = steps.table.filter(~pl.col("steady")).select(pl.col("duration").sum()).item()
+    return StartUp(
+        total_ns=first_end - started,
+        parts=_parts(timeline, trainer, steps, started, seen, first_end),
+        warm_up_steps=steps.warm_up_steps,
+        warm_up_excess_ns=max(0, int(warm_up - steps.warm_up_steps * median)),
+        run_share=(first_end - started) / max(1, max(ended, steps.loop_end) - started),
+    )
+
+
+def _life(timeline: Timeline, trainer: Trainer) -> tuple[int, int]:
+    """Return when the recorder of the trainer's process saw its first and its last moment."""
+    rows = timeline.coverage.filter(pl.col("what") == RECORDER, pl.col("track") == trainer.process)
+    spans = thread_spans(timeline, trainer)
+    first = min([*rows["start"].to_list(), int(spans["start"][0])])
+    return first, max([*rows["end"].to_list(), int(spans["start"][-1])])
+
+
+def _started(timeline: Timeline, trainer: Trainer) -> int | None:
+    """Return when the interpreter began, None without a start record."""
+    started = facts_of(timeline, trainer.process).get("started", "")
+    return int(started) if started.isdigit() else None
+
+
+def _parts(
+    timeline: Timeline, trainer: Trainer, steps: Steps, started: int, seen: int, end: int
+) -> dict[str, int]:
+    """Return the parts of [started, end), which add up to it exactly."""
+    spans = thread_spans(timeline, trainer).filter(pl.col("start") < end)
+    start = spans["start"].to_numpy()
+    phases = steps.phases
+    more = np.concatenate([[seen], phases.start, phases.end])
+    tiling = tile(start, start + spans["duration"].to_numpy(), started, end, more)
+    names = [NAMES.get(operation, "rest") for operation in spans["operation"].to_list()] + ["rest"]
+    owner = np.array(names, dtype=object)[tiling.owner]
+    moments = tiling.cuts[:-1]
+    owner[(tiling.owner == NOBODY) & (moments < seen)] = "interpreter"
+    owner[phases.contain(moments)] = "validation"
+    lengths = np.diff(tiling.cuts)
+    return {part: int(lengths[owner == part].sum()) for part in PARTS}

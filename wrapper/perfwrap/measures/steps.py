@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from perfwrap.measures.loop_end import find_loop_end
+from perfwrap.measures.loop_events import UNKNOWN, Integers, LoopEvents, loop_events, thread_spans
+from perfwrap.measures.phases import DATA, TRAINED, Phases, find_phases
+from perfwrap.measures.step_ends import StepEnds, find_step_ends
+from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.warm_up import warm_up_length
 from perfwrap.timeline.model import Timeline
 
 ENOUGH_STEADY_STEPS = 20
@@ -27,11 +35,12 @@ STEP_COLUMNS = {
 class Steps:
     """The steps of one trainer, in order and without gaps: a step starts where the one before it ended.
 
-    ``table`` has the columns of STEP_COLUMNS; ``detailed`` is false for steps whose detail was thinned away: they
-    are counted, their ends are evenly spaced. ``epoch`` and ``samples`` are null where no loader told them.
-    ``anchor`` says in words what ended a step. ``warm_up_end`` is where the first steady step starts and
-    ``warm_up_steps`` how many came before it. ``loop_end`` is where the loop ends: the end of the last step, or of
-    what follows it when the loop also held such phases between steps (a validation after every epoch).
+    ``table`` has the columns of STEP_COLUMNS; ``detailed`` is false for steps whose detail was thinned
+    away: they are counted, their ends are evenly spaced. ``epoch`` and ``samples`` are null where no loader
+    told them. ``anchor`` says in words what ended a step. ``warm_up_end`` is where the first steady step
+    starts and ``warm_up_steps`` how many came before it. ``loop_end`` is where the loop ends: the end of
+    the last step, or of what follows it when the loop also held such phases between steps (a validation
+    after every epoch).
     """
 
     table: pl.DataFrame
@@ -39,6 +48,8 @@ class Steps:
     warm_up_end: int
     warm_up_steps: int
     loop_end: int
+    phases: Phases
+    """The validation phases, which the search for steps found along the way."""
 
     @property
     def count(self) -> int:
@@ -69,10 +80,87 @@ class Steps:
     def samples_per_s(self) -> float | None:
         """Samples per second over the steady steps whose batch size is known; None when no loader told it."""
         known = self.table.filter("steady", pl.col("samples").is_not_null())
-        seconds = known["duration"].sum() / 1e9
-        return float(known["samples"].sum() / seconds) if seconds > 0 else None
+        samples, duration = known.select(pl.col("samples", "duration").sum()).row(0)
+        return samples / duration * 1e9 if duration else None
 
     def _quantile(self, share: float) -> float | None:
         """Return a quantile of the steady, detailed steps' durations."""
         durations = self.table.filter("steady", "detailed")["duration"]
         return None if durations.is_empty() else float(durations.quantile(share, "linear") or 0.0)
+
+
+def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
+    """Return the steps of a trainer; none when its thread did nothing that could be a step."""
+    spans = thread_spans(timeline, trainer)
+    events = loop_events(spans)
+    phases = find_phases(events)
+    found = find_step_ends(events, phases)
+    if found is None:
+        return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases)
+    thinned = timeline.sums.filter(pl.col("track") == trainer.thread)
+    ends, detailed = _with_thinned(found, spans, thinned)
+    starts = np.append(found.start, ends[:-1])
+    warm_up = warm_up_length(ends - starts)
+    epoch, samples = _batches_of(events, phases, ends)
+    table = pl.DataFrame(
+        {
+            "index": np.arange(ends.size),
+            "start": starts,
+            "end": ends,
+            "duration": ends - starts,
+            "steady": np.arange(ends.size) >= warm_up,
+            "detailed": detailed,
+            "epoch": epoch,
+            "samples": samples,
+        },
+        schema_overrides=STEP_COLUMNS,
+    )
+    loop_end = find_loop_end(spans, phases, found.start, ends)
+    return Steps(table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases)
+
+
+def _with_thinned(
+    found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """Return all ends, and which of them were recorded in detail.
+
+    Stretches whose detail was thinned away hold as many steps as their exact sums of the anchor's
+    operations say; where in the stretch each one ended is not known, so they are spaced evenly.
+    """
+    is_anchor = pl.col("operation").is_in(found.operations)
+    per_step = spans.filter(is_anchor).height / found.ends.size
+    stretches = (
+        sums.group_by("start", "end")
+        .agg(pl.col("count").filter(is_anchor).sum().alias("count"))
+        .sort("start")
+    )
+    pieces = [found.ends]
+    for start, end, count in stretches.iter_rows():
+        steps = round(count / per_step)
+        before = found.ends[: np.searchsorted(found.ends, end)]
+        begin = max(start, int(before[-1]) if before.size else found.start)
+        if steps and end > begin:
+            pieces.append(begin + (end - begin) * np.arange(1, steps + 1, dtype=np.int64) // steps)
+    ends = np.concatenate(pieces)
+    order = np.argsort(ends, kind="stable")
+    return ends[order], (order < found.ends.size)
+
+
+def _batches_of(events: LoopEvents, phases: Phases, ends: Integers) -> tuple[pl.Series, pl.Series]:
+    """Return each step's epoch and samples, as the loader with the most batches tells them."""
+    chosen = (phases.use == TRAINED) & (events.loader_kind == DATA)
+    nothing = pl.Series([None] * ends.size, dtype=pl.Int64)
+    if not chosen.any():
+        return nothing, nothing
+    chosen &= events.loader.key == np.bincount(events.loader.key[chosen]).argmax()
+    batches = events.loader.only(chosen)
+    number = np.unique(phases.iteration[chosen], return_inverse=True)[1]
+    last = np.searchsorted(batches.start, ends) - 1
+    epoch = pl.Series(number[np.maximum(last, 0)]).set(pl.Series(last < 0), None)
+    step = np.searchsorted(ends, batches.start, side="right")
+    inside = step < ends.size
+    total = np.bincount(step[inside], batches.value[inside], ends.size)
+    known = np.bincount(step[inside], batches.value[inside] != UNKNOWN, ends.size)
+    there = np.bincount(step[inside], minlength=ends.size)
+    unknown = (there == 0) | (known < there)
+    return epoch, pl.Series(total.astype(np.int64)).set(pl.Series(unknown), None)

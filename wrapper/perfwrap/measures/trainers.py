@@ -20,7 +20,7 @@ LEAST_SHARE_OF_THREADS = 0.2
 
 @dataclass(frozen=True)
 class Trainer:
-    """One training thread: ``process`` and ``thread`` are ids of tracks, ``rank`` is None outside of a job of ranks."""
+    """One training thread: ``process`` and ``thread`` are tracks, ``rank`` is None outside of a job."""
 
     process: int
     thread: int
@@ -33,8 +33,8 @@ class Trainer:
 def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
     """Return the trainers by rank, then by the time of their first event.
 
-    Several processes that train without a rank (hogwild) are all trainers. Launchers, agents, DataLoader workers
-    and actors that only run a model while others train it are not.
+    Several processes that train without a rank (hogwild) are all trainers. Launchers, agents, DataLoader
+    workers and actors that only run a model while others train it are not.
     """
     counted = _counted(timeline)
     for operations in TRAINING_SIGNS:
@@ -45,13 +45,15 @@ def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
 
 
 def _counted(timeline: Timeline) -> pl.DataFrame:
-    """Return how often each thread of a possible trainer did what, thinned steps included, with its process."""
+    """Return how often each thread of a possible trainer did what, thinned steps included."""
     detail = timeline.spans.group_by("track", "operation").agg(pl.len().alias("count"), pl.col("start").min())
     sums = timeline.sums.group_by("track", "operation").agg(pl.col("count").sum(), pl.col("start").min())
     counts = pl.concat([detail.with_columns(pl.col("count").cast(pl.Int64)), sums], how="vertical")
     tracks = timeline.tracks
     threads = tracks.filter(pl.col("kind") == "thread").select(pl.col("id").alias("track"), "parent")
-    processes = tracks.filter(pl.col("kind") == "process", ~pl.col("role").is_in(NOT_TRAINERS).fill_null(False))
+    processes = tracks.filter(
+        pl.col("kind") == "process", ~pl.col("role").is_in(NOT_TRAINERS).fill_null(False)
+    )
     return (
         counts.group_by("track", "operation")
         .agg(pl.col("count").sum(), pl.col("start").min())

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.loop_events import has_grad, loop_events, thread_spans
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
 
 
 @dataclass(frozen=True)
@@ -22,3 +29,30 @@ class Validation:
     median_ns: float | None
     with_grad: bool
     """Whether forwards of the phases ran with gradients enabled."""
+
+
+def find_validation(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> Validation:
+    """Return the validation phases that the search for steps found."""
+    found, events = steps.phases, loop_events(thread_spans(timeline, trainer))
+    inside = events.forward.only(found.contain(events.forward.start))
+    loaders = [events.names[key] if key >= 0 else None for key in found.key.tolist()]
+    begun = np.searchsorted(found.start, inside.start, side="right") - 1
+    phases = pl.DataFrame(
+        {
+            "start": found.start,
+            "end": found.end,
+            "loader": pl.Series(loaders, dtype=pl.String),
+            "forwards": np.bincount(begun, minlength=found.start.size),
+        }
+    )
+    durations = found.end - found.start
+    loop_ns = account.ns["validation"]
+    return Validation(
+        phases=phases,
+        count=phases.height,
+        total_ns=int(durations.sum()),
+        loop_ns=loop_ns,
+        share=account.shares["validation"],
+        median_ns=float(np.median(durations)) if durations.size else None,
+        with_grad=bool(has_grad(inside).any()),
+    )

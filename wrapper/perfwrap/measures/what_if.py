@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.account import Account
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -25,7 +30,8 @@ def saving(
 ) -> tuple[float, float]:
     """Return the step-time ratios (best, worst) after removing between low and high of the step's time.
 
-    (1.0, 1.0) when the step's time is unknown or nothing is removed. Not rounded: reports round to two digits.
+    (1.0, 1.0) when the step's time is unknown or nothing is removed. Not rounded: reports round to two
+    digits.
     """
     if step_ns <= 0:
         return (1.0, 1.0)
@@ -33,3 +39,19 @@ def saving(
     best = step_without(step_ns, max(removed_low_ns, removed_high_ns), kept) / step_ns
     worst = step_without(step_ns, min(removed_low_ns, removed_high_ns), kept) / step_ns
     return (best, worst)
+
+
+class Ledger:
+    """The segments of one account, of which each can be claimed once."""
+
+    def __init__(self, account: Account) -> None:
+        self._segments = account.segments
+        self._lengths = (account.segments["end"] - account.segments["start"]).to_numpy()
+        self._free = np.ones(account.segments.height, dtype=np.bool_)
+
+    def take(self, claims: pl.Expr) -> tuple[int, int]:
+        """Claim the segments that an expression selects: (ns that were free, ns that were taken)."""
+        wanted = self._segments.select(claims.fill_null(False).alias("wanted"))["wanted"].to_numpy()
+        granted, refused = wanted & self._free, wanted & ~self._free
+        self._free &= ~wanted
+        return int(self._lengths[granted].sum()), int(self._lengths[refused].sum())

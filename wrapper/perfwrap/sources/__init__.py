@@ -1,1 +1,4 @@
 """Readers of recorded formats; each ends in the timeline and knows no consumer."""
+
+SOURCES = ("journal",)
+"""The formats that are read, in the order shown to the user; each is the module of that name."""

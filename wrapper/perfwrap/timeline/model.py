@@ -34,8 +34,10 @@ CATEGORIES = (
 """The categories of spans, one word each, used everywhere."""
 
 SCHEMAS: dict[str, dict[str, Any]] = {
-    # One line of the picture. kind: host, process, thread, gpu, stream, counter.
-    # role (processes): trainer, worker (DataLoader), agent (a launcher), helper, monitor, other.
+    # One line of the picture. kind: host, process, thread, gpu, stream, counter, or another watched thing
+    # of a host (cpu, disk, cgroup). A counter's parent is what it measures, a thread's its process, all
+    # others' their host. role (processes), as recorded: main, worker (DataLoader), agent (a launcher),
+    # helper, monitor, or other when nothing was recorded inside; which of them train is a measure.
     "tracks": {
         "id": pl.Int32,
         "kind": pl.String,

@@ -1,0 +1,239 @@
+"""Writes small runs in the real binary format, for the tests of the reading half."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from perfwrap.journal_format import (
+    DESCRIBE,
+    FIELD_SEPARATOR,
+    FORMAT,
+    GRAD,
+    HEADER,
+    INSTANTS,
+    MAGIC,
+    RECORD,
+    SPANS,
+    SUM,
+    TRAINING,
+)
+from perfwrap.run_folder import RunFolder
+from perfwrap.sources import journal as journal_source
+from perfwrap.timeline.model import Timeline
+
+PIECE = 24
+LONGEST_PIECE = struct.Struct("<24sIHH")
+
+
+class WrittenJournal:
+    """One journal; ``now`` is a clock in nanoseconds that spans move on.
+
+    ``data``, ``forward`` and so on write a span of that length and leave the clock at its end; inside of a
+    ``with journal.inside("optimizer", …)`` block spans lie inside that span.
+    """
+
+    def __init__(self, path: Path, pid: int, opened: int, wall: int, number: int = FORMAT) -> None:
+        self.path = path
+        self.now = opened
+        self.thread_index = 1
+        self._texts: dict[str, int] = {}
+        self._slots: list[bytes] = [HEADER.pack(MAGIC, number, pid, opened, wall)]
+
+    def text(self, text: str) -> int:
+        """Return the id of a text, written at its first use."""
+        if text not in self._texts:
+            number = self._texts[text] = len(self._texts) + 1
+            encoded = text.encode()
+            for piece in range(-(-len(encoded) // PIECE) or 1):
+                part = encoded[piece * PIECE : (piece + 1) * PIECE]
+                self._slots.append(LONGEST_PIECE.pack(part, number, piece, DESCRIBE["TEXT"]))
+        return self._texts[text]
+
+    def record(
+        self,
+        kind: int,
+        start: int,
+        duration: int = 0,
+        value: int = 0,
+        name: str = "",
+        thread: int | None = None,
+    ) -> None:
+        """Write one record as it is."""
+        number = self.text(name) if name else 0
+        index = self.thread_index if thread is None else thread
+        self._slots.append(RECORD.pack(start, duration, value, number, index, kind))
+
+    def raw(self, slot: bytes) -> None:
+        """Write any bytes."""
+        self._slots.append(slot)
+
+    def fact(self, key: str, value: object) -> None:
+        """Write a fact."""
+        self.record(DESCRIBE["FACT"], self.now, value=self.text(str(value)), name=key, thread=0)
+
+    def name_thread(self, index: int, name: str, native: int) -> None:
+        """Write a THREAD record."""
+        self.record(DESCRIBE["THREAD"], self.now, value=native, name=name, thread=index)
+
+    def sample(self, entity: str, metric: str, value: float, time: int | None = None) -> None:
+        """Write a value at a moment."""
+        bits = struct.unpack("<q", struct.pack("<d", value))[0]
+        series = entity + FIELD_SEPARATOR + metric
+        self.record(DESCRIBE["SAMPLE"], self.now if time is None else time, value=bits, name=series, thread=0)
+
+    def describe(
+        self, kind: str, name: str = "", value: int = 0, start: int | None = None, duration: int = 0
+    ) -> None:
+        """Write a describing record: CLOCK, MARK, COVERAGE, LOST, THIN or END."""
+        self.record(DESCRIBE[kind], self.now if start is None else start, duration, value, name, 0)
+
+    def non_finite(self, value: float, name: str = "Tensor.item") -> None:
+        """Write that the program read a NaN or an infinity."""
+        bits = struct.unpack("<q", struct.pack("<d", value))[0]
+        self.record(INSTANTS["NON_FINITE"], self.now, value=bits, name=name)
+
+    def span(self, operation: str, duration: int, name: str = "", value: int = 0, line: str = "") -> None:
+        """Write a span from now on; ``line`` is file:line or file:line:function."""
+        begin = self.now
+        self.now += duration
+        self.record(SPANS[operation.upper()], begin, duration, value, _label(name, line))
+
+    @contextmanager
+    def inside(self, operation: str, name: str = "", value: int = 0, line: str = "") -> Iterator[None]:
+        """Write a span around what is written inside."""
+        begin = self.now
+        yield
+        self.record(SPANS[operation.upper()], begin, self.now - begin, value, _label(name, line))
+
+    def sum(
+        self, operation: str, start: int, count: int, duration: int, name: str = "", line: str = ""
+    ) -> None:
+        """Write what thinned steps held from ``start`` on."""
+        self.record(SPANS[operation.upper()] | SUM, start, duration, count, _label(name, line))
+
+    def python(self, duration: int) -> None:
+        """Let time pass in which nothing is recorded."""
+        self.now += duration
+
+    def data(self, duration: int = 10, loader: str = "loader/1", batch: int = 32, line: str = "") -> None:
+        """Write a wait for a batch."""
+        self.span("data", duration, loader, batch, line)
+
+    def forward(self, duration: int = 20, name: str = "Net", flags: int = TRAINING | GRAD) -> None:
+        """Write an outermost module call."""
+        self.span("forward", duration, name, flags)
+
+    def backward(self, duration: int = 30, line: str = "") -> None:
+        """Write a backward pass."""
+        self.span("backward", duration, "", 0, line)
+
+    def optimizer(self, duration: int = 5, name: str = "SGD#1") -> None:
+        """Write an optimizer step."""
+        self.span("optimizer", duration, name)
+
+    def step(self, name: str = "SGD#1", loader: str = "loader/1") -> None:
+        """Write one ordinary training step of 100 ns."""
+        self.data(loader=loader)
+        self.python(10)
+        self.forward()
+        self.python(10)
+        self.backward()
+        self.python(15)
+        self.optimizer(name=name)
+
+    def validate(self, batches: int = 3, loader: str = "loader/2", end: bool = True) -> None:
+        """Write a validation over a loader."""
+        self.span("loader_start", 5, loader)
+        for _ in range(batches):
+            self.data(4, loader)
+            self.forward(6, flags=0)
+            self.span("sync", 2, "Tensor.item", line="train.py:90:evaluate")
+        if end:
+            self.span("data_end", 1, loader)
+
+    def write(self, cut: int = 0, spare_slots: int = 0) -> Path:
+        """Write the file; ``cut`` bytes are missing at its end, or ``spare_slots`` untouched slots follow."""
+        content = b"".join(self._slots) + bytes(RECORD.size * spare_slots)
+        self.path.write_bytes(content[: len(content) - cut])
+        return self.path
+
+
+class WrittenRun:
+    """A run folder that is filled by a test."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = RunFolder(path)
+        for folder in (self.folder.journal, self.folder.starts):
+            folder.mkdir(parents=True)
+        self.folder.write_manifest({"command": ["python", "train.py"]})
+        self.journals: list[WrittenJournal] = []
+
+    def journal(
+        self,
+        pid: int = 100,
+        host: str = "here",
+        opened: int = 1_000,
+        wall: int = 5_000_000,
+        ticks: int = 7,
+        sequence: int = 0,
+        number: int = FORMAT,
+        role: str | None = "main",
+        **facts: object,
+    ) -> WrittenJournal:
+        """Begin a journal in the folder."""
+        path = self.folder.journal / f"{host}-{pid}-{ticks}-{sequence}.pwj"
+        journal = WrittenJournal(path, pid, opened, wall, number)
+        for key, value in {"role": role, **facts}.items():
+            if value is not None:
+                journal.fact(key, value)
+        self.journals.append(journal)
+        return journal
+
+    def start(self, pid: int, host: str = "here", **fields: object) -> None:
+        """Add a line to the host's start log."""
+        known = {
+            "event": "start",
+            "pid": pid,
+            "ppid": 1,
+            "start_ticks": 7,
+            "monotonic_ns": 500,
+            "python": "3.11.7",
+            "vector": "sitecustomize",
+            "argv": "python\x1ftrain.py",
+        }
+        with (self.folder.starts / f"{host}.log").open("a") as file:
+            file.write("\t".join(str(value) for value in {**known, **fields}.values()) + "\n")
+
+    def read(self) -> Timeline:
+        """Write all journals and read the run."""
+        for journal in self.journals:
+            if not journal.path.exists():
+                journal.write()
+        return journal_source.read(self.folder)
+
+
+def _label(name: str, line: str) -> str:
+    """Return a label from a name and file:line:function."""
+    return FIELD_SEPARATOR.join([name, *line.split(":")]) if line else name
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[[], WrittenRun]:
+    """Return a function that begins an empty run folder."""
+    made: list[WrittenRun] = []
+
+    def make() -> WrittenRun:
+        made.append(WrittenRun(tmp_path / f"run{len(made)}"))
+        return made[-1]
+
+    return make
+
+
+@pytest.fixture
+def run(make_run: Callable[[], WrittenRun]) -> WrittenRun:
+    """An empty run folder, to be filled and read."""
+    return make_run()

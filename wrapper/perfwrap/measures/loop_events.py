@@ -1,0 +1,166 @@
+"""The training thread's events as arrays, and which of them make up its loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from perfwrap.journal_format import GRAD, INFERENCE, TRAINING
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
+
+Integers: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+OPTIMIZERS = ("optimizer", "scaler_step")
+LOADER = ("data", "data_end", "loader_start")
+UNKNOWN = -1
+"""The value of a batch whose size nobody knew."""
+NAMED = (*LOADER, "optimizer", "forward")
+"""Operations whose events are told apart by name; the others by the line that called them."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of one kind, sorted by start; ``key`` tells apart loaders, optimizers, models or lines."""
+
+    start: Integers
+    end: Integers
+    key: Integers
+    value: Integers
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    def only(self, chosen: Flags) -> Events:
+        """Return the chosen events."""
+        return Events(self.start[chosen], self.end[chosen], self.key[chosen], self.value[chosen])
+
+
+@dataclass(frozen=True)
+class LoopEvents:
+    """What the training thread did, outermost events only.
+
+    ``optimizer``: steps of optimizers or of gradient scalers, those called inside another one left out
+    (wrappers). ``backward``: outside of optimizers (a closure's belongs to its optimizer). ``forward``:
+    outside of both. ``loader``: data waits, ends and starts of loaders, ``loader_kind`` says which (an
+    index into LOADER).
+    """
+
+    optimizer: Events
+    backward: Events
+    forward: Events
+    loader: Events
+    loader_kind: Integers
+    sync: Events
+    names: tuple[str, ...]
+    """What the keys stand for: the name of a loader, an optimizer or a model, else name, file and line."""
+
+    @property
+    def batches(self) -> Events:
+        """The data waits alone."""
+        return self.loader.only(self.loader_kind == 0)
+
+
+def thread_spans(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
+    """Return the spans of a trainer's thread, sorted by start, the longer first."""
+    return timeline.spans.filter(pl.col("track") == trainer.thread)
+
+
+def loop_events(spans: pl.DataFrame) -> LoopEvents:
+    """Return the loop events among one thread's spans, which are sorted by start, the longer first."""
+    by_line = pl.concat_str(
+        ["name", "file", pl.col("line").cast(pl.String)], separator=":", ignore_nulls=True
+    )
+    used = spans.filter(pl.col("operation").is_in((*OPTIMIZERS, *LOADER, "backward", "forward", "sync")))
+    rows = used.with_columns(
+        pl.when(pl.col("operation").is_in(NAMED)).then("name").otherwise(by_line).fill_null("").alias("key"),
+        pl.col("value").fill_null(pl.when(pl.col("operation").is_in(LOADER)).then(UNKNOWN).otherwise(0)),
+        (pl.col("start") + pl.col("duration")).alias("end"),
+    )
+    names = rows["key"].unique(maintain_order=True)
+    rows = rows.with_columns(pl.col("key").cast(pl.Enum(names)).to_physical().cast(pl.Int64))
+    optimizer = _outermost(_optimizers(rows))
+    backward = _outermost(_outside(_pick(rows, "backward"), optimizer))
+    forward = _outside(_outside(_pick(rows, "forward"), optimizer), backward)
+    loader = _pick(rows, *LOADER)
+    kinds = rows.filter(pl.col("operation").is_in(LOADER))["operation"].cast(pl.Enum(LOADER)).to_physical()
+    outer = _is_outermost(loader)
+    return LoopEvents(
+        optimizer,
+        backward,
+        _outermost(forward),
+        loader.only(outer),
+        kinds.to_numpy().astype(np.int64)[outer],
+        _pick(rows, "sync"),
+        tuple(names.to_list()),
+    )
+
+
+def is_evaluation(forward: Events) -> Flags:
+    """Say which forwards could not be trained on, or ran in evaluation mode."""
+    return ~is_training_mode(forward) | ~has_grad(forward)
+
+
+def has_grad(forward: Events) -> Flags:
+    """Say which forwards ran with gradients enabled."""
+    return np.asarray(forward.value & (GRAD | INFERENCE) == GRAD)
+
+
+def is_training_mode(forward: Events) -> Flags:
+    """Say which forwards ran with the model in training mode."""
+    return np.asarray(forward.value & TRAINING != 0)
+
+
+def _pick(rows: pl.DataFrame, *operations: str) -> Events:
+    """Return the events of some operations."""
+    found = rows.filter(pl.col("operation").is_in(operations))
+    return Events(*(found[name].to_numpy() for name in ("start", "end", "key", "value")))
+
+
+def _optimizers(rows: pl.DataFrame) -> Events:
+    """Return optimizer and scaler steps; a scaler step bears the name of the optimizer that it is for.
+
+    A scaler step that skipped its optimizer has none inside: it takes the name that the same line called
+    before.
+    """
+    events = _pick(rows, *OPTIMIZERS)
+    scaled = rows.filter(pl.col("operation").is_in(OPTIMIZERS))["operation"].to_numpy() == "scaler_step"
+    optimizer = events.only(~scaled)
+    key = events.key.copy()
+    if not scaled.any() or not len(optimizer):
+        return events
+    inside = np.minimum(np.searchsorted(optimizer.start, events.start[scaled]), len(optimizer) - 1)
+    stepped = (optimizer.start[inside] >= events.start[scaled]) & (
+        optimizer.start[inside] < events.end[scaled]
+    )
+    lines = events.key[scaled]
+    meant = dict(zip(lines[stepped].tolist(), optimizer.key[inside][stepped].tolist(), strict=True))
+    key[scaled] = [meant.get(line, line) for line in lines.tolist()]
+    return Events(events.start, events.end, key, events.value)
+
+
+def _is_outermost(events: Events) -> Flags:
+    """Say which events do not lie in an earlier one of the same kind."""
+    if not len(events):
+        return np.zeros(0, dtype=np.bool_)
+    reached = np.maximum.accumulate(events.end)
+    return np.concatenate([[True], events.start[1:] >= reached[:-1]])
+
+
+def _outermost(events: Events) -> Events:
+    """Return the events that do not lie in an earlier one of the same kind."""
+    return events.only(_is_outermost(events))
+
+
+def _outside(events: Events, other: Events) -> Events:
+    """Return the events that do not lie inside one of the others, which do not overlap each other."""
+    if not len(other) or not len(events):
+        return events
+    place = np.searchsorted(other.start, events.start, side="right") - 1
+    inside = (place >= 0) & (events.end <= other.end[np.maximum(place, 0)])
+    return events.only(~inside)

@@ -1,0 +1,33 @@
+"""The events of a steady loop, each with the part of the account that it started in."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.account import Account
+from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
+
+
+def loop_spans(timeline: Timeline, trainer: Trainer, account: Account) -> pl.DataFrame:
+    """Return the spans that started inside the account, with ``part`` and ``at_step`` of that moment."""
+    spans = thread_spans(timeline, trainer).filter(
+        pl.col("start").is_between(account.start, account.end, closed="left")
+    )
+    segments = account.segments
+    place = np.searchsorted(segments["start"].to_numpy(), spans["start"].to_numpy(), side="right") - 1
+    return spans.with_columns(
+        segments["part"].gather(place).cast(pl.String).alias("part"),
+        segments["step"].gather(place).alias("at_step"),
+    )
+
+
+def thinned_sums(timeline: Timeline, trainer: Trainer, account: Account) -> pl.DataFrame:
+    """Return the sums of thinned steps inside the account."""
+    return timeline.sums.filter(
+        pl.col("track") == trainer.thread,
+        pl.col("start") >= account.start,
+        pl.col("end") <= account.end,
+    )

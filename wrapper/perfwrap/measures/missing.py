@@ -1,0 +1,92 @@
+"""Says which evidence is missing, and why: the reasons that a rule gives when it could not be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
+from perfwrap.timeline.coverage import RECORDER, notes
+
+if TYPE_CHECKING:
+    from perfwrap.measures.evidence import Evidence
+
+
+def _trainer(evidence: Evidence) -> str | None:
+    """Say why no process counts as a trainer."""
+    if evidence.trainers:
+        return None
+    timeline = evidence.timeline
+    recorded = timeline.coverage.filter(pl.col("what") == RECORDER, pl.col("end") > pl.col("start"))
+    if recorded.is_empty():
+        why = "; ".join(notes(timeline, RECORDER)[:2])
+        return "No Python process was recorded inside" + (f": it {why}." if why else ".")
+    return "No recorded process ran a model, a backward pass or an optimizer."
+
+
+def _steps(evidence: Evidence) -> str | None:
+    """Say why there are no steps."""
+    if any(evidence.steps(trainer).count for trainer in evidence.trainers):
+        return None
+    return _trainer(evidence) or "No training step was recognised in what was recorded."
+
+
+def _steady_steps(evidence: Evidence) -> str | None:
+    """Say that there are too few steady steps."""
+    most = max((evidence.steps(trainer).steady for trainer in evidence.trainers), default=0)
+    if most >= ENOUGH_STEADY_STEPS:
+        return None
+    return _steps(evidence) or (
+        f"Only {most} steady steps were recorded, {ENOUGH_STEADY_STEPS} are wanted: let it run longer."
+    )
+
+
+def _probe(*names: str) -> Callable[[Evidence], str | None]:
+    """Return the question whether probes were at work; steps must be there, too."""
+
+    def ask(evidence: Evidence) -> str | None:
+        disabled = evidence.timeline.coverage.filter(
+            pl.col("what").is_in(names), pl.col("end") == pl.col("start"), pl.col("note").is_not_null()
+        )
+        if disabled.height:
+            return f"The recorder's probe {disabled['what'][0]} was not at work: {disabled['note'][0]}."
+        return _steps(evidence)
+
+    return ask
+
+
+def _monitor(name: str, entity: str) -> Callable[[Evidence], str | None]:
+    """Return the question whether a monitor sampled something."""
+
+    def ask(evidence: Evidence) -> str | None:
+        tracks = evidence.timeline.tracks
+        owners = tracks.filter(pl.col("kind") == entity)["id"].to_list()
+        if tracks.filter(pl.col("kind") == "counter", pl.col("parent").is_in(owners)).height:
+            return None
+        why = "; ".join(notes(evidence.timeline, name)[:2])
+        return f"The {name} was not watched" + (f": {why}." if why else " during this run.")
+
+    return ask
+
+
+def _nobody(what: str) -> Callable[[Evidence], str | None]:
+    """Return the answer about evidence that no recording of this version holds."""
+    return lambda evidence: f"{what} were not recorded; this version of perfwrap does not record them."
+
+
+NEEDS: dict[str, Callable[[Evidence], str | None]] = {
+    "trainer": _trainer,
+    "steps": _steps,
+    "steady_steps": _steady_steps,
+    "data": _probe("data_loader", "data"),
+    "syncs": _probe("sync", "syncs"),
+    "gc": _probe("gc", "garbage"),
+    "checkpoints": _probe("checkpoint", "save"),
+    "host": _monitor("host", "host"),
+    "gpu": _monitor("gpu", "gpu"),
+    "kernels": _nobody("GPU kernels"),
+    "stacks": _nobody("Call stacks"),
+}
+"""The evidence that rules may need; each answers None when it is there, or why it is not."""

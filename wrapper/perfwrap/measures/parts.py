@@ -1,0 +1,42 @@
+"""The exclusive parts of the account, and which part the time of a recorded event belongs to."""
+
+from __future__ import annotations
+
+PARTS = (
+    "data",
+    "transfer",
+    "forward",
+    "backward",
+    "optimizer",
+    "sync",
+    "checkpoint",
+    "validation",
+    "compile",
+    "gc",
+    "perfwrap",
+    "python",
+)
+"""The exclusive parts, in the order in which reports show them."""
+
+PART_OF = {
+    category: category
+    for category in (
+        "data",
+        "transfer",
+        "forward",
+        "backward",
+        "optimizer",
+        "sync",
+        "checkpoint",
+        "compile",
+        "gc",
+        "perfwrap",
+    )
+}
+"""The part of each category of spans; the others are ``python``: nobody claims to know them better."""
+
+WHOLES = ("data", "checkpoint")
+"""Categories whose spans own what happens inside: a value read while a batch is made is part of the batch."""
+
+INTERRUPTIONS = ("gc", "perfwrap")
+"""Categories that are never part of what they interrupt."""

@@ -1,0 +1,133 @@
+"""Reads the journals and start records of a run folder into a timeline.
+
+The journal's format is specified in the recorder's ``journal.py``; seen: FORMAT 1. Every journal of the run
+is read: recorded processes, DataLoader workers and monitors alike. A file that cannot be read costs only
+itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.journal_format import DESCRIBE
+from perfwrap.run_folder import RunFolder
+from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
+from perfwrap.sources.journal_tables import JournalTables
+from perfwrap.sources.starts import Identity, add_starts, read_starts
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.clocks import HostClock, drift_ns, host_clock, to_first_host
+from perfwrap.timeline.model import Timeline
+
+SUFFIX = "*.pwj"
+
+
+def read(folder: RunFolder) -> Timeline:
+    """Return everything that was recorded in a run folder.
+
+    Raises PerfwrapError when the folder is no run, or when a newer perfwrap wrote all of its journals. A run
+    without journals is an empty timeline with a warning: the command may never have imported torch.
+    """
+    run = folder.read_manifest()
+    builder = TimelineBuilder()
+    paths = sorted(folder.journal.glob(SUFFIX))
+    clocks = _clocks(paths)
+    monitors: list[JournalTables] = []
+    journals: list[JournalTables] = []
+    for path in paths:
+        journal = _read(path, builder)
+        if journal is None:
+            continue
+        tables = JournalTables(_on_run_clock(journal, clocks), path.name, builder)
+        journals.append(tables)
+        # Monitors name processes by their pid: those are known when everything else is.
+        if tables.role == "monitor":
+            monitors.append(tables)
+        else:
+            tables.add()
+    add_starts(list(read_starts(folder.starts)), _by_process(journals), partial(_moment, clocks), builder)
+    for tables in monitors:
+        tables.add()
+    if not paths:
+        builder.warn(
+            "No process of this run was recorded: none of them imported torch where perfwrap could see it."
+        )
+    uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0
+    return builder.build({**run, "hosts": list(clocks), "clock_uncertainty_ns": uncertainty})
+
+
+def _read(path: Path, builder: TimelineBuilder) -> JournalFile | None:
+    """Return the journal; None, with a warning and a line of coverage, when it cannot be read."""
+    try:
+        return read_file(path)
+    except Unreadable as error:
+        why = str(error)
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+    builder.warn(f"The journal {path.name} {why}; it was left out.")
+    builder.add_row("coverage", what="journal", start=0, end=0, note=f"{path.name} {why}", source="journal")
+    return None
+
+
+def _clocks(paths: list[Path]) -> dict[str, HostClock]:
+    """Return each host's clock, the first host first; PerfwrapError when all journals are newer."""
+    headers, newer = [], []
+    for path in paths:
+        try:
+            headers.append((path, read_header(path)))
+        except NewerFormat:
+            newer.append(path.name)
+        except (Unreadable, OSError):
+            continue
+    if newer and not headers:
+        raise PerfwrapError(
+            f"The journals of this run were written by a newer perfwrap ({newer[0]} is one of them).",
+            "Upgrade perfwrap to read them.",
+        )
+    pairs: dict[str, list[tuple[int, int]]] = {}
+    for _, header in sorted(headers, key=lambda found: found[1].wall):
+        pairs.setdefault(header.host, []).append((header.monotonic, header.wall))
+    if len(pairs) > 1:
+        for path, header in headers:
+            pairs[header.host] += _clock_records(path)
+    return {host: host_clock(found) for host, found in pairs.items()}
+
+
+def _clock_records(path: Path) -> list[tuple[int, int]]:
+    """Return the (monotonic, wall) pairs that a journal's CLOCK records carry."""
+    records = read_file(path).records
+    clocks = records[records["kind"] == DESCRIBE["CLOCK"]]
+    return list(zip(clocks["start"].tolist(), clocks["value"].tolist(), strict=True))
+
+
+def _by_process(journals: list[JournalTables]) -> dict[Identity, list[tuple[int, int]]]:
+    """Return when each process opened its journals, and their tracks."""
+    found: dict[Identity, list[tuple[int, int]]] = {}
+    for tables in journals:
+        header = tables.header
+        identity = (header.host, header.pid, header.start_ticks)
+        found.setdefault(identity, []).append((header.monotonic, tables.process))
+    return found
+
+
+def _moment(clocks: dict[str, HostClock], host: str, time: int) -> int:
+    """Return a host's monotonic time on the first host's clock."""
+    own = clocks.get(host)
+    if own is None:
+        return time
+    first = next(iter(clocks.values()))
+    return int(to_first_host(np.array([time], dtype=np.int64), own, first)[0])
+
+
+def _on_run_clock(journal: JournalFile, clocks: dict[str, HostClock]) -> JournalFile:
+    """Return the journal with its times on the first host's clock."""
+    own, first = clocks[journal.header.host], next(iter(clocks.values()))
+    if own is first:
+        return journal
+    journal.records["start"] = to_first_host(np.ascontiguousarray(journal.records["start"]), own, first)
+    opened = _moment(clocks, journal.header.host, journal.header.monotonic)
+    return replace(journal, header=replace(journal.header, monotonic=opened))

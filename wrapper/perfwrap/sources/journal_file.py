@@ -1,0 +1,165 @@
+"""Decodes one journal file into columns; the format is specified in the recorder's ``journal.py`` (FORMAT 1).
+
+Whatever a crash can leave behind is read as far as it goes: a file cut short, slots that were claimed and
+never finished, texts of which pieces are missing, bytes that make no sense. What was left out is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfwrap.journal_format import DESCRIBE, FORMAT, HEADER, INSTANTS, MAGIC, SPANS, SUM
+
+SLOT = np.dtype(
+    [
+        ("start", "<i8"),
+        ("duration", "<i8"),
+        ("value", "<i8"),
+        ("name", "<u4"),
+        ("thread", "<u2"),
+        ("kind", "<u2"),
+    ]
+)
+"""One record; ``HEADER`` takes the first slot."""
+
+Records: TypeAlias = NDArray[np.void]
+PIECE_BYTES = 24
+RESERVED = 7
+"""Slots after the header that are kept for what is written at the end; unused they are no loss."""
+LONGEST_NS = 10 * 365 * 86400 * 10**9
+"""No time of a run lies farther from the header's than ten years; what does is damage."""
+
+KINDS = np.array(
+    sorted(
+        [*DESCRIBE.values(), *SPANS.values(), *(kind | SUM for kind in SPANS.values()), *INSTANTS.values()]
+    )
+)
+TIMED = np.array(sorted([*SPANS.values(), DESCRIBE["SAMPLE"], DESCRIBE["MARK"], *INSTANTS.values()]))
+"""Kinds whose start is a moment of the run."""
+
+
+class Unreadable(Exception):
+    """The file is not a journal that this perfwrap reads; the text says why."""
+
+
+class NewerFormat(Unreadable):
+    """The file was written by a newer perfwrap."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Who wrote a journal, and when it was opened on both clocks."""
+
+    host: str
+    pid: int
+    start_ticks: str
+    sequence: str
+    monotonic: int
+    wall: int
+
+
+@dataclass(frozen=True)
+class JournalFile:
+    """One journal: its records without torn and unknown ones, its texts, and what was left out."""
+
+    header: Header
+    records: Records
+    """In the order of the file, TEXT records excluded."""
+    texts: dict[int, str]
+    torn: int
+    """Slots that were claimed but never finished."""
+    size_bytes: int
+    """What was written, the untouched rest of the last segment left out."""
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_header(path: Path) -> Header:
+    """Return the journal's header; Unreadable when it is no journal, NewerFormat when it is newer."""
+    with path.open("rb") as file:
+        head = file.read(HEADER.size)
+    if not head.strip(b"\0"):
+        raise Unreadable("is empty: its writer ended before it wrote anything")
+    if len(head) < HEADER.size or not head.startswith(MAGIC):
+        raise Unreadable("is not a journal")
+    _, number, pid, monotonic, wall = HEADER.unpack(head)
+    if number > FORMAT:
+        raise NewerFormat(f"has format {number}, this perfwrap reads {FORMAT}")
+    host, named_pid, start_ticks, sequence = _names(path)
+    return Header(host, pid or named_pid, start_ticks, sequence, monotonic, wall)
+
+
+def read_file(path: Path) -> JournalFile:
+    """Return the journal's content; raises what ``read_header`` raises."""
+    header = read_header(path)
+    whole = path.stat().st_size % SLOT.itemsize == 0
+    slots: Records = np.fromfile(path, dtype=SLOT, offset=HEADER.size)
+    slots = slots[: _used(slots)]
+    finished = slots["kind"] != 0
+    torn = int(np.count_nonzero(~finished[RESERVED:]))
+    records, notes = _sane(slots if finished.all() else slots[finished], header.monotonic)
+    is_text = records["kind"] == DESCRIBE["TEXT"]
+    texts, holes = _texts(records[is_text])
+    if holes:
+        notes.append(f"{holes} of its texts have missing pieces")
+    if not whole:
+        notes.append("its last record is cut short")
+    return JournalFile(header, records[~is_text], texts, torn, (slots.size + 1) * SLOT.itemsize, tuple(notes))
+
+
+def _names(path: Path) -> tuple[str, int, str, str]:
+    """Return host, pid, start and sequence from the file's name; zeros where it was renamed."""
+    parts = path.stem.rsplit("-", 3)
+    if len(parts) == 4 and parts[1].isdigit():
+        return parts[0], int(parts[1]), parts[2], parts[3]
+    return "unknown", 0, "0", path.stem
+
+
+def _used(slots: Records) -> int:
+    """Return how many slots lie before the untouched rest of the last segment."""
+    # From behind in blocks: the rest is short, and a mask over all slots would be read for nothing.
+    end = slots.size
+    while end > 0:
+        begin = max(0, end - 65536)
+        words = slots[begin:end].view("<u8").reshape(-1, 4)
+        touched = np.flatnonzero(words.any(axis=1))
+        if touched.size:
+            return begin + int(touched[-1]) + 1
+        end = begin
+    return 0
+
+
+def _sane(records: Records, opened: int) -> tuple[Records, list[str]]:
+    """Return the records that make sense, and notes about the others."""
+    kinds = records["kind"]
+    known = np.isin(kinds, KINDS, kind="table")
+    far = np.abs(records["start"] - opened) > LONGEST_NS
+    bad_duration = (records["duration"] < 0) | (records["duration"] > LONGEST_NS)
+    damaged = np.isin(kinds, TIMED, kind="table") & (far | bad_duration)
+    notes = []
+    if not known.all():
+        notes.append(f"{int((~known).sum())} records are of kinds that this perfwrap does not know")
+    if damaged.any():
+        notes.append(f"{int(damaged.sum())} records hold impossible times")
+    keep = known & ~damaged
+    return (records if keep.all() else records[keep]), notes
+
+
+def _texts(pieces: Records) -> tuple[dict[int, str], int]:
+    """Return the texts by id, and how many lack a piece."""
+    payload = np.stack([pieces["start"], pieces["duration"], pieces["value"]], axis=1).astype("<i8").tobytes()
+    gathered: dict[int, dict[int, bytes]] = {}
+    for place, (number, piece) in enumerate(
+        zip(pieces["name"].tolist(), pieces["thread"].tolist(), strict=True)
+    ):
+        gathered.setdefault(number, {})[piece] = payload[PIECE_BYTES * place : PIECE_BYTES * (place + 1)]
+    texts, holes = {}, 0
+    for number, found in gathered.items():
+        holes += len(found) != max(found) + 1
+        encoded = b"".join(found.get(piece, b"?") for piece in range(max(found) + 1))
+        texts[number] = encoded.rstrip(b"\0").decode("utf-8", "replace")
+    return texts, holes

@@ -1,0 +1,266 @@
+"""Puts the content of one journal into the tables of a timeline."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, INSTANTS, SPANS, SUM
+from perfwrap.sources.journal_file import JournalFile, Records
+from perfwrap.sources.labels import Labels, operation_columns
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.coverage import RECORDER
+
+CHUNK = 1 << 20
+"""Records that are turned into columns at once, so that temporary copies stay small."""
+
+OWN_FACTS = ("role", "argv", "executable", "python", "pid", "ppid")
+"""Facts of a monitor about itself; its others are about the host."""
+
+ENTITY = re.compile(r"^(?P<entity>(?:process|gpu|cpu|disk|cgroup)/[^/]+)/(?P<key>.+)$")
+"""A monitor's fact about something else than the host."""
+
+UNKNOWN_SIZE = ("data", "save")
+"""Operations whose value -1 means that nobody knew it."""
+
+
+class JournalTables:
+    """One journal on its way into a timeline."""
+
+    def __init__(self, journal: JournalFile, name: str, builder: TimelineBuilder) -> None:
+        """Make the tracks of the process and of its threads."""
+        self.header = journal.header
+        self._journal, self._name, self._builder = journal, name, builder
+        self._labels = Labels(journal.texts)
+        self._records = journal.records
+        facts = self._of("FACT")
+        self._facts = [
+            (start, self._text(key) or "", self._text(value) or "")
+            for start, key, value in zip(
+                facts["start"].tolist(), facts["name"].tolist(), facts["value"].tolist(), strict=True
+            )
+        ]
+        own = {key: value for _, key, value in self._facts}
+        self.role = own.get("role", "main")
+        self.process = self._process(own)
+        self._threads = self._thread_tracks()
+
+    def add(self) -> None:
+        """Add all rows."""
+        self._add_facts()
+        self._add_spans()
+        self._add_sums()
+        self._add_samples()
+        self._add_marks()
+        self._add_coverage()
+
+    @property
+    def source(self) -> str:
+        """Who wrote the rows."""
+        return "monitor" if self.role == "monitor" else "recorder"
+
+    def _process(self, own: dict[str, str]) -> int:
+        """Make the track of the process."""
+        header = self.header
+        process = self._builder.process(header.host, header.pid, f"{header.start_ticks}-{header.sequence}")
+        rank = own.get("rank", "")
+        self._builder.describe(
+            process,
+            role=self.role,
+            rank=int(rank) if rank.isdigit() else None,
+            name=f"{self.role} {header.pid}",
+        )
+        return process
+
+    def _thread_tracks(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """Make the tracks of the threads; return the track of each thread index."""
+        named = self._of("THREAD")
+        indices = named["thread"].tolist()
+        natives = dict(zip(indices, named["value"].tolist(), strict=True))
+        names = {
+            index: self._text(text) or "" for index, text in zip(indices, named["name"].tolist(), strict=True)
+        }
+        spans = self._records["kind"] & ~np.uint16(SUM) >= min(SPANS.values())
+        used = np.unique(self._records["thread"][spans]).tolist()
+        tracks = np.full(1 << 16, self.process, dtype=np.int32)
+        for index in sorted({*indices, *used} - {0}):
+            native = natives.get(index)
+            tracks[index] = self._builder.thread(self.process, index, names.get(index, ""), native or None)
+        return tracks
+
+    def _add_facts(self) -> None:
+        """Add what was learned, each fact on the track that it is about."""
+        for time, key, value in self._facts:
+            track, short = self._about(key)
+            self._builder.add_row("facts", time=time, track=track, key=short, value=value, source=self.source)
+        size = str(self._journal.size_bytes)
+        opened = self.header.monotonic
+        self._builder.add_row(
+            "facts", time=opened, track=self.process, key="journal_bytes", value=size, source="journal"
+        )
+
+    def _about(self, key: str) -> tuple[int, str]:
+        """Return the track that a fact is about, and its key there."""
+        if self.role != "monitor" or key in OWN_FACTS:
+            return self.process, key
+        found = ENTITY.match(key)
+        if found is None:
+            return self._builder.host(self.header.host), key
+        return self._entity(found["entity"]), found["key"]
+
+    def _add_spans(self) -> None:
+        """Add spans, some records at a time."""
+        kinds = self._records["kind"]
+        spans = self._records[(kinds >= min(SPANS.values())) & (kinds <= max(SPANS.values()))]
+        unnamed = 0
+        for begin in range(0, spans.size, CHUNK):
+            chunk = spans[begin : begin + CHUNK]
+            unnamed += self._labels.without_text(chunk["name"])
+            columns = {
+                "start": np.ascontiguousarray(chunk["start"]),
+                "duration": np.ascontiguousarray(chunk["duration"]),
+                "track": self._threads[chunk["thread"]],
+                "value": np.ascontiguousarray(chunk["value"]),
+                **self._labels.columns(chunk["name"]),
+                **operation_columns(chunk["kind"]),
+            }
+            unknown = pl.col("operation").is_in(UNKNOWN_SIZE) & (pl.col("value") < 0)
+            self._builder.add(
+                "spans",
+                pl.DataFrame(columns).with_columns(
+                    pl.when(unknown).then(None).otherwise(pl.col("value")).alias("value"),
+                    pl.lit(self.source).alias("source"),
+                ),
+            )
+        if unnamed:
+            self._note(f"{unnamed} of its spans have lost their names")
+
+    def _add_sums(self) -> None:
+        """Add what thinned steps held; a stretch of them ends where the next THIN record begins another."""
+        sums = self._records[self._records["kind"] & SUM != 0]
+        if not sums.size:
+            return
+        turns = np.append(np.sort(self._of("THIN")["start"]), self._last_moment())
+        place = np.searchsorted(turns[:-1], sums["start"], side="right")
+        columns = {
+            "start": np.ascontiguousarray(sums["start"]),
+            "end": np.maximum(turns[place], sums["start"]),
+            "track": self._threads[sums["thread"]],
+            "count": np.ascontiguousarray(sums["value"]),
+            "duration": np.ascontiguousarray(sums["duration"]),
+            **self._labels.columns(sums["name"]),
+            **operation_columns(sums["kind"] & ~np.uint16(SUM)),
+        }
+        self._builder.add("sums", pl.DataFrame(columns).with_columns(pl.lit(self.source).alias("source")))
+
+    def _add_samples(self) -> None:
+        """Add values at moments, each series on its counter."""
+        samples = self._of("SAMPLE")
+        series, places = np.unique(samples["name"], return_inverse=True)
+        counters = np.array([self._counter(number) for number in series.tolist()], dtype=np.int32)
+        if not samples.size:
+            return
+        columns = {
+            "time": np.ascontiguousarray(samples["start"]),
+            "track": counters[places],
+            "value": np.ascontiguousarray(samples["value"]).view("<f8"),
+        }
+        self._builder.add("samples", pl.DataFrame(columns).with_columns(pl.lit(self.source).alias("source")))
+
+    def _counter(self, series: int) -> int:
+        """Return the track of a series of samples."""
+        entity, _, metric = (self._text(series) or "unknown").partition(FIELD_SEPARATOR)
+        return self._builder.counter(self._entity(entity), metric or entity)
+
+    def _entity(self, entity: str) -> int:
+        """Return the track of what a series or a fact is about."""
+        kind, _, name = entity.partition("/")
+        if kind == "process" and name.isdigit():
+            return self._builder.latest_process(self.header.host, int(name))
+        return self._builder.device(self.header.host, entity)
+
+    def _add_marks(self) -> None:
+        """Add instants: what happened, changes of detail, and values that were not finite."""
+        for kind, name in (("MARK", None), ("THIN", "thin")):
+            for record in self._of(kind):
+                what, value = self._text(int(record["name"])), int(record["value"])
+                self._builder.add_row(
+                    "marks",
+                    time=int(record["start"]),
+                    track=int(self._threads[record["thread"]]),
+                    name=name or what,
+                    detail=what if name else self._text(value),
+                    value=float(value) if name else None,
+                    source=self.source,
+                )
+        bad = self._records[self._records["kind"] == INSTANTS["NON_FINITE"]]
+        if not bad.size:
+            return
+        labels = self._labels.columns(bad["name"])
+        columns = {
+            "time": np.ascontiguousarray(bad["start"]),
+            "track": self._threads[bad["thread"]],
+            "value": np.ascontiguousarray(bad["value"]).view("<f8"),
+            "detail": labels.pop("name"),
+            **labels,
+        }
+        self._builder.add(
+            "marks",
+            pl.DataFrame(columns).with_columns(
+                pl.lit("non_finite").alias("name"), pl.lit(self.source).alias("source")
+            ),
+        )
+
+    def _add_coverage(self) -> None:
+        """Add who watched what until when, and what was lost."""
+        last = self._last_moment()
+        watched: dict[tuple[str, int], tuple[int, str | None]] = {}
+        for record in self._of("COVERAGE"):
+            start, duration = int(record["start"]), int(record["duration"])
+            what, note = self._text(int(record["name"])) or "", self._text(int(record["value"]))
+            # 1 ns stands for "not watched"; a later record about the same start replaces the earlier one.
+            end = start + duration if duration > 1 else start if duration else last
+            watched[what, start] = (end, note)
+        for (what, start), (end, note) in watched.items():
+            self._cover(what, start, end, note)
+        for record in self._of("LOST"):
+            what = self._text(int(record["name"])) or "records"
+            self._cover(what, self.header.monotonic, int(record["start"]), None, max(0, int(record["value"])))
+        ended = self._of("END").size > 0
+        note = None if ended else "did not say goodbye: it was killed, or left by os._exit"
+        what = "monitor" if self.role == "monitor" else RECORDER
+        self._cover(what, self.header.monotonic, last, note, self._journal.torn)
+        for note in self._journal.notes:
+            self._note(note)
+
+    def _cover(self, what: str, start: int, end: int, note: str | None, lost: int | None = None) -> None:
+        """Add one row of coverage; one about another process goes to that process."""
+        track = self.process
+        if what.startswith("process/") and what[8:].isdigit():
+            track, what = self._entity(what), RECORDER
+        self._builder.add_row(
+            "coverage", what=what, track=track, start=start, end=end, lost=lost, note=note, source=self.source
+        )
+
+    def _last_moment(self) -> int:
+        """Return the time of the last thing in the journal."""
+        records = self._records
+        spans = (records["kind"] >= min(SPANS.values())) & (records["kind"] <= max(SPANS.values()))
+        ends = records["start"] + np.where(spans, records["duration"], 0)
+        return max(int(ends.max(initial=0)), self.header.monotonic)
+
+    def _note(self, text: str) -> None:
+        """Keep what was lost from this file as a line of coverage and a warning."""
+        self._cover("journal", self.header.monotonic, self._last_moment(), f"{self._name}: {text}")
+        self._builder.warn(f"The journal {self._name} is damaged: {text}.")
+
+    def _of(self, kind: str) -> Records:
+        """Return the records of one describing kind."""
+        return np.asarray(self._records[self._records["kind"] == DESCRIBE[kind]])
+
+    def _text(self, number: int) -> str | None:
+        """Return a text, None for 0 and for one that was lost."""
+        return self._journal.texts.get(number)

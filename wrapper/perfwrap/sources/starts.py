@@ -1,0 +1,104 @@
+"""Reads the start records: which Python processes the run had, recorded or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from perfwrap.run_folder import START_FIELDS
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.coverage import RECORDER
+
+Identity: TypeAlias = tuple[str, int, str]
+"""Host, pid and start ticks of a process."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One line of a start log."""
+
+    host: str
+    event: str
+    pid: int
+    ppid: int
+    start_ticks: str
+    time: int
+    python: str
+    vector: str
+    argv: str
+
+
+def read_starts(folder: Path) -> Iterator[Start]:
+    """Return the start records of all hosts; lines that were cut short are skipped."""
+    for path in sorted(folder.glob("*.log")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            found = dict(zip(START_FIELDS, line.split("\t"), strict=False))
+            numbers = (found.get(name, "") for name in ("pid", "ppid", "monotonic_ns"))
+            if len(found) == len(START_FIELDS) and all(number.isdigit() for number in numbers):
+                yield Start(
+                    path.stem,
+                    found["event"],
+                    int(found["pid"]),
+                    int(found["ppid"]),
+                    found["start_ticks"],
+                    int(found["monotonic_ns"]),
+                    found["python"],
+                    found["vector"],
+                    found["argv"],
+                )
+
+
+def add_starts(
+    starts: list[Start],
+    journals: Mapping[Identity, list[tuple[int, int]]],
+    to_run: Callable[[str, int], int],
+    builder: TimelineBuilder,
+) -> None:
+    """Add what start records tell: facts about recorded processes, and tracks for those without a journal.
+
+    ``journals`` gives, for each process, when each of its journals was opened and its track; ``to_run``
+    brings a host's monotonic time onto the run's clock.
+    """
+    lives: dict[Identity, list[Start]] = {}
+    for start in sorted(starts, key=lambda start: start.time):
+        moved = replace(start, time=to_run(start.host, start.time))
+        lives.setdefault((start.host, start.pid, start.start_ticks), []).append(moved)
+    for identity, life in lives.items():
+        opened = sorted(journals.get(identity, ()))
+        # A process that called exec started more than once: a journal belongs to the last start before it.
+        until = [following.time for following in life[1:]] + [None]
+        for start, end in zip(life, until, strict=True):
+            process = next((track for at, track in opened if end is None or at < end), None)
+            opened = [(at, track) for at, track in opened if track != process]
+            _add_facts(start, _unrecorded(start, builder) if process is None else process, builder)
+
+
+def _unrecorded(start: Start, builder: TimelineBuilder) -> int:
+    """Return a track for a Python process that has no journal, and say so in the coverage."""
+    process = builder.process(start.host, start.pid, f"{start.start_ticks}@{start.time}")
+    note = "was forked and recorded nothing" if start.event == "fork" else "never imported torch"
+    builder.add_row(
+        "coverage",
+        what=RECORDER,
+        track=process,
+        start=start.time,
+        end=start.time,
+        note=note,
+        source="starts",
+    )
+    return process
+
+
+def _add_facts(start: Start, process: int, builder: TimelineBuilder) -> None:
+    """Add what one start record says about a process."""
+    facts = {
+        "ppid": str(start.ppid),
+        "python": start.python,
+        "reached_by": start.vector,
+        "argv": start.argv,
+        "started": str(start.time),
+    }
+    for key, value in facts.items():
+        builder.add_row("facts", time=start.time, track=process, key=key, value=value, source="starts")

@@ -1,0 +1,153 @@
+"""Puts a timeline together: tracks by what they stand for, tables piece by piece, sorted at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
+
+TABLES = tuple(name for name in SCHEMAS if name != "tracks")
+
+UNITS = (
+    ("_bytes_per_s", "bytes/s"),
+    ("_per_s", "1/s"),
+    ("_bytes", "bytes"),
+    ("_share", "share"),
+    ("_watts", "watts"),
+    ("_celsius", "celsius"),
+    ("_hertz", "hertz"),
+    ("_cores", "cores"),
+)
+"""Units by the suffix of a metric's name, the longer first."""
+
+
+class TimelineBuilder:
+    """Collects what sources read; ``build`` sorts it and freezes it."""
+
+    def __init__(self) -> None:
+        self._tracks: list[dict[str, Any]] = []
+        self._ids: dict[tuple[object, ...], int] = {}
+        self._latest: dict[tuple[str, int], int] = {}
+        self._pieces: dict[str, list[pl.DataFrame]] = {table: [] for table in TABLES}
+        self._warnings: list[str] = []
+
+    def host(self, name: str) -> int:
+        """Return the track of a host."""
+        return self._track(("host", name), kind="host", name=name, host=name)
+
+    def process(self, host: str, pid: int, identity: str = "") -> int:
+        """Return the track of a process; ``identity`` tells those of one pid apart (exec, reuse)."""
+        key = ("process", host, pid, identity)
+        process = self._track(
+            key,
+            kind="process",
+            name=f"process {pid}",
+            parent=self.host(host),
+            host=host,
+            pid=pid,
+            role="other",
+        )
+        self._latest[host, pid] = process
+        return process
+
+    def latest_process(self, host: str, pid: int) -> int:
+        """Return the track of the process of that pid that was named last; a new one when there is none."""
+        found = self._latest.get((host, pid))
+        return self.process(host, pid) if found is None else found
+
+    def thread(self, process: int, index: int, name: str, native_id: int | None) -> int:
+        """Return the track of a thread; ``index`` tells the threads of a process apart."""
+        owner = self._tracks[process]
+        return self._track(
+            ("thread", process, index),
+            kind="thread",
+            name=name or f"thread {index}",
+            parent=process,
+            rank=owner["rank"],
+            host=owner["host"],
+            pid=owner["pid"],
+            tid=native_id,
+        )
+
+    def device(self, host: str, entity: str) -> int:
+        """Return the track of a watched thing: ``gpu/0``, ``cpu/3``, ``cgroup``, or the host itself."""
+        if entity == "host":
+            return self.host(host)
+        kind = entity.partition("/")[0]
+        return self._track(
+            ("device", host, entity), kind=kind, name=entity, parent=self.host(host), host=host
+        )
+
+    def counter(self, owner: int, metric: str) -> int:
+        """Return the track of one series of values about the track ``owner``."""
+        unit = next((unit for suffix, unit in UNITS if metric.endswith(suffix)), "count")
+        host = self._tracks[owner]["host"]
+        pid = self._tracks[owner]["pid"]
+        return self._track(
+            ("counter", owner, metric),
+            kind="counter",
+            name=metric,
+            parent=owner,
+            unit=unit,
+            host=host,
+            pid=pid,
+        )
+
+    def describe(self, track: int, **columns: object) -> None:
+        """Set columns of a track, e.g. name, role or rank."""
+        self._tracks[track].update(columns)
+
+    def column(self, track: int, name: str) -> Any:
+        """Return one column of a track as it stands."""
+        return self._tracks[track][name]
+
+    def add(self, table: str, columns: pl.DataFrame | Mapping[str, Any]) -> None:
+        """Append rows; columns that are not given are null, columns that the table lacks are an error."""
+        schema = SCHEMAS[table]
+        frame = columns if isinstance(columns, pl.DataFrame) else pl.DataFrame(dict(columns))
+        unknown = set(frame.columns) - set(schema)
+        if unknown:
+            raise ValueError(f"{table} has no columns {sorted(unknown)}")
+        if frame.height:
+            self._pieces[table].append(
+                frame.select(
+                    pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, kind).alias(name)
+                    for name, kind in schema.items()
+                )
+            )
+
+    def add_row(self, table: str, **values: object) -> None:
+        """Append one row."""
+        self.add(table, {name: [value] for name, value in values.items()})
+
+    def warn(self, text: str) -> None:
+        """Keep a full sentence that the user is to see; the same sentence once."""
+        if text not in self._warnings:
+            self._warnings.append(text)
+
+    def build(self, run: Mapping[str, Any]) -> Timeline:
+        """Return the finished timeline; the builder is used up."""
+        tables = {table: self._finish(table) for table in TABLES}
+        tracks = pl.DataFrame(self._tracks, schema=SCHEMAS["tracks"], orient="row")
+        return Timeline(run=dict(run), tracks=tracks, warnings=tuple(self._warnings), **tables)
+
+    def _finish(self, table: str) -> pl.DataFrame:
+        """Return the sorted table and let go of its pieces."""
+        pieces, self._pieces[table] = self._pieces[table], []
+        if not pieces:
+            return empty(table)
+        # Longer spans first among those that start together, so that what contains comes before its contents.
+        keys = [TIME_COLUMN[table], *(["duration"] if table == "spans" else [])]
+        descending = [False, True][: len(keys)]
+        return pl.concat(pieces).sort(keys, descending=descending, maintain_order=True)
+
+    def _track(self, key: tuple[object, ...], **columns: object) -> int:
+        """Return the id of the track with that key, made at the first question."""
+        if key not in self._ids:
+            self._ids[key] = len(self._tracks)
+            row = dict.fromkeys(SCHEMAS["tracks"])
+            self._tracks.append({**row, **columns, "id": len(self._tracks)})
+        return self._ids[key]

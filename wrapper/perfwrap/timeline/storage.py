@@ -1,0 +1,64 @@
+"""Saves a timeline as Parquet files, one per table, and loads it again, equal.
+
+FORMAT 1: ``<table>.parquet`` for each table of the model, and ``timeline.json`` with the format's number,
+the run and the warnings. ``timeline.json`` is written last: a folder without it is not a saved timeline.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.timeline.model import SCHEMAS, Timeline
+
+FORMAT = 1
+"""Version of the saved timeline. 1: first."""
+
+INDEX = "timeline.json"
+
+
+def save(timeline: Timeline, folder: Path) -> None:
+    """Write the timeline into a folder, replacing what was saved there before."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        index = folder / INDEX
+        index.unlink(missing_ok=True)
+        for table in SCHEMAS:
+            getattr(timeline, table).write_parquet(folder / f"{table}.parquet", compression="zstd")
+        content = {"format": FORMAT, "run": timeline.run, "warnings": timeline.warnings}
+        temporary = index.with_suffix(".part")
+        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        temporary.replace(index)
+    except OSError as error:
+        raise PerfwrapError(f"The timeline cannot be saved in {folder}: {error.strerror}.") from error
+
+
+def load(folder: Path) -> Timeline:
+    """Return the timeline saved in a folder; PerfwrapError when there is none, or a newer or damaged one."""
+    mend = "Delete the folder; `perfwrap report RUN` builds it again from the journals."
+    try:
+        content = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        number = content["format"]
+    except FileNotFoundError:
+        raise PerfwrapError(f"{folder} holds no saved timeline.") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PerfwrapError(f"{folder / INDEX} cannot be read: {error}", mend) from error
+    if not isinstance(number, int) or number > FORMAT:
+        raise PerfwrapError(
+            f"{folder} was saved by a newer perfwrap (format {number}, this one reads {FORMAT}).",
+            "Upgrade perfwrap to read it, or delete the folder to have it built again.",
+        )
+    try:
+        tables = {table: _read(folder / f"{table}.parquet", table) for table in SCHEMAS}
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise PerfwrapError(f"The timeline saved in {folder} is damaged: {error}", mend) from error
+    return Timeline(run=content.get("run", {}), warnings=tuple(content.get("warnings", ())), **tables)
+
+
+def _read(path: Path, table: str) -> pl.DataFrame:
+    """Return one table with exactly the columns and types of the model."""
+    frame = pl.read_parquet(path)
+    return frame.select(pl.col(name).cast(kind) for name, kind in SCHEMAS[table].items())
