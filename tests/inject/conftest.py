@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import textwrap
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from perfwrap import run_folder
+from perfwrap.journal_format import DESCRIBE, HEADER, RECORD
 from perfwrap.launch import injection
 
 PROBE = """
@@ -26,6 +28,31 @@ def start(settings):
         on_import.after(name, lambda module, name=name: say("ran", name))
 """
 """A recorder that only says which of the modules that it waits for have run."""
+
+
+class Journal:
+    """What a journal says about its process."""
+
+    def __init__(self, path: Path) -> None:
+        content = path.read_bytes()
+        _, _, self.pid, self.opened_ns, _ = HEADER.unpack_from(content)
+        records = [RECORD.unpack_from(content, at) for at in range(RECORD.size, len(content), RECORD.size)]
+        texts: dict[int, dict[int, bytes]] = {}
+        for start, duration, value, name, piece, kind in records:
+            if kind == DESCRIBE["TEXT"]:
+                texts.setdefault(name, {})[piece] = struct.pack("<qqq", start, duration, value)
+        joined = {number: b"".join(pieces[at] for at in sorted(pieces)) for number, pieces in texts.items()}
+        self.texts = {number: text.rstrip(b"\0").decode() for number, text in joined.items()}
+        self.facts = self._pairs(records, "FACT")
+        self.notes = self._pairs(records, "COVERAGE")
+        self.spans = [(kind, self.texts.get(name, "")) for _, _, _, name, _, kind in records if 32 <= kind < 64]
+
+    def _pairs(self, records: list[tuple[int, ...]], wanted: str) -> dict[str, str]:
+        return {
+            self.texts[name]: self.texts.get(value, "")
+            for _, _, value, name, _, kind in records
+            if kind == DESCRIBE[wanted]
+        }
 
 
 class Run:
@@ -82,6 +109,18 @@ class Run:
         """Have a recorder that says when these modules have run, in place of the real one."""
         (self.data / "perfwrap_recorder" / "__init__.py").write_text(PROBE.format(names=names))
         return self
+
+    def use_probes(self, **sources: str) -> Run:
+        """Have these probes in place of the real ones."""
+        probes = self.data / "perfwrap_recorder" / "probes"
+        (probes / "__init__.py").write_text(f"PROBES = {tuple(sources)!r}\n")
+        for name, source in sources.items():
+            (probes / f"{name}.py").write_text(textwrap.dedent(source))
+        return self
+
+    def journals(self) -> list[Journal]:
+        """Return what the journals say, in the order in which they were opened."""
+        return sorted(map(Journal, self.folder.journal.iterdir()), key=lambda journal: journal.opened_ns)
 
     def said(self) -> list[str]:
         """Return what that recorder said."""
