@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 UNLIMITED_BYTES = 1 << 60
 """cgroup v1 writes "no limit" as a number just below 2**63."""
 
@@ -40,7 +41,7 @@ def host_name() -> str:
 def _groups() -> list[Path]:
     """Return the folders of the control groups that this process is in, with those around them."""
     found: list[Path] = []
-    for line in (_text(Path("/proc/self/cgroup")) or "").splitlines():
+    for line in (_text(MEMBERSHIP) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         # Version 2 has no controllers in the line; of version 1 only these two limit speed or memory.
         for name in {""} if not controllers else {"cpu", "memory"} & set(controllers.split(",")):

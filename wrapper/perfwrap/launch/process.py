@@ -65,7 +65,7 @@ def find(program: str, environment: Mapping[str, str]) -> str | None:
 
 def failure_status(error: OSError) -> int:
     """Return the exit code that a shell gives for a command that could not be executed."""
-    return NOT_FOUND if error.errno in (errno.ENOENT, errno.ENOTDIR) else NOT_EXECUTABLE
+    return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
 
 
 def exit_like(status: int) -> NoReturn:

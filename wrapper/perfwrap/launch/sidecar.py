@@ -95,11 +95,13 @@ def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str) ->
 
     ``-I`` keeps the current directory and every PYTHONPATH out: the monitors must not be recorded themselves.
     """
-    root = str(Path(perfwrap.__file__).parent.parent)
     # The first entry is the launcher's script or current directory: nothing there is for us but perfwrap.
-    first = 0 if getattr(sys.flags, "safe_path", False) else 1
-    path = [entry for entry in sys.path[first:] if entry != root] + [root]
-    code = f"import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({MODULE!r}, None, '__main__', True)"
+    path = sys.path[0 if getattr(sys.flags, "safe_path", False) else 1 :]
+    root = str(Path(perfwrap.__file__).parent.parent)
+    code = (
+        f"import runpy, sys; sys.path[:] = [{root!r}]; import perfwrap; sys.path[:] = {path!r};"
+        f"runpy.run_module({MODULE!r}, None, '__main__', True)"
+    )
     flags = ["-I", "-B"] if sys.dont_write_bytecode else ["-I"]
     settings = ["--rate", f"{options.rate_hz:g}", "--hook", hook, "--budget", str(options.budget_bytes)]
     return [sys.executable, *flags, "-c", code, str(folder.path), str(launcher), *settings]

@@ -45,7 +45,10 @@ class OriginalSignals:
 
 
 def reset_what_python_changed() -> None:
-    """Undo what every Python does at its start; what was inherited as ignored stays ignored."""
+    """Undo what every Python does at its start; what was inherited as ignored stays ignored.
+
+    Whether SIGPIPE and SIGXFSZ were ignored before, nobody can know any more; hardly ever are they.
+    """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
