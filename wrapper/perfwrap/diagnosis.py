@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from perfwrap.measures.account import PARTS, Account
+from perfwrap.measures.account import Account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.own_cost import OwnCost
+from perfwrap.measures.parts import PARTS
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import RULES
 from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, Outcome, Rule, rule_id

@@ -12,9 +12,7 @@ from perfwrap.errors import PerfwrapError
 
 
 def explain(
-    rule: Annotated[
-        str, typer.Argument(metavar="[RULE]", help="A rule's id, as reports name it.", show_default=False)
-    ] = "",
+    rule: Annotated[str, typer.Argument(help="A rule's id, as reports name it.", show_default=False)] = "",
 ) -> None:
     """Explain a rule: what it finds, why that costs, how to fix it, and when it is wrong.
 

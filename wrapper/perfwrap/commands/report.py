@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfwrap.diagnosis import Diagnosis
 
 
-def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]) -> None:
+def report(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
     """Show the report of an earlier run once more, worked out anew from what was recorded.
 
     Needs neither torch nor the machine that the run was recorded on. Rewrites RUN/diagnosis.json.

@@ -41,13 +41,13 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     first = marks.row(0, named=True)
     line = line_of(first["file"], first["line"], first["function"])
     steps = evidence.steps(trainer).table
-    index = steps.filter(pl.col("start") <= first["time"]).height
-    later = steps.height - index
+    done = steps.filter(pl.col("end") <= first["time"]).height
+    later = steps.height - done
     kind = "NaN" if first["value"] is None or first["value"] != first["value"] else "infinite"
     return [
         Finding(
-            title=f"A value read at {place(line, 'one line')} became {kind} in step {units.count(index)} of "
-            f"{units.count(steps.height)}.",
+            title=f"A value read at {place(line, 'one line')} became {kind} after {units.count(done)} of "
+            f"{units.counted(steps.height, 'step')}.",
             share=0.0,
             saving=(1.0, 1.0),
             evidence=(

@@ -26,9 +26,9 @@ from __future__ import annotations
 import polars as pl
 
 from perfwrap import units
-from perfwrap.measures.account import PARTS
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
+from perfwrap.measures.parts import PARTS
 from perfwrap.measures.slow_steps import SlowStep, SlowSteps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MAJOR_SHARE, QUIET_SHARE, Answer, Clear, Finding, NotChecked, locate, place

@@ -1,0 +1,172 @@
+"""Run the labelled workloads under the real ``perfwrap run`` and say how often the diagnosis is right.
+
+    python scripts/accuracy.py                     all of scripts/workloads
+    python scripts/accuracy.py gc_ healthy         those whose names contain one of the words
+    python scripts/accuracy.py --keep DIR          keep run folders and reports in DIR
+
+Prints a line per script, a confusion table and the figures: right rule first, right rule among the first
+three, right line, false alarms. The exit code is 1 when a planted problem is missed or a healthy script
+raises a false alarm of severity major or above."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WORKLOADS = Path(__file__).resolve().parent / "workloads"
+HEALTHY, NOTHING, FAILED = "healthy", "(nothing)", "(failed)"
+ALARMING = ("major", "critical")
+BENIGN = ("compute_bound",)
+"""Findings that are no waste."""
+TOP = 3
+
+
+@dataclass(frozen=True)
+class Label:
+    """What must be found in a script, at which lines, and what else would be true."""
+
+    expected: str
+    lines: frozenset[int]
+    also: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was found in one script; ``findings`` are without the benign ones, costliest first."""
+
+    script: Path
+    label: Label
+    findings: list[dict[str, Any]]
+    verdict: str
+
+    @property
+    def first(self) -> str:
+        """What stands first."""
+        if self.verdict == FAILED:
+            return FAILED
+        if self.label.expected == HEALTHY and not self.alarms:
+            return HEALTHY
+        return self.findings[0]["rule"] if self.findings else NOTHING
+
+    @property
+    def place(self) -> int | None:
+        """Where the expected rule stands, 1 for the first; None when it was not found."""
+        rules = [finding["rule"] for finding in self.findings]
+        return rules.index(self.label.expected) + 1 if self.label.expected in rules else None
+
+    @property
+    def right_line(self) -> bool | None:
+        """Whether the expected rule names a marked line; None when there is none to name."""
+        if not self.label.lines or self.place is None:
+            return None
+        location = self.findings[self.place - 1]["location"]
+        return bool(
+            location
+            and Path(location["file"]).name == self.script.name
+            and location["line"] in self.label.lines
+        )
+
+    @property
+    def alarms(self) -> list[str]:
+        """Findings of severity major or above that the label does not allow."""
+        allowed = self.label.also | {self.label.expected}
+        loud = [finding for finding in self.findings if finding["severity"] in ALARMING]
+        return [finding["rule"] for finding in loud if finding["rule"] not in allowed]
+
+    @property
+    def good(self) -> bool:
+        """Whether the planted problem stands among the first three at its line, or nothing is alarmed."""
+        if self.label.expected == HEALTHY:
+            return self.verdict != FAILED and not self.alarms
+        return self.place is not None and self.place <= TOP and self.right_line is not False
+
+
+def read_label(script: Path) -> Label:
+    """Read the comment lines at the head of a script."""
+    lines = script.read_text(encoding="utf-8").splitlines()
+    head = dict(line[2:].split(":", 1) for line in lines[:4] if line.startswith("# ") and ":" in line)
+    words = head["expect"].split()
+    marked = frozenset(number for number, line in enumerate(lines, 1) if line.rstrip().endswith("# guilty"))
+    return Label(
+        words[0], marked if "line" in words else frozenset(), frozenset(head.get("also", "").split())
+    )
+
+
+def profile(script: Path, folder: Path) -> Result:
+    """Run one script under perfwrap and read what was found."""
+    run = folder / script.stem
+    command = [sys.executable, "-m", "perfwrap", "run", "--out", str(run), "--", sys.executable, str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    (folder / f"{script.stem}.txt").write_text(ended.stderr + ended.stdout, encoding="utf-8")
+    document = run / "diagnosis.json"
+    if ended.returncode or not document.is_file():
+        print(f"{script.name}: exit code {ended.returncode}\n{ended.stderr[-2000:]}", file=sys.stderr)
+        return Result(script, read_label(script), [], FAILED)
+    diagnosis = json.loads(document.read_text(encoding="utf-8"))
+    findings = [finding for finding in diagnosis["findings"] if finding["rule"] not in BENIGN]
+    return Result(script, read_label(script), findings, diagnosis["verdict"]["id"])
+
+
+def show(result: Result) -> None:
+    """Print one line about one script."""
+    line = {None: "", True: "line right", False: "line wrong"}[result.right_line]
+    found = (
+        ", ".join(f"{finding['rule']} {finding['share']:.0%}" for finding in result.findings[:TOP]) or NOTHING
+    )
+    mark = "ok " if result.good else "BAD"
+    print(f"{mark} {result.script.stem:<27} {result.verdict:<14} {line:<11} {found}", flush=True)
+
+
+def show_table(results: list[Result]) -> None:
+    """Print which problem was planted and which stood first, then the figures."""
+    print("\nPlanted (rows), first in the report (columns)")
+    counts = Counter((result.label.expected, result.first) for result in results)
+    columns = sorted({first for _, first in counts})
+    rows = sorted({expected for expected, _ in counts})
+    for number, column in enumerate(columns):
+        print(f"  {chr(ord('a') + number)} = {column}")
+    print(f"{'':<30}" + "".join(f"{chr(ord('a') + number):>4}" for number in range(len(columns))))
+    for row in rows:
+        print(f"{row:<30}" + "".join(f"{counts.get((row, column), 0) or '.':>4}" for column in columns))
+    planted = [result for result in results if result.label.expected != HEALTHY]
+    healthy = [result for result in results if result.label.expected == HEALTHY]
+    lined = [result for result in planted if result.right_line is not None]
+    first = sum(result.place == 1 for result in planted)
+    listed = sum(result.place is not None and result.place <= TOP for result in planted)
+    print(f"\nfirst        {first} of {len(planted)}")
+    print(f"first three  {listed} of {len(planted)}")
+    print(f"right line   {sum(bool(result.right_line) for result in lined)} of {len(lined)}")
+    print(f"false alarms {sum(bool(result.alarms) for result in healthy)} of {len(healthy)} healthy scripts")
+
+
+def main() -> int:
+    """Run the workloads that were asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="run only scripts whose names contain one of these")
+    parser.add_argument("--keep", type=Path, help="keep run folders and reports in this new folder")
+    arguments = parser.parse_args()
+    scripts = [
+        path
+        for path in sorted(WORKLOADS.glob("*.py"))
+        if not arguments.words or any(word in path.stem for word in arguments.words)
+    ]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (arguments.keep or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        results = []
+        for script in scripts:
+            results.append(profile(script, folder))
+            show(results[-1])
+        show_table(results)
+    return 0 if results and all(result.good for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Loops in the real journal format, and one rule's answer about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.measures.evidence import Evidence
+from perfwrap.rules.model import Answer, Finding, Rule
+
+MS = 1_000_000
+NET = 3
+"""A forward pass that trains, with gradients."""
+
+
+class Loop:
+    """A training loop that writes itself; durations are in milliseconds."""
+
+    def __init__(self, run: Any, **facts: object) -> None:
+        self.run = run
+        self.journal = run.journal(opened=1_000 * MS, **{"threads": 2, **facts})
+
+    def loader(self, number: int = 1, **settings: object) -> None:
+        """Tell the settings of a DataLoader made at train.py:12."""
+        known = {"num_workers": 0, "batch_size": 32, "created": "train.py\x1f12\x1fmain", "dataset": "Digits"}
+        for key, value in {**known, **settings}.items():
+            self.journal.fact(f"loader/{number}/{key}", value)
+
+    def span(
+        self, operation: str, ms: float, name: str = "", value: int = 0, line: int | None = None
+    ) -> None:
+        """Write one recorded event of train.py."""
+        where = "" if line is None else f"train.py:{line}:main"
+        self.journal.span(operation, round(ms * MS), name, value, where)
+
+    def python(self, ms: float) -> None:
+        """Let the program's own code run."""
+        self.journal.python(round(ms * MS))
+
+    def batch(self, ms: float, loader: int = 1) -> None:
+        """Wait for a batch."""
+        self.span("data", ms, f"loader/{loader}", 32, 20)
+
+    def compute(self, forward: float = 4, backward: float = 5, optimizer: float = 1) -> None:
+        """Do the model's own work, with nothing between."""
+        self.span("forward", forward, "Net", NET, 21)
+        self.span("backward", backward, line=23)
+        self.span("optimizer", optimizer, "SGD#1", line=24)
+
+    def sample(self, entity: str, metric: str, value: float, times: int = 50) -> None:
+        """Let a monitor see one value all the time."""
+        monitor = self.monitor()
+        for number in range(times):
+            monitor.sample(entity, metric, value, self.journal.now - number * 10 * MS)
+
+    def monitor(self) -> Any:
+        """Return the monitor's journal, begun at the first question."""
+        for journal in self.run.journals:
+            if journal.path.name.startswith("here-999"):
+                return journal
+        return self.run.journal(pid=999, opened=1_000 * MS, role="monitor")
+
+    def cores(self, usable: float, runnable: float | None = None, busy: float | None = None) -> None:
+        """Tell how many cores there are and how many tasks wanted them."""
+        self.monitor().fact("cores_usable", usable)
+        self.sample("host", "cpu_cores_busy", busy if busy is not None else min(usable, runnable or usable))
+        if runnable is not None:
+            self.sample("host", "runnable_tasks", runnable)
+
+
+@pytest.fixture
+def loop(run: Any) -> Loop:
+    """A loop to be written, of one process."""
+    return Loop(run)
+
+
+@pytest.fixture
+def make_loop(run: Any) -> Callable[..., Loop]:
+    """Return a function that begins the loop of one process, with facts about it."""
+    return lambda **facts: Loop(run, **facts)
+
+
+@pytest.fixture
+def ask(run: Any) -> Callable[[Rule], Answer]:
+    """Return a function that asks one rule about what has been written."""
+
+    def answer(rule: Rule) -> Answer:
+        evidence = Evidence(run.read())
+        assert evidence.main is not None
+        assert [evidence.missing(need) for need in rule.NEEDS] == [None] * len(rule.NEEDS)
+        return rule.check(evidence, evidence.main)
+
+    return answer
+
+
+@pytest.fixture
+def find(ask: Callable[[Rule], Answer]) -> Callable[[Rule], Finding]:
+    """Return a function that asks one rule and expects exactly one finding."""
+
+    def only(rule: Rule) -> Finding:
+        answer = ask(rule)
+        assert isinstance(answer, list), answer
+        assert len(answer) == 1
+        return answer[0]
+
+    return only
+
+
+@pytest.fixture
+def diagnosis(run: Any) -> Callable[[], Diagnosis]:
+    """Return a function that diagnoses what has been written."""
+    return lambda: diagnose(run.read())

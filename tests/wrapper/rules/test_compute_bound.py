@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import compute_bound as rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+
+def test_a_loop_of_model_work_alone_is_compute_bound(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+    finding = find(rule)
+    assert finding.share > 0.99
+    assert finding.severity == "note"
+    assert finding.saving == (1.0, 1.0)
+
+
+def test_the_loss_counts_as_the_models_work(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.python(2)
+        loop.span("backward", 5, line=23)
+        loop.span("optimizer", 1, "SGD#1", line=24)
+    assert find(rule).share > 0.99
+
+
+def test_a_loop_with_something_else_in_it_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.batch(3)
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_busy_gpu_is_compute_bound_by_its_duty_cycle(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding]
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.batch(3)
+        loop.compute()
+    loop.sample("gpu/0", "utilization_share", 0.97)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.97)
+    assert "duty cycle" in finding.evidence[0]
+
+
+def test_an_idle_gpu_is_clear(make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.compute()
+    loop.sample("gpu/0", "utilization_share", 0.5)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_gpu_that_nobody_watched_is_not_checked(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.compute()
+    assert isinstance(ask(rule), NotChecked)

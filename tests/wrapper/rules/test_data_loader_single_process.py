@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import data_loader_single_process as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def write(loop: Any, wait: float, steps: int = 40, **settings: object) -> None:
+    loop.loader(**settings)
+    for _ in range(steps):
+        loop.batch(wait)
+        loop.compute()
+
+
+def test_a_slow_loader_without_workers_is_found_at_the_line_that_made_it(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=10)
+    loop.cores(8, busy=1)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert str(finding.location) == "train.py:12"
+    assert finding.severity == "critical"
+    assert "num_workers=1" in finding.advice
+    assert finding.experiment == "workers=1"
+
+
+def test_as_many_workers_are_advised_as_keep_up_with_the_step(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=35)
+    loop.cores(16, busy=1)
+    finding = find(rule)
+    assert finding.experiment == "workers=4"
+    best, worst = finding.saving
+    assert 10 / 45 <= best < worst < 1
+
+
+def test_no_more_workers_are_advised_than_the_training_leaves_cores(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=35)
+    loop.cores(2, busy=1)
+    finding = find(rule)
+    assert finding.experiment == "workers=1"
+    best, worst = finding.saving
+    assert best >= 35 / 45
+    assert worst <= 1
+
+
+def test_busy_cores_bound_what_is_promised(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=10)
+    loop.cores(2)
+    loop.sample("process/100", "cpu_cores", 1.8)
+    best, _ = find(rule).saving
+    assert best == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=10)
+    loop.cores(1)
+    finding = find(rule)
+    assert finding.experiment is None
+    assert finding.saving[1] == 1.0
+    assert "num_workers" not in finding.advice
+
+
+def test_batches_cheaper_to_make_than_to_send_are_not_given_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        loop.batch(0.3)
+        loop.compute(0.3, 0.3, 0.1)
+    loop.cores(8, busy=1)
+    finding = find(rule)
+    assert finding.experiment is None
+    assert "__getitems__" in finding.advice
+
+
+def test_persistent_workers_are_advised_when_there_are_several_epochs(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(4):
+        loop.span("loader_start", 0.1, "loader/1", 0, 20)
+        for _ in range(15):
+            loop.batch(10)
+            loop.compute()
+        loop.span("data_end", 0.1, "loader/1", 0, 20)
+    assert "persistent_workers=True" in find(rule).advice
+
+
+def test_a_loader_that_hardly_waits_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, wait=0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_loader_with_workers_is_not_this_problem(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, wait=10, num_workers=2)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    write(loop, wait=10, steps=8)
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["data_loader_single_process"]
+    assert outcome.state == "not checked"
+    assert "20" in outcome.why

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import data_loader_wait as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def write(loop: Any, wait: float, steps: int = 40, **settings: object) -> None:
+    loop.loader(**settings)
+    for _ in range(steps):
+        loop.batch(wait)
+        loop.compute()
+
+
+def test_waiting_for_too_few_workers_is_found_with_the_number_that_keeps_up(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=10, num_workers=2)
+    loop.cores(16, busy=3)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert str(finding.location) == "train.py:12"
+    assert "num_workers=4 instead of 2" in finding.advice
+    assert finding.experiment == "workers=4"
+
+
+def test_more_workers_are_not_advised_when_all_cores_are_busy(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=10, num_workers=2)
+    loop.cores(2, busy=1.95)
+    finding = find(rule)
+    assert "busy" in finding.advice
+    assert finding.saving[1] == 1.0
+    assert finding.experiment == "cached-batch"
+
+
+def test_a_loader_that_hardly_waits_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, wait=0.1, num_workers=2)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_loop_without_a_loader_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_what_another_rule_explains_is_told_once(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    write(loop, wait=10)
+    result = diagnosis()
+    outcomes = {outcome.rule: outcome for outcome in result.outcomes}
+    assert [finding.rule for finding in result.findings] == ["data_loader_single_process"]
+    assert outcomes["data_loader_wait"].state == "clear"
+    assert "data_loader_single_process" in outcomes["data_loader_wait"].why
+
+
+def test_without_steps_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    loop.span("forward", 4, "Net", 3, 21)
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["data_loader_wait"]
+    assert outcome.state == "not checked"

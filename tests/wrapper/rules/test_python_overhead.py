@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import python_overhead as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def test_bookkeeping_after_a_read_is_found_with_its_lines(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.span("sync", 0.01, "Tensor.tolist", 0, 25)
+        loop.python(8)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    finding = find(rule)
+    assert finding.share == pytest.approx(8 / 18, abs=0.02)
+    assert (finding.location.file, finding.location.line, finding.location.until_line) == ("train.py", 25, 35)
+    assert "in lines 25 to 35 of train.py" in finding.title
+    assert finding.confidence == "inferred"
+
+
+def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(40):
+        loop.python(8)
+        loop.compute()
+    finding = find(rule)
+    assert "after line 24 of train.py, up to line 21 of the next round" in finding.title
+    assert "DataLoader workers" in finding.advice
+
+
+def test_a_loss_between_forward_and_backward_is_no_python_problem(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.python(1)
+        loop.span("backward", 5, line=23)
+        loop.span("optimizer", 1, "SGD#1", line=24)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_little_python_is_natural(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.python(0.3)
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for _ in range(8):
+        loop.python(8)
+        loop.compute()
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["python_overhead"]
+    assert outcome.state == "not checked"

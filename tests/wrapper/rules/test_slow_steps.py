@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import slow_steps as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def test_what_comes_every_tenth_step_is_named_with_its_line(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(80):
+        loop.compute()
+        loop.python(60 if step % 10 == 9 else 0.1)
+    finding = find(rule)
+    assert finding.title.startswith("Every 10th step")
+    assert str(finding.location) == "train.py:24"
+    assert finding.share == pytest.approx(6 / 16, abs=0.04)
+
+
+def test_its_time_is_not_sold_again_as_python(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for step in range(80):
+        loop.compute()
+        loop.python(60 if step % 10 == 9 else 0.1)
+    assert [finding.rule for finding in diagnosis().findings] == ["slow_steps"]
+
+
+def test_what_checkpoints_explain_is_told_by_their_rule(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for step in range(80):
+        loop.compute()
+        if step % 10 == 9:
+            loop.span("save", 60, "", -1, 40)
+    result = diagnosis()
+    outcomes = {outcome.rule: outcome for outcome in result.outcomes}
+    assert [finding.rule for finding in result.findings] == ["checkpoint_stall"]
+    assert "checkpoint_stall" in outcomes["slow_steps"].why
+
+
+def test_even_steps_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_irregular_slow_compute_is_what_a_shared_machine_does(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for step in range(80):
+        loop.compute(backward=25 if step in (50, 53, 71) else 5)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for _ in range(8):
+        loop.compute()
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["slow_steps"]
+    assert outcome.state == "not checked"
