@@ -75,6 +75,9 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
 
     def note(event, detail=None):
         """Append one line about this process to the run folder: START_FIELDS of run_folder.py."""
+        signal = sys.modules["_signal"]
+        if signal.getsignal(signal.SIGXFSZ) != signal.SIG_IGN:
+            return  # as Python leaves it, a limit to the size of files is an error; it must not be a signal
         ticks = read("/proc/self/stat").rpartition(b")")[2].split()[19].decode()
         argv = read("/proc/self/cmdline") if detail is None else detail.encode("utf-8", "replace")
         argv = argv[:3000].rstrip(b"\0").replace(b"\t", b" ").replace(b"\n", b" ").replace(b"\0", b"\x1f")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 
 FIRST_BYTES = 64 << 10
 """What a file begins with: a DataLoader's worker rarely needs more."""
@@ -59,6 +60,10 @@ class JournalFile:
         self._give_pages_back(size - CHUNK_BYTES)
 
     def _allocate(self, descriptor, start, end):
+        # Beyond its limit of a file's size a process gets SIGXFSZ, which may not be ignored any more.
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if resource.RLIM_INFINITY != limit < end:
+            raise OSError("files of this process may not become so large")
         # A page that the file system has no room for kills the process when it is touched (SIGBUS).
         os.posix_fallocate(descriptor, start, end - start)
         self.allocated_bytes = max(end, self.allocated_bytes)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from perfwrap import run_folder
 from perfwrap.journal_format import DESCRIBE, HEADER, RECORD
 from perfwrap.launch import injection
@@ -45,7 +44,9 @@ class Journal:
         self.texts = {number: text.rstrip(b"\0").decode() for number, text in joined.items()}
         self.facts = self._pairs(records, "FACT")
         self.notes = self._pairs(records, "COVERAGE")
-        self.spans = [(kind, self.texts.get(name, "")) for _, _, _, name, _, kind in records if 32 <= kind < 64]
+        self.spans = [
+            (kind, self.texts.get(name, "")) for _, _, _, name, _, kind in records if 32 <= kind < 64
+        ]
 
     def _pairs(self, records: list[tuple[int, ...]], wanted: str) -> dict[str, str]:
         return {

@@ -100,7 +100,7 @@ def test_every_way_of_multiprocessing_works_without_torch(run, interpreter, writ
     )
     done = run.same(interpreter, "-Werror::DeprecationWarning", script, method)
     assert (done.stdout, done.stderr) == ("[1, 2, 3]\n3\n", "")
-    # Spawned: resource tracker and three processes; the fork server's children are forked before torch is there.
+    # Spawned: resource tracker and three processes. The fork server's children fork without torch.
     expected = {"fork": {1}, "spawn": {4, 5}, "forkserver": {2, 3}}
     assert len(run.starts()) in expected[method] and set(run.events()) == {"start"}
 

@@ -1,4 +1,4 @@
-"""Functions are called once for each time that an awaited module's code runs, and the import looks like a bare one."""
+"""Functions are called once each time that an awaited module's code runs; the import looks like a bare one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DATALOADER = "torch.utils.data.dataloader"
 
 @pytest.fixture
 def waiting(run, fake_torch):
-    """Return a function that runs code with the fake torch on its path, and a recorder waiting for two modules."""
+    """Return a function that runs code with the fake torch, and a recorder that waits for three modules."""
     run.wait_for(TORCH, DATALOADER, "torch.optim")
 
     def start(interpreter, code, *flags, same=True, more=()):
@@ -62,7 +62,11 @@ def test_to_look_for_torch_imports_nothing_and_fires_nothing(waiting, interprete
 
 
 def test_torch_that_is_not_there_stays_so(waiting, interpreter):
-    code = "import sys\nfor name in ('torch', 'torch.nn'):\n try: __import__(name)\n except ImportError as e: print(repr(e))"
+    code = """
+        for name in ("torch", "torch.nn"):
+            try: __import__(name)
+            except ImportError as error: print(repr(error))
+    """
     waiting(interpreter, code, more={"PYTHONPATH": str(waiting.run.hook)}, same=False)
     assert waiting.run.said() == []
     assert waiting.run.events() == ["start"]
@@ -97,7 +101,8 @@ def test_loaders_and_specs_are_as_before_after_the_import(waiting, interpreter):
             print(type(spec.loader), sorted(vars(spec.loader)), one.__loader__ is spec.loader, spec.origin)
             print(inspect.getsource(one), inspect.getsourcefile(one), copy.copy(spec) == spec)
             print(spec.loader.get_filename(one.__name__))
-        print(pkgutil.get_data("torch", "optim.py"), [found.name for found in pkgutil.iter_modules(torch.__path__)])
+        print(pkgutil.get_data("torch", "optim.py"))
+        print([found.name for found in pkgutil.iter_modules(torch.__path__)])
         print(pickle.loads(pickle.dumps(module.DataLoader)) is module.DataLoader)
         print([name for name in sys.path_hooks if "perfwrap" in repr(name)])
         """,
@@ -311,8 +316,9 @@ def test_the_recorders_source_is_known_to_tracebacks_and_not_to_coverage(waiting
         from perfwrap_recorder import on_import, settings
         assert "def find_spec" in inspect.getsource(on_import.Finder.find_spec)
         print(inspect.getsource(settings.host_name).splitlines()[0])
-        print({module.__spec__.origin for name, module in sys.modules.items() if name.startswith("perfwrap")})
-        print([module for name, module in sys.modules.items() if name.startswith("perfwrap") and hasattr(module, "__file__")])
+        ours = [module for name, module in sys.modules.items() if name.startswith("perfwrap")]
+        print({module.__spec__.origin for module in ours})
+        print([module for module in ours if hasattr(module, "__file__")])
         """,
         same=False,
     )

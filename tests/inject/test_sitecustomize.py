@@ -13,7 +13,7 @@ FLAGS = ([], ["-Werror"], ["-Xdev"], ["-bb"], ["-P"], ["-O"], ["-s"], ["-u", "-B
 
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 def test_path_and_modules_are_those_of_a_bare_interpreter(run, interpreter, flags):
-    if "-P" in flags and not run.start(interpreter, "-P", "-c", "").returncode == 0:
+    if "-P" in flags and run.start(interpreter, "-P", "-c", "").returncode != 0:
         pytest.skip("-P came with Python 3.11")
     shown = run.same(interpreter, *flags, "-c", SHOW)
     assert shown.returncode == 0 and shown.stderr == ""
@@ -93,7 +93,7 @@ def test_an_interpreter_that_ignores_the_environment_is_left_alone(run, interpre
 
 
 def test_forking_without_torch_warns_of_nothing(run, interpreter):
-    code = "import os\npid = os.fork()\nif pid: print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if hasattr(os, 'waitstatus_to_exitcode') else 0)"
+    code = "import os\npid = os.fork()\nif pid: print(os.waitpid(pid, 0)[1])"
     assert run.same(interpreter, "-Werror", "-c", code).stdout == "0\n"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-
 from perfwrap.journal_format import SPANS
 
 
@@ -58,7 +57,9 @@ def test_an_import_that_was_over_before_is_not_timed(start, interpreter, write, 
         import sitecustomize
         """,
     )
-    start.run.use_probes(one="def install(torch):\n    from perfwrap_recorder import journal\n    journal.mark('in')")
+    start.run.use_probes(
+        one="def install(torch):\n    from perfwrap_recorder import journal\n    journal.mark('in')"
+    )
     path = f"{tmp_path}/before:{start.run.hook}:{fake_torch}"
     start(interpreter, "import torch", more={"PYTHONPATH": path}, same=False)
     (journal,) = start.run.journals()
@@ -180,7 +181,10 @@ def test_a_child_that_says_nothing_has_a_record_and_no_journal(start, interprete
 
 def test_a_pseudo_terminal_fork_is_a_fork_too(start, interpreter):
     start.run.use_probes()
-    start(interpreter, "import os, pty, torch\npid, fd = pty.fork()\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)")
+    start(
+        interpreter,
+        "import os, pty, torch\npid, fd = pty.fork()\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)",
+    )
     assert start.run.events() == ["start", "fork"]
 
 
@@ -229,7 +233,9 @@ def test_multiprocessing_with_torch_leaves_one_record_each(start, interpreter, w
     words = [interpreter, script, method]
     bare = start.run.start_bare(*words, more={"PYTHONPATH": f":{fake_torch}"})
     done = start.run.start(*words, more={"PYTHONPATH": f"{start.run.hook}:{fake_torch}"})
-    assert (done.stdout, done.stderr, done.returncode) == (bare.stdout, "", 0) == (bare.stdout, bare.stderr, 0)
+    assert (
+        (done.stdout, done.stderr, done.returncode) == (bare.stdout, "", 0) == (bare.stdout, bare.stderr, 0)
+    )
     by_role = {journal.facts["role"] for journal in start.run.journals()}
     assert by_role == ({"main", "helper"} if method == "forkserver" else {"main"})
     recorded = [record["pid"] for record in start.run.starts()]
