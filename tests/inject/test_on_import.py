@@ -1,4 +1,4 @@
-"""Functions are called once each time that an awaited module's code runs; the import looks like a bare one."""
+"""Functions are called once each time that an awaited module runs, and the import looks like a bare one."""
 
 from __future__ import annotations
 

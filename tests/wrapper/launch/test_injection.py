@@ -1,0 +1,163 @@
+"""What stands in the directory on PYTHONPATH, and what becomes of PYTHONPATH itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from perfwrap import run_folder
+from perfwrap.errors import PerfwrapError
+from perfwrap.launch import injection
+from perfwrap.run_folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return run_folder.create(tmp_path / "run", ["train"])
+
+
+def settings(folder: RunFolder) -> dict[str, str]:
+    (path,) = folder.inject.glob("*/settings")
+    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("previous", "expected"),
+    [
+        (None, "{hook}"),
+        ("", "{hook}"),
+        ("a", "{hook}:a"),
+        (":a", "{hook}::a"),
+        ("a:", "{hook}:a:"),
+        ("a::b", "{hook}:a::b"),
+        (":", "{hook}::"),
+    ],
+)
+def test_no_empty_element_comes_and_none_goes(folder, previous, expected):
+    environment = {"PATH": "/bin"} if previous is None else {"PYTHONPATH": previous}
+    kept = dict(environment)
+    changes = injection.prepare(folder, environment)
+    assert changes == {"PYTHONPATH": expected.format(hook=folder.inject)}
+    assert environment == kept
+    assert settings(folder)["original_pythonpath_empty"] == str(int(not previous))
+
+
+def test_the_directory_holds_two_files_and_a_directory_that_nobody_can_guess_or_import(tmp_path):
+    names = set()
+    for number in range(3):
+        folder = run_folder.create(tmp_path / str(number), ["train"])
+        injection.prepare(folder, {})
+        files = sorted(path.name for path in folder.inject.iterdir())
+        assert files[1:] == ["sitecustomize.py", "usercustomize.py"]
+        assert len(files[0]) >= 16 and not files[0].isidentifier()
+        assert not list((folder.inject / files[0]).glob("__init__.py"))
+        names.add(files[0])
+    assert len(names) == 3
+
+
+def test_it_holds_all_of_the_recorder_and_nothing_else(folder, repository):
+    injection.prepare(folder, {})
+    (data,) = (path.parent for path in folder.inject.glob("*/settings"))
+    source = repository / "inject" / "perfwrap_recorder"
+    expected = {path.relative_to(source.parent) for path in source.rglob("*.py")}
+    copied = {path.relative_to(data) for path in data.rglob("*") if path.is_file()}
+    assert copied == expected | {Path("settings")}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_modes_do_not_depend_on_the_umask(folder, umask):
+    before = os.umask(umask)
+    try:
+        injection.prepare(folder, {})
+    finally:
+        os.umask(before)
+    for path in [folder.inject, *folder.inject.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_settings_say_what_was_asked(folder):
+    injection.prepare(folder, {}, nvtx=True, budget_bytes=12345, host="node7")
+    assert settings(folder) == {
+        "run_dir": str(folder.path),
+        "host": "node7",
+        "budget_bytes": "12345",
+        "nvtx": "1",
+        "original_pythonpath_empty": "1",
+    }
+
+
+def test_the_shim_is_plain_ascii_and_complete(tmp_path):
+    folder = run_folder.create(tmp_path / "ünï 'quoted' \udcff", ["train"])
+    injection.prepare(folder, {"PYTHONPATH": "x"})
+    for name in ("sitecustomize.py", "usercustomize.py"):
+        text = (folder.inject / name).read_bytes().decode("ascii")
+        names: dict[str, object] = {}
+        constants = [line.strip() for line in text.splitlines() if line.startswith("    ") and " = " in line][
+            :3
+        ]
+        exec("\n".join(constants), names)
+        assert names["RUN_FOLDER"] == str(folder.path)
+        assert names["WAS_UNSET"] is False
+        assert (folder.inject / str(names["DATA"]) / "settings").is_file()
+
+
+def start(changes: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a Python with these changes to its environment."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **changes}
+    code = "import sys; print([entry for entry in sys.path if 'inject' in entry or 'perfwrap-' in entry])"
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["a:b", "with space", "ünï", "q'uo\"te\\", "\udcff", "x" * 200])
+def test_any_name_of_a_run_folder_works(tmp_path, name):
+    folder = run_folder.create(tmp_path / name, ["train"])
+    changes = injection.prepare(folder, {})
+    done = start(changes)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+    (log,) = folder.starts.iterdir()
+    assert log.read_text().startswith("start\t")
+
+
+def test_a_colon_in_the_path_takes_a_private_directory_elsewhere(tmp_path):
+    folder = run_folder.create(tmp_path / "a:b", ["train"])
+    hook = Path(injection.prepare(folder, {"PYTHONPATH": "x"})["PYTHONPATH"].split(":")[0])
+    assert ":" not in str(hook) and hook.parent == Path(tempfile.gettempdir())
+    assert folder.inject.is_symlink() and folder.inject.resolve() == hook.resolve()
+    assert hook.stat().st_uid == os.getuid() and hook.stat().st_mode & 0o022 == 0
+    assert settings(folder)["run_dir"] == str(folder.path)
+
+
+def test_a_colon_everywhere_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "t:mp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t:mp"))
+    folder = run_folder.create(tmp_path / "a:b", ["train"])
+    with pytest.raises(PerfwrapError, match="PYTHONPATH") as caught:
+        injection.prepare(folder, {})
+    assert "--out" in caught.value.hint
+
+
+def test_a_line_break_in_the_path_is_an_error_that_says_what_to_do(tmp_path):
+    folder = run_folder.create(tmp_path / "a\nb", ["train"])
+    with pytest.raises(PerfwrapError) as caught:
+        injection.prepare(folder, {})
+    assert "--out" in caught.value.hint
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_system(folder):
+    folder.inject.write_text("in the way")
+    with pytest.raises(OSError):
+        injection.prepare(folder, {})
+
+
+def test_it_works_where_the_run_folder_is_moved_or_mounted_elsewhere(folder, tmp_path):
+    changes = injection.prepare(folder, {})
+    folder.path.rename(tmp_path / "elsewhere")
+    moved = {"PYTHONPATH": changes["PYTHONPATH"].replace(str(folder.path), str(tmp_path / "elsewhere"))}
+    assert start(moved).stdout == "[]\n"
+    (log,) = (tmp_path / "elsewhere" / "starts").iterdir()
+    assert len(log.read_text().splitlines()) == 1
