@@ -143,6 +143,8 @@ def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, 
     batches = loader.start[~evaluated & (events.loader_kind == DATA)]
     between = np.searchsorted(np.sort(np.concatenate([train_moments(events), batches])), starts)
     over = np.concatenate([events.loader_kind[evaluated] == DATA_END, np.zeros(int(lone.sum()), np.bool_)])
+    if not starts.size:
+        return starts, ends, keys
     first = np.flatnonzero((np.diff(between, prepend=-1) != 0) | np.append(False, over[order][:-1]))
     last = np.append(first[1:], starts.size) - 1
     return starts[first], ends[last], keys[first]

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.loop_events import Integers
+from perfwrap.measures.tiling import distinct
 
 KEY = ("operation", "name", "file", "line")
 LENGTH = (pl.col("end") - pl.col("start")).alias("ns")
@@ -98,7 +99,7 @@ def _lay(free: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     before = (pl.col("given").cum_sum().over("stretch") - pl.col("given")).alias("before")
     piece_start = base + pieces.select(before)["before"].to_numpy()
     piece_end = piece_start + pieces["given"].to_numpy()
-    cuts = np.unique(np.concatenate([free_start, free_end, piece_start, piece_end]))
+    cuts = distinct(np.concatenate([free_start, free_end, piece_start, piece_end]))
     at = cuts[:-1]
     lies = np.searchsorted(free_start, at, side="right") - 1
     piece = np.searchsorted(piece_start, at, side="right") - 1

@@ -69,7 +69,7 @@ class JournalFile:
 
     header: Header
     records: Records
-    """In the order of the file, TEXT records excluded."""
+    """In the order of the file."""
     texts: dict[int, str]
     torn: int
     """Slots that were claimed but never finished."""
@@ -102,13 +102,12 @@ def read_file(path: Path) -> JournalFile:
     finished = slots["kind"] != 0
     torn = int(np.count_nonzero(~finished[RESERVED:]))
     records, notes = _sane(slots if finished.all() else slots[finished], header.monotonic)
-    is_text = records["kind"] == DESCRIBE["TEXT"]
-    texts, holes = _texts(records[is_text])
+    texts, holes = _texts(records[records["kind"] == DESCRIBE["TEXT"]])
     if holes:
         notes.append(f"{holes} of its texts have missing pieces")
     if not whole:
         notes.append("its last record is cut short")
-    return JournalFile(header, records[~is_text], texts, torn, (slots.size + 1) * SLOT.itemsize, tuple(notes))
+    return JournalFile(header, records, texts, torn, (slots.size + 1) * SLOT.itemsize, tuple(notes))
 
 
 def _names(path: Path) -> tuple[str, int, str, str]:

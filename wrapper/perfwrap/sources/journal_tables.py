@@ -23,6 +23,9 @@ OWN_FACTS = ("role", "argv", "executable", "python", "pid", "ppid")
 ENTITY = re.compile(r"^(?P<entity>(?:process|gpu|cpu|disk|cgroup)/[^/]+)/(?P<key>.+)$")
 """A monitor's fact about something else than the host."""
 
+MOMENTS = [*(DESCRIBE[name] for name in ("CLOCK", "MARK", "SAMPLE", "THIN", "END")), *INSTANTS.values()]
+"""Kinds that say that the writer was alive at their start."""
+
 UNKNOWN_SIZE = ("data", "save")
 """Operations whose value -1 means that nobody knew it."""
 
@@ -36,6 +39,8 @@ class JournalTables:
         self._journal, self._name, self._builder = journal, name, builder
         self._labels = Labels(journal.texts)
         self._records = journal.records
+        kinds = journal.records["kind"]
+        self._is_span = (kinds >= min(SPANS.values())) & (kinds <= max(SPANS.values()))
         facts = self._of("FACT")
         self._facts = [
             (start, self._text(key) or "", self._text(value) or "")
@@ -113,11 +118,13 @@ class JournalTables:
 
     def _add_spans(self) -> None:
         """Add spans, some records at a time."""
-        kinds = self._records["kind"]
-        spans = self._records[(kinds >= min(SPANS.values())) & (kinds <= max(SPANS.values()))]
+        places = np.flatnonzero(self._is_span)
+        spans = self._records["start"][places]
+        # Longer spans first among those that start together, so that what contains comes before its contents.
+        order = places[np.lexsort((-self._records["duration"][places], spans))]
         unnamed = 0
-        for begin in range(0, spans.size, CHUNK):
-            chunk = spans[begin : begin + CHUNK]
+        for begin in range(0, order.size, CHUNK):
+            chunk = self._records[order[begin : begin + CHUNK]]
             unnamed += self._labels.without_text(chunk["name"])
             columns = {
                 "start": np.ascontiguousarray(chunk["start"]),
@@ -248,9 +255,9 @@ class JournalTables:
     def _last_moment(self) -> int:
         """Return the time of the last thing in the journal."""
         records = self._records
-        spans = (records["kind"] >= min(SPANS.values())) & (records["kind"] <= max(SPANS.values()))
-        ends = records["start"] + np.where(spans, records["duration"], 0)
-        return max(int(ends.max(initial=0)), self.header.monotonic)
+        moments = records["start"][np.isin(records["kind"], MOMENTS, kind="table")]
+        ends = (records["start"] + records["duration"])[self._is_span]
+        return max(int(moments.max(initial=0)), int(ends.max(initial=0)), self.header.monotonic)
 
     def _note(self, text: str) -> None:
         """Keep what was lost from this file as a line of coverage and a warning."""

@@ -1,0 +1,83 @@
+"""Saved timelines: equal after a round trip, refused when newer or damaged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+from perfwrap.errors import PerfwrapError
+from perfwrap.timeline import storage
+from perfwrap.timeline.model import SCHEMAS, Timeline
+
+
+@pytest.fixture
+def timeline(run) -> Timeline:
+    """A timeline with rows in most tables."""
+    journal = run.journal(rank=0, threads=2)
+    for _ in range(3):
+        journal.step()
+    journal.describe("MARK", "note", journal.text("detail"))
+    journal.describe("THIN", start=journal.now)
+    journal.sum("sync", journal.now, 3, 50, "Tensor.item", "train.py:3:main")
+    journal.non_finite(float("nan"))
+    journal.sample("host", "runnable_tasks", 2.0)
+    (run.folder.journal / "bad-1-1-0.pwj").write_bytes(b"not a journal")
+    return run.read()
+
+
+def test_a_saved_timeline_is_equal_after_a_round_trip(timeline: Timeline, tmp_path) -> None:
+    storage.save(timeline, tmp_path / "saved")
+    loaded = storage.load(tmp_path / "saved")
+    for table in SCHEMAS:
+        assert getattr(loaded, table).equals(getattr(timeline, table)), table
+        assert getattr(loaded, table).schema == getattr(timeline, table).schema, table
+    assert loaded.run == timeline.run
+    assert loaded.warnings == timeline.warnings != ()
+
+
+def test_every_table_of_the_timeline_is_saved() -> None:
+    assert {field.name for field in fields(Timeline)} == {*SCHEMAS, "run", "warnings"}
+
+
+def test_saving_again_replaces_what_was_saved(timeline: Timeline, tmp_path) -> None:
+    storage.save(timeline, tmp_path)
+    storage.save(Timeline(run={"command": ["other"]}), tmp_path)
+    loaded = storage.load(tmp_path)
+    assert loaded.spans.is_empty()
+    assert loaded.run == {"command": ["other"]}
+
+
+def test_an_empty_timeline_can_be_saved(tmp_path) -> None:
+    storage.save(Timeline(), tmp_path)
+    assert storage.load(tmp_path).tracks.is_empty()
+
+
+def test_a_newer_format_is_refused_with_what_to_do(timeline: Timeline, tmp_path) -> None:
+    storage.save(timeline, tmp_path)
+    index = tmp_path / storage.INDEX
+    index.write_text(json.dumps({**json.loads(index.read_text()), "format": storage.FORMAT + 1}))
+    with pytest.raises(PerfwrapError, match="newer perfwrap") as error:
+        storage.load(tmp_path)
+    assert "Upgrade" in error.value.hint
+
+
+def test_a_folder_without_a_timeline_is_named(tmp_path) -> None:
+    with pytest.raises(PerfwrapError, match="holds no saved timeline"):
+        storage.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spans.parquet", storage.INDEX])
+def test_a_damaged_file_is_an_error_that_the_user_can_mend(timeline: Timeline, tmp_path, name: str) -> None:
+    storage.save(timeline, tmp_path)
+    (tmp_path / name).write_bytes(b"damaged")
+    with pytest.raises(PerfwrapError) as error:
+        storage.load(tmp_path)
+    assert "builds it again" in error.value.hint
+
+
+def test_a_save_that_was_interrupted_is_no_saved_timeline(timeline: Timeline, tmp_path) -> None:
+    storage.save(timeline, tmp_path)
+    (tmp_path / storage.INDEX).unlink()
+    with pytest.raises(PerfwrapError, match="holds no saved timeline"):
+        storage.load(tmp_path)
