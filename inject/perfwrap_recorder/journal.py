@@ -112,13 +112,14 @@ limit = 0  # the first slot that needs a closer look: no room, or a stage of thi
 summing = False  # whether spans are summed at present
 threads = {}  # id of a thread -> index
 sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
+steps = 0  # how often a step may have ended
 due = 0  # when the next CLOCK is
 
-after_fork = []  # functions() that put right, in the child of a fork, what a probe knows about threads
+after_fork = set()  # functions() that put right, in the child of a fork, what a probe knows about threads
 when_made = []  # functions() that say who a child of a fork is, once it has a file
-every_interval = []  # functions() that look at what may change while the program runs, every ten seconds
+every_interval = set()  # functions() that look at what may change while the program runs, every ten seconds
 
-_settings = None
+settings = None  # what the launcher asked
 _file = None
 _unmade = []  # one token while a child of a fork has no file yet: who takes it makes the file
 _thinning = Thinning(0)
@@ -130,11 +131,11 @@ _lost_records = 0
 text_numbers = _texts.numbers
 
 
-def open_current(settings):
+def open_current(given):
     """Open the journal of this process; OSError when it cannot be had: then all below do nothing."""
-    global _settings
-    _settings = settings
-    _make(settings.budget_bytes)
+    global settings
+    settings = given
+    _make(given.budget_bytes)
     atexit.register(_end)
 
 
@@ -213,6 +214,8 @@ def cover(what, note=""):
 
 def end_step(kind, which, moment):
     """Say that a step may have ended: ``which`` optimizer, module or batch of that kind of span."""
+    global steps
+    steps += 1
     if moment >= due:
         _tick(moment)
     if _thinning.stride > 1 and _thinning.ends_stretch(kind, which):
@@ -222,7 +225,7 @@ def end_step(kind, which, moment):
 def reduce_budget(share):
     """Keep to one part in ``share`` of the budget from now on."""
     global _thinning, limit
-    _thinning = Thinning(_slots(_settings.budget_bytes // share))
+    _thinning = Thinning(_slots(settings.budget_bytes // share))
     limit = 0  # whoever comes next works it out
 
 
@@ -233,7 +236,7 @@ def _slots(size):
 def _make(budget):
     """Make the file and have the state point to it."""
     global state, limit, due, _file, _thinning, _pid
-    file = JournalFile(_settings.run_dir + "/journal", _settings.host, _slots(budget) << SHIFT)
+    file = JournalFile(settings.run_dir + "/journal", settings.host, _slots(budget) << SHIFT)
     moment, wall = read_pair()
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
     _pid, due = os.getpid(), moment + CLOCK_INTERVAL_NS
@@ -252,7 +255,7 @@ def _make_in_child():
     except IndexError:
         return
     try:
-        _make(_settings.budget_bytes)
+        _make(settings.budget_bytes)
     except OSError:
         _fall_silent()
         return

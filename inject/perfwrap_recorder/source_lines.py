@@ -31,10 +31,14 @@ GO_ON_VIA = -2
 PACKAGES = ("/site-packages/", "/dist-packages/")
 SEPARATOR = "\x1f"
 
+BUSINESSES = ("optim/", "utils/data/", "amp/", "cuda/amp/")
+"""Folders of torch whose code reads values for its own purposes, not for the user's line."""
+
 labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, GO_ON or GO_ON_VIA
 _installed = {}  # (id of a code object, instruction) -> (file, line, function)
 _codes = {}  # id of a code object -> the object, kept because another one could get its id
 _sorts = {}  # file name -> sort
+_businesses = {}  # file name -> whether it is torch's own business
 _start_directory = os.getcwd()  # what a script's relative file name is relative to
 _standard_library = os.path.dirname(os.__file__) + "/"
 _scripts = os.path.dirname(sys.executable or "/")
@@ -60,9 +64,44 @@ def label(name, frame):
     return journal.text(SEPARATOR.join((name,) + place) if place else name)
 
 
-def is_users(frame):
-    """Say whether a frame runs the user's own code."""
-    return _sort_of(frame) == USERS
+def is_own_business(frame):
+    """Say whether a frame runs the loop of an optimizer, loader or scaler of torch's."""
+    path = frame.f_code.co_filename
+    found = _businesses.get(path)
+    if found is None:
+        torch = _torch_directory()
+        found = _businesses[path] = bool(torch) and path.startswith(
+            tuple(torch + name for name in BUSINESSES)
+        )
+    return found
+
+
+def find_place(frame, is_skipped=None):
+    """Return file, line and function of the user's line, joined as in a label; "" where there is none.
+
+    Frames for which ``is_skipped(frame)`` holds are looked through.
+    """
+    installed = ""
+    while frame is not None:
+        sort = HIDDEN if is_skipped and is_skipped(frame) else _sort_of(frame)
+        if sort == USERS:
+            return SEPARATOR.join(_place_of(frame))
+        if sort == INSTALLED and not installed:
+            installed = SEPARATOR.join(_place_of(frame))
+        frame = frame.f_back
+    return installed
+
+
+def call_from(frame, function, value):
+    """Return ``function(value)``, called by code that bears the file and the line which ``frame`` runs.
+
+    For functions that warn about the Python line that called them.
+    """
+    code = _call.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno or 1)
+    return type(_call)(code, frame.f_globals)(function, value)
+
+
+_call = lambda function, value: function(value)  # noqa: E731 - its body is on its first line
 
 
 def _learn(key, name, frame, via):
@@ -125,9 +164,14 @@ def _sort_of_unfiled(name, variables):
     return USERS if is_program else HIDDEN
 
 
+def _torch_directory():
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    return os.path.dirname(file) + "/" if file else ""
+
+
 def _sort_of_file(path):
-    torch = getattr(sys.modules.get("torch"), "__file__", None)
-    if torch and path.startswith(os.path.dirname(torch) + "/"):
+    torch = _torch_directory()
+    if torch and path.startswith(torch):
         return HIDDEN
     if any(packages in path for packages in PACKAGES):
         return INSTALLED

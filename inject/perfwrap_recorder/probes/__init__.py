@@ -1,1 +1,18 @@
-"""The probes; one file for each thing observed."""
+"""The probes; one file for each thing observed.
+
+A probe is a module with ``install(torch)``, called each time that torch has been imported, or with
+``MODULES``: functions of modules that are called each time that those have been.
+"""
+
+PROBES = (
+    "torch_facts",
+    "data_loader",
+    "forward",
+    "backward",
+    "optimizer",
+    "zero_grad",
+    "sync",
+    "serialization",
+    "garbage",
+)
+"""In the order in which they are installed."""

@@ -186,7 +186,7 @@ def test_clock_pairs_come_every_ten_seconds(run) -> None:
         """
 open_journal()
 looked = []
-journal.every_interval.append(lambda: looked.append(1))
+journal.every_interval.add(lambda: looked.append(1))
 first = clock.now()
 for second in range(35):
     journal.end_step(journal.DATA, 1, first + second * 1_000_000_000)

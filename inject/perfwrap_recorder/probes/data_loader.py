@@ -1,0 +1,182 @@
+"""Times the wait for each batch of each DataLoader in the main process, and says how the loader is set up.
+
+Replaces ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers),
+``DataLoader.check_worker_number_rationality`` (with which ``DataLoader.__init__`` ends: the line that made
+the loader is known there, and no signature changes) and, for workers, ``_worker_loop``. The user could notice
+one more frame in tracebacks through these. Loaders and iterators keep their types and attributes.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+from itertools import count
+from sys import _getframe
+
+from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder.clock import now
+from perfwrap_recorder.source_lines import find_place, label
+
+MAXIMUM_LOADERS = 200
+"""How many loaders are told apart; a program that makes one per epoch names them all on one line."""
+
+KEPT = 1000
+"""Known iterators after which those that are gone are forgotten."""
+
+WORKER_SHARE = 16
+"""A worker keeps to one part in so many of the budget: there are many, and little is asked of them."""
+
+SETTINGS = ("num_workers", "batch_size", "pin_memory", "drop_last", "prefetch_factor", "persistent_workers")
+
+SIZED_MODULE = "torch.utils.data.dataset"
+SIZED = ("ConcatDataset", "Subset", "TensorDataset")
+"""Datasets of torch's whose length costs nothing; any other's would have to be asked of the user's code."""
+
+_next_number = count(1).__next__
+_loaders = {}  # id of a DataLoader -> (weak reference to it, name)
+_iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1)
+
+
+def install(torch):
+    """Watch from now on."""
+    loader, iterator = torch.utils.data.DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter
+    count_batch = _count_for(torch)
+    wrapping.patch(torch, iterator, "__next__", _make_next(count_batch), "data")
+    wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
+    wrapping.patch(torch, loader, "check_worker_number_rationality", _make_check)
+    wrapping.patch(torch, torch.utils.data._utils.worker, "_worker_loop", _make_worker_loop)
+    journal.cover("probe/data_loader")
+
+
+def _make_next(count_batch):
+    def make(original, call, is_compiling):
+        def wrapper(self):
+            if is_compiling():
+                return original(self)
+            start = now()
+            journal.end_step(journal.DATA, 0, start)
+            try:
+                data = call(self)
+            except StopIteration:
+                journal.span(start, now() - start, 0, label(_known(self)[1], _getframe(1)), journal.DATA_END)
+                raise
+            duration = now() - start
+            known = _known(self)
+            size = count_batch(data, known[2])
+            journal.span(start, duration, size, label(known[1], _getframe(1)), journal.DATA)
+            return data
+
+        return wrapper
+
+    return make
+
+
+def _make_get_iterator(original, call, is_compiling):
+    def wrapper(self):
+        if is_compiling():
+            return original(self)
+        start = now()
+        iterator = call(self)
+        guard.run("data_loader_iterators", _finish_start, self, iterator, start, now() - start, _getframe(1))
+        return iterator
+
+    return wrapper
+
+
+def _make_check(original, _, is_compiling):
+    def wrapper(self):
+        if not is_compiling():
+            guard.run("data_loader_facts", _name_of, self, _getframe(1))
+        return original(self)
+
+    return wrapper
+
+
+def _make_worker_loop(original, _, __):
+    def wrapper(*arguments, **options):
+        guard.run("data_loader_worker", _begin_worker)
+        return original(*arguments, **options)
+
+    return wrapper
+
+
+def _begin_worker():
+    journal.fact("role", "worker")
+    journal.reduce_budget(WORKER_SHARE)
+
+
+def _finish_start(loader, iterator, start, duration, frame):
+    name = _name_of(loader, frame)
+    if len(_iterators) >= KEPT:
+        for key in [key for key, (known, *_) in list(_iterators.items()) if known() is None]:
+            del _iterators[key]
+    size = loader.batch_size if type(loader.batch_size) is int else -1
+    _iterators[id(iterator)] = ref(iterator), name, size
+    journal.span(start, duration, loader.num_workers, label(name, frame), journal.LOADER_START)
+
+
+def _known(iterator):
+    known = _iterators.get(id(iterator))
+    # Made by somebody else's _get_iterator, or before we were there.
+    return known if known and known[0]() is iterator else (None, "loader", -1)
+
+
+def _count_for(torch):
+    """Return a function that says how many samples a batch has, where that can be known without a trace."""
+    tensor, depth = torch.Tensor, torch._C._len_torch_function_stack
+
+    def count_batch(data, expected):
+        for _ in range(2):
+            kind = type(data)
+            if kind is tensor:
+                shape = () if depth() else data.shape
+                return shape[0] if shape else expected
+            if (kind is list or kind is tuple) and data:
+                data = data[0]
+            elif kind is dict and data:
+                data = next(iter(data.values()))
+            else:
+                return expected
+        return expected
+
+    return count_batch
+
+
+def _name_of(loader, frame):
+    """Return the name of a loader, and say what it is when it is new."""
+    known = _loaders.get(id(loader))
+    if known and known[0]() is loader:
+        return known[1]
+    number = _next_number()
+    if number > MAXIMUM_LOADERS:
+        return "loader/more"
+    name = "loader/%d" % number
+    _loaders[id(loader)] = ref(loader), name
+    _describe(loader, name, frame)
+    return name
+
+
+def _describe(loader, name, frame):
+    for key in SETTINGS:
+        value = getattr(loader, key, None)
+        if value is not None:
+            journal.fact("%s/%s" % (name, key), value)
+    if loader.batch_size is None and type(getattr(loader.batch_sampler, "batch_size", None)) is int:
+        journal.fact(name + "/batch_size", loader.batch_sampler.batch_size)
+    journal.fact(name + "/dataset", _class_name(type(loader.dataset)))
+    journal.fact(name + "/collate", _class_name(loader.collate_fn))
+    kind = type(loader.dataset)
+    if kind.__module__ == "builtins" or (kind.__module__ == SIZED_MODULE and kind.__name__ in SIZED):
+        journal.fact(name + "/dataset_len", len(loader.dataset))
+
+    def belongs_to_loader(frame):
+        """Say whether a frame is a method of the loader itself: a subclass's ``__init__``."""
+        code = frame.f_code
+        return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
+
+    journal.fact(name + "/created", find_place(frame, belongs_to_loader))
+
+
+def _class_name(thing):
+    """Return the whole name of a class or function, or of the class of anything else."""
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return "%s.%s" % (named.__module__, named.__qualname__)

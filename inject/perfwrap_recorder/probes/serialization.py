@@ -1,0 +1,41 @@
+"""Times the writing and reading of checkpoints.
+
+Replaces ``torch.save`` and ``torch.load``, under these names and in ``torch.serialization``. The user could
+notice one more frame in a traceback, and one look at the size of a file that was just written.
+"""
+
+from __future__ import annotations
+
+import os
+from sys import _getframe
+
+from perfwrap_recorder import journal, wrapping
+from perfwrap_recorder.source_lines import label
+
+
+def install(torch):
+    """Watch from now on."""
+    for name, finish in (("save", _finish_save), ("load", _finish_load)):
+        wrapping.patch(torch, torch.serialization, name, wrapping.timed(finish), name)
+        setattr(torch, name, getattr(torch.serialization, name))
+    journal.cover("probe/serialization")
+
+
+def _finish_save(start, duration, arguments):
+    size = _size(arguments[1]) if len(arguments) > 1 else -1
+    journal.span(start, duration, size, label("torch.save", _getframe(2)), journal.SAVE)
+
+
+def _finish_load(start, duration, arguments):
+    size = _size(arguments[0]) if arguments else -1
+    journal.span(start, duration, size, label("torch.load", _getframe(2)), journal.LOAD)
+
+
+def _size(file):
+    """Return the bytes of a file that was given by its path, -1 for anything else."""
+    if type(file) is not str and type(file).__module__ not in ("pathlib", "pathlib._local"):
+        return -1
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return -1

@@ -1,0 +1,47 @@
+"""NVTX ranges for the phases that the probes time, so that a tool that listens shows them too.
+
+They are pushed where torch was built with CUDA and a tool listens or ``--nvtx`` was given, by the ``nvtx``
+package of the program's environment, else by ``torch.cuda.nvtx``. Neither starts CUDA.
+"""
+
+from __future__ import annotations
+
+import os
+
+from perfwrap_recorder import journal
+
+DOMAIN = "perfwrap"
+
+
+def find(torch):
+    """Return the functions push(name) and pop(), or None where no ranges are wanted."""
+    is_wanted = _is_listened_to(os.environ) or getattr(journal.settings, "nvtx", False)
+    if not torch.version.cuda or not is_wanted:
+        return None
+    try:
+        import nvtx  # only here: the program's environment may lack it, and most runs want no ranges
+    except ImportError:
+        return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+    return (lambda name: nvtx.push_range(name, domain=DOMAIN)), (lambda: nvtx.pop_range(domain=DOMAIN))
+
+
+def around(torch, function, name):
+    """Return the function inside of a range, or as it is where no ranges are wanted."""
+    found = find(torch)
+    if found is None:
+        return function
+    push, pop = found
+
+    def ranged(*arguments, **options):
+        push(name)
+        try:
+            return function(*arguments, **options)
+        finally:
+            pop()
+
+    return ranged
+
+
+def _is_listened_to(environment):
+    """Say whether Nsight Systems, or any tool that NVTX was told to load, watches this process."""
+    return "NVTX_INJECTION64_PATH" in environment or any(name.startswith("NSYS_") for name in environment)
