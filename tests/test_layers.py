@@ -24,7 +24,8 @@ ALLOWED = {
     "sources": {"timeline", "run_folder", "journal_format", "errors"},
     "measures": {"timeline", "journal_format"},
     "rules": {"measures", "timeline", "units"},
-    "diagnosis": {"rules", "measures", "timeline", "errors"},
+    "verdict": {"rules", "measures", "timeline", "units"},
+    "diagnosis": {"rules", "verdict", "measures", "timeline", "errors"},
     "reports": {"diagnosis", "rules", "timeline", "units", "errors"},
     "demo": {"errors"},
 }

@@ -16,7 +16,7 @@ def significant(value: float, digits: int = 2) -> float:
     """Return ``value`` rounded to so many significant digits."""
     if value == 0 or not math.isfinite(value):
         return value
-    return round(value, digits - 1 - math.floor(math.log10(abs(value))))
+    return float(f"{value:.{digits - 1}e}")
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -88,8 +88,8 @@ def rate(per_second: float | None, what: str, digits: int = 3) -> str:
 
 
 def times(factor: float) -> str:
-    """Return a factor as e.g. ``1.6x`` or ``12x``."""
-    return f"{number(factor)}x"
+    """Return a factor as e.g. ``1.06x``, ``2.4x`` or ``12x``: near 1 the second decimal counts, too."""
+    return f"{number(factor, 3 if factor < 1.2 else 2)}x"
 
 
 def saving(low: float, high: float) -> str:

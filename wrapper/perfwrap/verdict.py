@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import polars as pl
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
 from perfwrap.rules.model import Finding, Rule, rule_id
+from perfwrap.timeline.coverage import RECORDER
 
 VERDICTS = {
     "data-bound": "Data-bound",
@@ -126,18 +129,14 @@ def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
 
 def _nothing_trained(evidence: Evidence) -> str:
     """Return why there is no trainer."""
-    tracks = evidence.timeline.tracks
-    processes = tracks.filter(tracks["kind"] == "process")
-    if processes.is_empty():
-        return "No Python process was recorded. `perfwrap doctor` says what can be recorded here."
-    reached = units.counted(processes.height, "process", "processes")
-    imported = any("torch" in evidence.facts(track) for track in processes["id"])
-    if not imported:
-        return f"{reached} recorded, but none of them imported torch: there is no training to look at."
-    return (
-        f"{reached} recorded and torch was imported, but nothing trained: no backward pass, no "
-        "optimizer step."
-    )
+    timeline = evidence.timeline
+    rows = timeline.coverage.filter(pl.col("what") == RECORDER)
+    processes = units.counted(rows["track"].n_unique(), "Python process", "Python processes")
+    if rows.is_empty():
+        return "No Python process was reached. `perfwrap doctor` says what can be recorded here."
+    if rows.filter(pl.col("end") > pl.col("start")).is_empty():
+        return f"{processes} ran, but none of them imported torch: there is no training to look at."
+    return f"{processes} ran and torch was imported, but nothing trained: no backward pass, no optimizer."
 
 
 def _unknown(reason: str) -> Verdict:

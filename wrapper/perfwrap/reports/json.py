@@ -63,7 +63,8 @@ def text(diagnosis: Diagnosis) -> str:
 def write(diagnosis: Diagnosis, path: Path) -> None:
     """Write the document in one step, so that a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text(diagnosis), encoding="utf-8", errors="backslashreplace")
+    # A lone surrogate (a file name that is no UTF-8) is no JSON text: a question mark stands for it.
+    temporary.write_text(text(diagnosis), encoding="utf-8", errors="replace")
     temporary.replace(path)
 
 

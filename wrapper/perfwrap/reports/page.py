@@ -13,7 +13,10 @@ from rich.text import Text
 MOST_COLUMNS = 120
 """Lines longer than this are hard to read, however wide the terminal is."""
 
-ASCII = str.maketrans({"µ": "u", "·": "-", "│": "|", "…": "~", "█": "#", "→": ">"})
+EIGHTHS = " ▏▎▍▌▋▊▉"
+"""The last cell of a bar, by eighths."""
+
+ASCII = str.maketrans({"µ": "u", "·": "-", "│": "|", "…": "~", "→": ">"})
 """What stands for the few signs beyond ASCII where the terminal cannot show them."""
 
 
@@ -84,11 +87,24 @@ class Page:
         tail = (columns - 1) * 2 // 3
         return f"{shown[: columns - 1 - tail]}…{shown[-tail:]}"
 
+    def clipped(self, text: str, columns: int) -> str:
+        """Return the text on one line of so many columns, its end left out when it is longer."""
+        shown = visible(text)
+        return shown if len(shown) <= columns else f"{shown[: columns - 1]}…"
+
+    def bar(self, share: float, columns: int) -> str:
+        """Return a bar that fills so much of the columns."""
+        if self.ascii_only:
+            return "#" * round(share * columns)
+        full, rest = divmod(round(8 * share * columns), 8)
+        return ("█" * full + EIGHTHS[rest]).strip()
+
     def _shown(self, text: str) -> str:
         """Return the text as this terminal can show it."""
         safe = visible(text)
         return safe.translate(ASCII).encode("ascii", "backslashreplace").decode() if self.ascii_only else safe
 
     def _print(self, text: Text) -> None:
-        """Print a finished line."""
+        """Print a finished line, without blanks at its end."""
+        text.rstrip()
         self._console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from perfwrap import units
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.page import Page
-from perfwrap.rules.model import Finding, Outcome
+from perfwrap.rules.model import Finding, Location, Outcome
 
 TOP = 3
 """Findings that are told in full; the others get a line each."""
@@ -88,10 +88,9 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
         style="bold",
     )
     tenths = units.apportion({part: float(value) for part, value in diagnosis.account.items()}, WHOLE)
-    room = page.width - 26
     for part, value in sorted(tenths.items(), key=lambda item: -item[1]):
         if value:
-            bar = "█" * max(1, round(room * value / WHOLE))
+            bar = page.bar(value / WHOLE, page.width - 26)
             page.line((f"{part:<12}", ""), (f"{value / 10:>6.1f} %  ", ""), (bar, "cyan"), indent=2)
 
 
@@ -104,11 +103,10 @@ def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) ->
         ("  ", ""),
         (finding.severity + share, STYLES[finding.severity]),
     )
-    page.paragraph(finding.title, indent=3)
+    if finding.title not in diagnosis.verdict.sentence:
+        page.paragraph(finding.title, indent=3)
     if finding.location is not None:
-        name = f"{page.fitted(finding.location.file, page.width - 12)}:{finding.location.line}"
-        page.line((name, "underline"), indent=3)
-        _excerpt(finding, diagnosis, page)
+        _excerpt(finding.location, diagnosis, page)
     for sentence in finding.evidence:
         page.paragraph(sentence, indent=3, hanging="- ")
     page.paragraph(finding.advice, indent=3, hanging="Fix:  ")
@@ -117,21 +115,27 @@ def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) ->
         page.paragraph(f"{gain}; {finding.confidence}", indent=3, hanging="Gain: ")
 
 
-def _excerpt(finding: Finding, diagnosis: Diagnosis, page: Page) -> None:
-    """Show the lines that the finding names."""
-    assert finding.location is not None
+def _excerpt(location: Location, diagnosis: Diagnosis, page: Page) -> None:
+    """Show the lines that a finding names."""
+    directory = str(diagnosis.run.get("cwd") or ".")
+    name = _relative(location.file, directory)
+    page.line((f"{page.fitted(name, page.width - 12)}:{location.line}", "underline"), indent=3)
     end = diagnosis.run.get("end")
-    ended = end.get("wall_ns") if isinstance(end, dict) else None
-    excerpt = read_excerpt(finding.location, str(diagnosis.run.get("cwd") or "."), ended)
+    excerpt = read_excerpt(location, directory, end.get("wall_ns") if isinstance(end, dict) else None)
     if excerpt is None:
         return
     digits = max(len(str(number)) for number, _ in excerpt.lines)
     for number, text in excerpt.lines:
-        shown = page.fitted(text, page.width - digits - 8)
+        shown = page.clipped(text, page.width - digits - 8)
         page.line((f"{number:>{digits}} │ ", "dim"), (shown, "cyan"), indent=5)
     note = _excerpt_note(excerpt)
     if note:
         page.line((note, "dim"), indent=5)
+
+
+def _relative(file: str, directory: str) -> str:
+    """Return the path from where the command was started, when the file lies below."""
+    return file.removeprefix(f"{directory.rstrip('/')}/")
 
 
 def _excerpt_note(excerpt: Excerpt) -> str:
@@ -151,7 +155,7 @@ def _others(findings: tuple[Finding, ...], page: Page) -> None:
     page.blank()
     page.line(("Also found", "bold"))
     for finding in findings:
-        page.paragraph(finding.title, indent=2, hanging=f"{finding.rule} ({finding.severity}): ")
+        page.paragraph(f"{finding.rule} ({finding.severity}): {finding.title}", indent=2, hanging="- ")
 
 
 def _checked(outcomes: tuple[Outcome, ...], page: Page) -> None:

@@ -1,0 +1,118 @@
+"""A diagnosis made by hand, with everything in it that a report shows."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from perfwrap.diagnosis import Diagnosis, RankFigures, StepFigures
+from perfwrap.measures.own_cost import OwnCost
+from perfwrap.reports import terminal
+from perfwrap.reports.page import Page
+from perfwrap.rules.model import Finding, Location, Outcome
+from perfwrap.verdict import Verdict
+
+MS, SECOND = 1_000_000, 1_000_000_000
+SCRIPT = """import torch
+
+loader = DataLoader(Digits(), batch_size=64, shuffle=True)
+
+for images, labels in loader:
+    optimizer.zero_grad()
+    loss = loss_function(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    for row in output.tolist():
+        history.append(max(row))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The program that the findings point at."""
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def diagnosis(script: Path) -> Diagnosis:
+    """A slow loader, some Python, and a rule for every outcome."""
+    slow = (
+        "65 % of the training loop makes batches in the training process itself, "
+        "in the DataLoader of train.py:3."
+    )
+    findings = (
+        Finding(
+            title=slow,
+            share=0.6512,
+            saving=(0.4111, 0.7),
+            evidence=(
+                "Each step waits 10 ms for its batch and takes 5.3 ms for all else (190 batches seen).",
+            ),
+            advice="Pass num_workers=1 to the DataLoader at train.py:3.",
+            location=Location(str(script), 3, "<module>"),
+            experiment="workers=1",
+            confidence="inferred",
+            rule="data_loader_single_process",
+        ),
+        Finding(
+            title="6.7 % of the training loop is the program's own code in lines 9 to 11 of train.py.",
+            share=0.067,
+            saving=(0.933, 0.9665),
+            evidence=("1 ms per step between the optimizer step and the batch.",),
+            advice="Look at the code in lines 9 to 11 of train.py.",
+            location=Location(str(script), 9, "<module>", 11),
+            confidence="inferred",
+            rule="python_overhead",
+        ),
+        Finding("A note.", 0.021, (0.98, 0.99), (), "Nothing much.", rule="gc_pause"),
+        Finding("Another note.", 0.0, (1.0, 1.0), (), "Stop.", health=True, rule="non_finite_loss"),
+    )
+    return Diagnosis(
+        verdict=Verdict("data-bound", 0.6512, f"Data-bound: {slow}", "inferred"),
+        findings=findings,
+        outcomes=(
+            Outcome("data_loader_single_process", "found"),
+            Outcome("worker_restart", "clear", "No DataLoader with workers fed the training."),
+            Outcome("thread_oversubscription", "not checked", "The host was not watched: psutil failed."),
+            Outcome("slow_steps", "failed", "ZeroDivisionError: division by zero (slow_steps.py:33)"),
+        ),
+        account={
+            "data": 651,
+            "forward": 120,
+            "backward": 130,
+            "optimizer": 30,
+            "sync": 0,
+            "gc": 2,
+            "python": 67,
+        },
+        steps=StepFigures(192, 190, 15.3 * MS, 17.1 * MS, 4180.4),
+        ranks=(RankFigures("trainer", None, "here", 100, 192, 190, 15.3 * MS),),
+        warnings=("The journal here-100 is damaged: 3 records were lost.",),
+        perfwrap_cost=OwnCost(0, 400_000, 0.004, 570, 0.006, 65536),
+        run={
+            "command": ["python", "train.py", "--name", "two words"],
+            "cwd": str(script.parent),
+            "start": {"monotonic_ns": 0, "wall_ns": 0},
+            "end": {"monotonic_ns": 12 * SECOND, "wall_ns": 4 * 10**18},
+            "exit": {"code": 0},
+        },
+    )
+
+
+class Drawn:
+    """Draws a diagnosis as a terminal of a given width would show it."""
+
+    def __call__(self, diagnosis: Diagnosis, width: int = 80, encoding: str = "utf-8") -> str:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        page = Page(stream, width)
+        terminal.draw(diagnosis, Path("/runs/20260101-120000-train"), page)
+        return page.text()
+
+
+@pytest.fixture
+def drawn() -> Drawn:
+    """A function that draws a diagnosis."""
+    return Drawn()

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from perfwrap.reports.excerpt import MOST_LINES, read_excerpt
+from perfwrap.rules.model import Location
+
+
+def read(path: Path, line: int, until: int | None = None) -> tuple[tuple[int, str], ...] | None:
+    found = read_excerpt(Location(str(path), line, "", until), ".", None)
+    return found and found.lines
+
+
+def test_the_named_lines_lose_the_indentation_that_they_share(script: Path) -> None:
+    assert read(script, 10, 11) == ((10, "for row in output.tolist():"), (11, "    history.append(max(row))"))
+
+
+def test_a_relative_path_is_relative_to_where_the_command_was_started(script: Path) -> None:
+    found = read_excerpt(Location("train.py", 1), str(script.parent), None)
+    assert found is not None
+    assert found.lines == ((1, "import torch"),)
+
+
+def test_of_a_long_stretch_some_lines_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "long.py"
+    path.write_text("x = 1\n" * 40, encoding="utf-8")
+    found = read_excerpt(Location(str(path), 2, "", 31), ".", None)
+    assert found is not None
+    assert (len(found.lines), found.left_out) == (MOST_LINES, 30 - MOST_LINES)
+
+
+@pytest.mark.parametrize("line", [99, 0, -3])
+def test_a_line_that_the_file_does_not_have_is_not_shown(script: Path, line: int) -> None:
+    assert read(script, line) is None
+
+
+def test_what_is_no_ordinary_file_is_not_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.py"
+    os.mkfifo(pipe)
+    assert read(pipe, 1) is None
+    assert read(tmp_path, 1) is None
+    assert read(tmp_path / "gone.py", 1) is None
+    assert read(Path("nul\0l.py"), 1) is None
+
+
+def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "latin.py"
+    path.write_bytes(b"name = '\xe9'\n")
+    assert read(path, 1) == ((1, "name = '\ufffd'"),)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfwrap.diagnosis import Diagnosis, StepFigures
+from perfwrap.measures.parts import PARTS
+from perfwrap.reports import json as json_report
+from perfwrap.rules.model import Finding
+from perfwrap.verdict import VERDICTS, Verdict
+
+SCHEMA = json.loads(json_report.SCHEMA.read_text(encoding="utf-8"))
+TYPES = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
+
+
+def problems(value: Any, schema: dict[str, Any], path: str = "$") -> list[str]:
+    """Check the part of JSON Schema that the file uses; the test below holds it to use no more."""
+    if "const" in schema and value != schema["const"]:
+        return [f"{path} is not {schema['const']}"]
+    if "enum" in schema and value not in schema["enum"]:
+        return [f"{path} is not one of {schema['enum']}"]
+    names = schema.get("type", list(TYPES))
+    types = [TYPES[name] for name in ([names] if isinstance(names, str) else names)]
+    if not any(isinstance(value, kind) for kind in types) or isinstance(value, bool):
+        return [f"{path} is no {names}"]
+    if isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema.get("additionalProperties", True)
+        found = [f"{path}.{key} is missing" for key in schema.get("required", ()) if key not in value]
+        found += [f"{path}.{key} is unknown" for key in value if key not in known and other is False]
+        parts = [(key, known.get(key, other)) for key in value]
+        return found + [
+            text for key, part in parts if part for text in problems(value[key], part, f"{path}.{key}")
+        ]
+    if isinstance(value, list):
+        return [text for item in value for text in problems(item, schema.get("items", {}), f"{path}[]")]
+    if isinstance(value, (int, float)):
+        low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+        return [] if low <= value <= high else [f"{path} is out of range: {value}"]
+    return []
+
+
+def keywords(schema: Any) -> set[str]:
+    """Return the keywords that the schema uses."""
+    if not isinstance(schema, dict):
+        return set()
+    inner = [schema.get("items"), schema.get("additionalProperties"), *schema.get("properties", {}).values()]
+    return set(schema) | {word for part in inner for word in keywords(part)}
+
+
+def test_the_schema_uses_only_what_its_check_knows() -> None:
+    assert keywords(SCHEMA) <= {
+        *("$schema", "title", "description", "type", "const", "enum", "required", "properties"),
+        *("additionalProperties", "items", "minimum", "maximum"),
+    }
+
+
+def test_the_check_sees_what_is_wrong() -> None:
+    document = {"format": 2, "verdict": {"share": 2}, "surprise": 1}
+    found = problems(document, SCHEMA)
+    assert {"$.format is not 1", "$.findings is missing", "$.surprise is unknown"} <= set(found)
+    assert "$.verdict.share is out of range: 2" in found
+
+
+def test_the_document_follows_its_schema(diagnosis: Diagnosis) -> None:
+    assert problems(json_report.document(diagnosis), SCHEMA) == []
+
+
+def test_an_abstention_follows_the_schema_too() -> None:
+    assert problems(json_report.document(Diagnosis(Verdict("unknown", None, "No.", "none"))), SCHEMA) == []
+
+
+def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
+    document = json_report.document(diagnosis)
+    assert list(document) == [
+        *("format", "verdict", "findings", "outcomes", "account", "steps", "ranks", "warnings"),
+        "perfwrap_cost",
+    ]
+    assert list(document["findings"][0]) == [
+        *("rule", "severity", "share", "saving", "location", "evidence", "advice", "experiment")
+    ]
+    assert list(document["steps"]) == ["count", "steady", "median_ns", "p99_ns", "samples_per_s"]
+    assert document["format"] == json_report.FORMAT == SCHEMA["properties"]["format"]["const"]
+
+
+def test_a_finding_is_told_with_two_digits_of_saving(diagnosis: Diagnosis) -> None:
+    finding = json_report.document(diagnosis)["findings"][0]
+    assert finding["saving"] == {"low": 0.41, "high": 0.7}
+    assert finding["location"]["line"] == 3
+    assert finding["evidence"][0] == diagnosis.findings[0].title
+    assert finding["severity"] == "critical"
+
+
+@given(st.dictionaries(st.sampled_from(PARTS), st.integers(0, 10**15), min_size=1), st.randoms())
+def test_the_account_sums_to_exactly_one_in_any_order(account: dict[str, int], order: random.Random) -> None:
+    shares = list(json.loads(json.dumps(json_report.account_shares(account))).values())
+    order.shuffle(shares)
+    assert sum(shares) == (1.0 if sum(account.values()) else 0.0)
+
+
+@given(
+    st.one_of(st.none(), st.floats()),
+    st.one_of(st.none(), st.floats()),
+    st.floats(),
+    st.text(),
+)
+def test_no_number_and_no_text_makes_it_anything_but_strict_json(
+    share: float | None, rate: float | None, saving: float, words: str
+) -> None:
+    finding = Finding(words, saving, (saving, saving), (words,), words, rule="gc_pause")
+    odd = Diagnosis(
+        Verdict("healthy", share, words, "measured"), (finding,), steps=StepFigures(1, 1, rate, rate, rate)
+    )
+    text = json_report.text(odd)
+    assert "NaN" not in re.sub(r'"(\\.|[^"\\])*"', "", text)
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_it_is_written_in_one_step_and_reads_back(diagnosis: Diagnosis, tmp_path: Path) -> None:
+    path = tmp_path / "diagnosis.json"
+    json_report.write(diagnosis, path)
+    json_report.write(replace(diagnosis, warnings=("a lone \ud800 surrogate",)), path)
+    assert json.loads(path.read_text(encoding="utf-8"))["warnings"] == ["a lone ? surrogate"]
+    assert [entry.name for entry in tmp_path.iterdir() if entry.suffix == ".json"] == ["diagnosis.json"]
+
+
+def test_the_schema_knows_every_verdict() -> None:
+    assert set(SCHEMA["properties"]["verdict"]["properties"]["id"]["enum"]) == set(VERDICTS)
+
+
+def test_the_documentation_names_every_key(repository: Path) -> None:
+    text = (repository / "docs" / "diagnosis-json.md").read_text(encoding="utf-8")
+    top = SCHEMA["properties"]
+    inner = [top[name]["properties"] for name in ("verdict", "steps", "perfwrap_cost")]
+    items = [top[name]["items"]["properties"] for name in ("findings", "ranks")]
+    keys = set(itertools.chain(top, *inner, *items))
+    assert {key for key in keys if f"`{key}`" not in text} == set()
+    assert all(f"`{part}`" in text for part in PARTS)

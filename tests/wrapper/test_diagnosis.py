@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.rules import RULES
+from perfwrap.rules.model import Clear, Finding, NotChecked, Rule, rule_id
+from perfwrap.timeline.model import Timeline
+
+MS = 1_000_000
+NET = 3
+
+
+def write_step(journal: Any, data: float = 0, python: float = 0) -> None:
+    if data:
+        journal.span("data", round(data * MS), "loader/1", 32, "train.py:20:main")
+    journal.python(round(python * MS))
+    journal.span("forward", 4 * MS, "Net", NET, "train.py:21:main")
+    journal.span("backward", 5 * MS, line="train.py:23:main")
+    journal.span("optimizer", MS, "SGD#1", line="train.py:24:main")
+
+
+def write(run: Any, steps: int = 40, pid: int = 100, data: float = 0, python: float = 0, **facts: Any) -> Any:
+    journal = run.journal(pid=pid, opened=1_000 * MS, **facts)
+    journal.fact("loader/1/num_workers", 0)
+    for _ in range(steps):
+        write_step(journal, data, python)
+    return journal
+
+
+def rule(name: str, answer: Callable[[], Any], verdict: str | None = None) -> Rule:
+    """Return a rule that answers so; a module in all that matters."""
+    return SimpleNamespace(  # type: ignore[return-value]
+        __name__=f"perfwrap.rules.{name}",
+        __doc__="A problem.",
+        NEEDS=(),
+        VERDICT=verdict,
+        check=lambda evidence, trainer: answer(),
+    )
+
+
+def finding(share: float, part: str = "", **more: Any) -> Finding:
+    claims = pl.col("part") == part if part else None
+    return Finding(f"It takes {share}.", share, (1 - share, 1.0), (), "Mend it.", claims=claims, **more)
+
+
+def fail() -> None:
+    raise ZeroDivisionError("by nothing")
+
+
+def test_the_costliest_finding_gives_the_verdict(run: Any) -> None:
+    write(run, data=20, python=4)
+    diagnosis = diagnose(run.read())
+    assert diagnosis.verdict.id == "data-bound"
+    assert diagnosis.verdict.share == pytest.approx(20 / 34, abs=0.01)
+    assert [found.rule for found in diagnosis.findings] == ["data_loader_single_process", "python_overhead"]
+    assert diagnosis.verdict.sentence.startswith("Data-bound: 59 %")
+
+
+def test_every_rule_has_an_outcome_in_the_order_of_the_list(run: Any) -> None:
+    write(run)
+    assert [outcome.rule for outcome in diagnose(run.read()).outcomes] == [rule_id(rule) for rule in RULES]
+
+
+def test_a_rule_that_raises_costs_only_its_own_answer(run: Any) -> None:
+    write(run)
+    diagnosis = diagnose(run.read(), (rule("broken", fail), rule("whole", lambda: [finding(0.3, "forward")])))
+    broken, whole = diagnosis.outcomes
+    assert (broken.state, whole.state) == ("failed", "found")
+    assert "ZeroDivisionError: by nothing" in broken.why
+    assert [found.rule for found in diagnosis.findings] == ["whole"]
+
+
+def test_a_broken_timeline_is_no_crash() -> None:
+    diagnosis = diagnose(Timeline(spans=pl.DataFrame({"nonsense": [1]})))
+    assert diagnosis.verdict.id == "unknown"
+    assert "report it" in diagnosis.verdict.sentence
+
+
+def test_no_time_is_sold_twice(run: Any) -> None:
+    write(run, data=10)
+    first = rule("first", lambda: [finding(0.5, "data")])
+    second = rule("second", lambda: [finding(0.5, "data")])
+    diagnosis = diagnose(run.read(), (first, second))
+    assert [found.rule for found in diagnosis.findings] == ["first"]
+    assert diagnosis.outcomes[1].state == "clear"
+    assert diagnosis.outcomes[1].why == "Explained by first."
+
+
+def test_what_is_left_of_a_finding_keeps_its_own_part(run: Any) -> None:
+    write(run, data=10)
+    first = rule("first", lambda: [finding(0.5, "data")])
+    both = pl.col("part").is_in(["data", "backward"])
+    second = rule("second", lambda: [Finding("It takes.", 0.75, (0.25, 0.5), (), "Mend it.", claims=both)])
+    diagnosis = diagnose(run.read(), (first, second))
+    left = diagnosis.findings[1]
+    assert left.rule == "second"
+    assert left.share == pytest.approx(0.25, abs=0.01)
+    assert left.saving == pytest.approx((0.75, 1.0), abs=0.01)
+
+
+def test_health_is_shown_even_when_its_time_is_taken(run: Any) -> None:
+    write(run, data=10)
+    first = rule("first", lambda: [finding(0.5, "data")])
+    second = rule("second", lambda: [finding(0.5, "data", health=True)])
+    assert len(diagnose(run.read(), (first, second)).findings) == 2
+
+
+def test_several_findings_of_a_kind_give_one_verdict_together(run: Any) -> None:
+    write(run, data=2)
+    rules = (
+        rule("one", lambda: [finding(0.07, "data")], "data-bound"),
+        rule("two", lambda: [finding(0.06, "optimizer")], "data-bound"),
+        rule("three", lambda: [finding(0.09, "forward")], "python-bound"),
+    )
+    verdict = diagnose(run.read(), rules).verdict
+    assert (verdict.id, verdict.share) == ("data-bound", pytest.approx(0.13))
+    assert "With 1 finding more" in verdict.sentence
+
+
+def test_a_loop_without_a_large_problem_is_healthy(run: Any) -> None:
+    write(run)
+    verdict = diagnose(
+        run.read(), (rule("small", lambda: [finding(0.04, "optimizer")], "data-bound"),)
+    ).verdict
+    assert verdict.id == "healthy"
+    assert "small" in verdict.sentence
+
+
+def test_on_a_gpu_nothing_is_called_healthy_without_evidence_of_the_gpu(run: Any) -> None:
+    write(run, **{"model/Net/device": "cuda:0"})
+    verdict = diagnose(run.read()).verdict
+    assert verdict.id == "unknown"
+    assert "utilisation" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")]
+)
+def test_thin_evidence_gives_no_verdict_but_says_why(run: Any, steps: int, words: str) -> None:
+    write(run, steps=steps)
+    verdict = diagnose(run.read()).verdict
+    assert (verdict.id, verdict.share, verdict.confidence) == ("unknown", None, "none")
+    assert words in verdict.sentence
+
+
+def test_a_run_of_which_nothing_was_recorded_gives_no_verdict(run: Any) -> None:
+    diagnosis = diagnose(run.read())
+    assert diagnosis.verdict.id == "unknown"
+    assert "doctor" in diagnosis.verdict.sentence
+    assert {outcome.state for outcome in diagnosis.outcomes} == {"not checked"}
+
+
+def test_a_run_that_imported_torch_and_trained_nothing_gives_no_verdict(run: Any) -> None:
+    run.journal(opened=1_000 * MS).span("import", 900 * MS, "torch")
+    assert "nothing trained" in diagnose(run.read()).verdict.sentence
+
+
+def test_a_run_without_torch_gives_no_verdict(run: Any) -> None:
+    run.start(pid=100)
+    run.start(pid=101)
+    sentence = diagnose(run.read()).verdict.sentence
+    assert "2 Python processes" in sentence
+    assert "none of them imported torch" in sentence
+
+
+def test_ranks_are_told_together_with_the_worst_ones_figures(run: Any) -> None:
+    for rank in range(4):
+        write(run, pid=100 + rank, data=10 if rank == 2 else 0.1, rank=rank)
+    diagnosis = diagnose(run.read())
+    assert [figures.rank for figures in diagnosis.ranks] == [0, 1, 2, 3]
+    found = diagnosis.findings[0]
+    assert found.rule == "data_loader_single_process"
+    assert found.ranks == (2,)
+    # One rank of four waits for half of its time, and its loop is twice as long as the others'.
+    assert found.share == pytest.approx(0.2, abs=0.02)
+    assert any(
+        "Seen in 1 of 4 trainers; the figures are rank 2's." in sentence for sentence in found.evidence
+    )
+
+
+def test_the_account_holds_all_trainers(run: Any) -> None:
+    for rank in range(2):
+        write(run, pid=100 + rank, rank=rank)
+    diagnosis = diagnose(run.read())
+    alone = 40 * 4 * MS
+    assert alone < diagnosis.account["forward"] <= 2 * alone
+
+
+def test_a_rule_that_cannot_look_at_any_trainer_is_not_checked(run: Any) -> None:
+    write(run)
+    outcome = diagnose(run.read(), (rule("blind", lambda: NotChecked("It is dark.")),)).outcomes[0]
+    assert (outcome.state, outcome.why) == ("not checked", "It is dark.")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    parts=st.lists(
+        st.sampled_from(["data", "forward", "backward", "optimizer", "python"]), min_size=1, max_size=6
+    )
+)
+def test_findings_never_claim_more_than_the_whole(make_run: Callable[[], Any], parts: list[str]) -> None:
+    run = make_run()
+    write(run, data=5, python=3, steps=30)
+    timeline = run.read()
+    shares = diagnose(timeline, ()).account
+    total = sum(shares.values())
+    rules = [
+        rule(f"rule_{number}", lambda part=part: [finding(shares[part] / total, part)])  # type: ignore[misc]
+        for number, part in enumerate(parts)
+    ]
+    found = diagnose(timeline, rules).findings
+    assert sum(one.share for one in found) <= 1.0 + 1e-9
+    assert [one.share for one in found] == sorted((one.share for one in found), reverse=True)
+
+
+def test_a_diagnosis_is_made_of_plain_values(run: Any) -> None:
+    write(run)
+    diagnosis = diagnose(run.read(), (rule("clear", lambda: Clear("All is well.")),))
+    assert isinstance(diagnosis, Diagnosis)
+    assert diagnosis.steps.count == 40
+    assert diagnosis.steps.median_ns == pytest.approx(10 * MS)
