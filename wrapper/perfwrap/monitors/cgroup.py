@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 from perfwrap.monitors.journal import JournalWriter
@@ -50,59 +51,85 @@ def memory_limit(folders: list[Path]) -> int | None:
     return min((limit for limit in limits if limit < NO_LIMIT), default=None)
 
 
-def parse_throttling(statistics: bytes) -> tuple[int, int] | None:
-    """Return how many periods the group ran in and in how many it was stopped; None when not counted."""
-    words = statistics.split()
-    if b"nr_periods" not in words or b"nr_throttled" not in words:
-        return None
-    return int(words[words.index(b"nr_periods") + 1]), int(words[words.index(b"nr_throttled") + 1])
+def parse_statistics(text: bytes) -> tuple[int, int | None] | None:
+    """Return how much processor time a quota withheld and how much was used, in nanoseconds, from a cpu.stat.
+
+    None when no quota is counted here; the use is None in version 1, which tells it elsewhere.
+    """
+    words = text.split()
+    numbers = dict(zip(words[::2], words[1::2], strict=False))
+    if b"throttled_usec" in numbers:
+        return int(numbers[b"throttled_usec"]) * 1000, int(numbers[b"usage_usec"]) * 1000
+    return (int(numbers[b"throttled_time"]), None) if b"throttled_time" in numbers else None
+
+
+class Group:
+    """One group whose quota is counted."""
+
+    def __init__(self, folder: Path, accounts: Path | None) -> None:
+        """Open its files; ``accounts`` is the group's folder of the controller cpuacct, in version 1."""
+        self._file = os.open(folder / "cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
+        usage = accounts and accounts / "cpuacct.usage"
+        self._usage = os.open(usage, os.O_RDONLY | os.O_CLOEXEC) if usage and usage.exists() else None
+        self._quota = _quota(folder) or 0.0
+        self._last = self._count(time.monotonic_ns())
+
+    def withheld_share(self, now_ns: int) -> float:
+        """Return which part of the processor time wanted since the last time the group did not get."""
+        before, self._last = self._last, self._count(now_ns)
+        withheld, used = (max(0, now - then) for now, then in zip(self._last, before, strict=True))
+        return withheld / (withheld + used) if withheld else 0.0
+
+    def close(self) -> None:
+        """Let go of its files."""
+        for file in filter(None, (self._file, self._usage)):
+            os.close(file)
+
+    def _count(self, now_ns: int) -> tuple[int, int]:
+        """Return withheld and used time so far; where the use is not told, as much as the quota gives."""
+        withheld, used = parse_statistics(os.pread(self._file, 4096, 0)) or (0, None)
+        if used is None and self._usage is not None:
+            used = int(os.pread(self._usage, 64, 0))
+        return withheld, int(self._quota * now_ns) if used is None else used
 
 
 class CgroupMonitor:
-    """Writes ``cgroup throttled_share``: the share of quota periods in which the group was stopped.
+    """Writes ``cgroup throttled_share``: which part of the processor time that was wanted a quota withheld.
 
-    Of several groups with a quota the one that was stopped most counts. A second in which the group did not
-    run at all counts as not throttled.
+    Withheld and used time are both summed over processors, so this is the part of the time for which a thread
+    that wanted to run was stopped. Of several groups with a quota, the one that withheld most counts.
     """
 
-    def __init__(self, journal: JournalWriter, folders: list[Path]) -> None:
-        self._journal = journal
-        self._files = [os.open(folder / "cpu.stat", os.O_RDONLY | os.O_CLOEXEC) for folder in folders]
-        self._counted = [self._count(file) for file in self._files]
+    def __init__(self, journal: JournalWriter, found: list[Group]) -> None:
+        self._journal, self._groups = journal, found
         self._series = journal.series("cgroup", "throttled_share")
 
     def quick(self, now_ns: int) -> None:
-        """Do nothing: quota periods are a tenth of a second long, so one look a second is enough."""
+        """Do nothing: quotas are renewed each tenth of a second, so one look a second is enough."""
 
     def full(self, now_ns: int) -> None:
         """Write the share of the last second."""
-        before, self._counted = self._counted, [self._count(file) for file in self._files]
-        shares = [
-            (now[1] - then[1]) / (now[0] - then[0])
-            for then, now in zip(before, self._counted, strict=True)
-            if now[0] > then[0]
-        ]
-        self._journal.samples(now_ns, [(self._series, min(1.0, max(shares, default=0.0)))])
+        shares = [group.withheld_share(now_ns) for group in self._groups]
+        self._journal.samples(now_ns, [(self._series, max(shares))])
 
     def close(self) -> None:
         """Let go of the files."""
-        for file in self._files:
-            os.close(file)
-
-    def _count(self, file: int) -> tuple[int, int]:
-        return parse_throttling(os.pread(file, 4096, 0)) or (0, 0)
+        for group in self._groups:
+            group.close()
 
 
 def watch(journal: JournalWriter, root: Path = Path("/")) -> CgroupMonitor | None:
-    """Start to watch this process's group, or write down why not."""
-    folders = [
-        folder for folder in groups("cpu", root) if parse_throttling(_text(folder / "cpu.stat").encode())
+    """Start to watch this process's group and those above it, or write down why not."""
+    folders, accounts = groups("cpu", root), groups("cpuacct", root)
+    pairs = zip(folders, accounts if len(accounts) == len(folders) else [None] * len(folders), strict=True)
+    found = [
+        Group(folder, account)
+        for folder, account in pairs
+        if parse_statistics(_text(folder / "cpu.stat").encode())
     ]
-    if folders:
-        return CgroupMonitor(journal, folders)
-    journal.not_watched(
-        "cgroup", "no control group here counts CPU throttling, so no quota limits this process"
-    )
+    if found:
+        return CgroupMonitor(journal, found)
+    journal.not_watched("cgroup", "no control group here counts CPU throttling, so no quota limits this run")
     return None
 
 
@@ -135,8 +162,8 @@ def _unescaped(path: str) -> str:
 def _quota(folder: Path) -> float | None:
     """Return one group's own quota in cores."""
     words = _text(folder / "cpu.max").split() or [
-        _text(folder / "cpu.cfs_quota_us").strip(),
-        _text(folder / "cpu.cfs_period_us").strip(),
+        _text(folder / "cpu.cfs_quota_us"),
+        _text(folder / "cpu.cfs_period_us"),
     ]
     if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:
         return int(words[0]) / int(words[1])
@@ -144,8 +171,8 @@ def _quota(folder: Path) -> float | None:
 
 
 def _text(path: Path) -> str:
-    """Return a file's text, or nothing when it cannot be read."""
+    """Return a file's text without its last newline, or nothing when it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""

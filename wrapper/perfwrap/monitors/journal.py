@@ -1,9 +1,8 @@
 """Write a journal from outside of the program; the format is specified in the recorder's ``journal.py``.
 
-Monitors keep to their budget by looking less often: each time another eighth of the budget is written they
-double their interval (a THIN record says so), and within the last eighth whenever half of what is left is
-written. Each interval then lasts about as long as all before it, so that a run of a week still ends with
-several looks a minute.
+Monitors keep to their budget by looking less often: each time another eighth of what is left of it is written
+they double their interval, and a THIN record says so. A typical run of a week then ends with two looks a
+minute.
 """
 
 from __future__ import annotations
@@ -174,8 +173,7 @@ class JournalWriter:
 
     def _thin(self) -> None:
         """Double every monitor's interval, and set the mark at which that happens again."""
-        eighth, left = self._budget / 8, self._budget - self._used
-        self._next_thinning = self._used + (eighth if left > 1.5 * eighth else left / 2)
+        self._next_thinning = self._used + (self._budget - self._used) / 8
         self.stride *= 2
         self._write(RECORD, time.monotonic_ns(), 0, self.stride, 0, 0, DESCRIBE["THIN"])
 

@@ -1,0 +1,238 @@
+"""Watching real processes: what they use, who they are, and that they come and go without a trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfwrap.monitors import processes
+from perfwrap.monitors.journal import start_ticks
+from perfwrap.monitors.processes import FULL_METRICS, ProcessMonitor, WatchedProcess
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+SPINNING = """
+import sys, threading, time
+print("ready", flush=True)
+threading.Thread(target=sys.stdin.read, daemon=True).start()
+while True:
+    for number in range(1000):
+        pass
+"""
+WRITING = """
+import os, sys
+block = bytearray(8 << 20)
+with open(sys.argv[1], "wb") as file:
+    for line in sys.stdin:
+        file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        print(line, flush=True)
+"""
+EXECUTING = """
+import os, sys
+child = os.fork()
+if child == 0:
+    sys.stdin.readline()
+    os.execv(sys.executable, [sys.executable, "-c", "import sys; print('new', flush=True); sys.stdin.read()"])
+print(child, flush=True)
+os.waitpid(child, 0)
+"""
+
+CHURN = """
+import os, sys
+children = []
+for line in sys.stdin:
+    if line == "fork\\n":
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                import signal
+                signal.pause()
+            children.append(child)
+    else:
+        for child in children:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        children.clear()
+    print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def watch(book: Any, tmp_path: Path) -> Callable[..., ProcessMonitor]:
+    def start(*pids: int) -> ProcessMonitor:
+        (tmp_path / "starts").mkdir()
+        return processes.watch(book.writer, tmp_path / "starts", str(tmp_path / "inject"), deque(pids))
+
+    return start
+
+
+def look(monitor: ProcessMonitor) -> None:
+    now_ns = time.monotonic_ns()
+    monitor.quick(now_ns)
+    monitor.full(now_ns)
+
+
+def spend(seconds: float) -> None:
+    """Let that much processor time pass, in this process."""
+    begin = time.process_time()
+    while time.process_time() - begin < seconds:
+        pass
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_spinning_process_uses_a_core_and_a_waiting_one_does_not(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start
+) -> None:
+    spinning, waiting = run_python(SPINNING), run_python("import sys; print(1, flush=True); sys.stdin.read()")
+    for process in (spinning, waiting):
+        assert process.stdout is not None
+        process.stdout.readline()
+    monitor = watch(spinning.pid, waiting.pid)
+    look(monitor)
+    spend(0.3)
+    look(monitor)
+    monitor.close()
+    content = book.read()
+    busy, idle = (content.values(f"process/{p.pid}", "cpu_cores")[-1] for p in (spinning, waiting))
+    assert 0.05 < busy <= 1.5
+    assert idle < 0.1 * busy
+    for metric in FULL_METRICS:
+        assert content.values(f"process/{spinning.pid}", metric), metric
+    assert content.values(f"process/{spinning.pid}", "threads") == [2.0, 2.0]
+    resident = content.values(f"process/{spinning.pid}", "rss_bytes")[-1]
+    assert 1 << 20 < resident < 1 << 30
+    assert content.values(f"process/{spinning.pid}", "involuntary_switches_per_s")[-1] >= 0
+
+
+def test_what_a_process_writes_is_counted(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start, tmp_path: Path
+) -> None:
+    process = run_python(WRITING.replace("sys.argv[1]", repr(str(tmp_path / "file"))))
+    monitor = watch(process.pid)
+    look(monitor)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"x\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    look(monitor)
+    monitor.close()
+    content = book.read()
+    if not Path(f"/proc/{process.pid}/io").exists():
+        pytest.skip("this kernel does not count the I/O of processes")
+    written = content.values(f"process/{process.pid}", "write_bytes_per_s")
+    if written == [0.0]:
+        pytest.skip("the file system of the temporary folder does not count what is written")
+    assert len(written) == 1
+    assert written[0] > 1000
+    assert content.values(f"process/{process.pid}", "voluntary_switches_per_s")[0] > 0
+
+
+def test_a_process_is_described_again_when_it_executes_another_program(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start
+) -> None:
+    parent = run_python(EXECUTING)
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    monitor = watch(parent.pid)
+    look(monitor)
+    parent.stdin.write(b"go\n")
+    parent.stdin.flush()
+    assert parent.stdout.readline() == b"new\n"
+    look(monitor)
+    content = book.read()
+    commands = [value for key, value in content.history if key == f"process/{child}/cmdline"]
+    assert len(commands) == 2
+    assert "os.fork" in commands[0]
+    assert "print(" in commands[1]
+    assert content.facts[f"process/{child}/ppid"] == str(parent.pid)
+    assert content.facts[f"process/{child}/start_ticks"] == str(start_ticks(child))
+    os.kill(child, 9)
+    monitor.close()
+
+
+def test_processes_that_come_and_go_leave_nothing_behind(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start
+) -> None:
+    parent = run_python(CHURN)
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    monitor = watch(parent.pid)
+    look(monitor)
+    files = open_files()
+    for _ in range(25):
+        parent.stdin.write(b"fork\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        monitor._next_scan_ns = 0
+        look(monitor)
+        assert len(monitor._watched) == 21
+        parent.stdin.write(b"end\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        look(monitor)
+    assert set(monitor._watched) == {parent.pid}
+    assert open_files() == files
+    monitor._next_scan_ns, monitor._newest = 0, b""
+    look(monitor)
+    assert set(monitor._tree.members) <= {parent.pid}
+    assert len(monitor._unreached._expected) <= 1
+    monitor.close()
+    assert len({key for key in book.read().facts if key.endswith("/cmdline")}) > 100
+
+
+def test_a_zombie_is_no_longer_watched(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start, wait_for: Any
+) -> None:
+    parent = run_python(
+        "import os, sys\nif not os.fork(): os._exit(0)\nprint(1, flush=True); sys.stdin.read()"
+    )
+    child = run_python("import sys; sys.stdin.read()")
+    monitor = watch(parent.pid, child.pid)
+    look(monitor)
+    child.kill()
+    wait_for(lambda: b") Z" in Path(f"/proc/{child.pid}/stat").read_bytes(), "the child's end")
+    look(monitor)
+    assert set(monitor._watched) == {parent.pid}
+    look(monitor)
+    assert set(monitor._watched) == {parent.pid}, "a zombie does not come back"
+    monitor.close()
+
+
+def test_a_process_that_ended_before_it_could_be_opened_is_no_error(book: Any, run_python: Start) -> None:
+    process = run_python("pass")
+    process.wait()
+    with pytest.raises(processes.GONE):
+        WatchedProcess(process.pid, book.writer)
+
+
+def test_more_processes_than_can_be_watched_are_counted_as_lost(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "MOST_PROCESSES", 3)
+    parent = run_python(CHURN)
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(b"fork\n")
+    parent.stdin.flush()
+    parent.stdout.readline()
+    monitor = watch(parent.pid)
+    look(monitor)
+    assert len(monitor._watched) == 3
+    parent.stdin.write(b"end\n")
+    parent.stdin.flush()
+    parent.stdout.readline()
+    monitor.close()
+    assert sum(count for what, count in book.read().lost if what == "processes") == 18

@@ -1,0 +1,142 @@
+"""The whole sidecar as the launcher meets it: started, told of the command, dismissed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfwrap.monitors import MONITORS
+
+LIGHT = """
+import sys
+import perfwrap.monitors.sidecar
+from importlib import import_module
+for name in {names}:
+    import_module("perfwrap.monitors." + name)
+heavy = {{"polars", "numpy", "torch", "typer", "rich", "psutil", "pynvml", "perfwrap.timeline"}}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_the_monitors_load_no_heavy_library_and_their_own_only_when_they_watch() -> None:
+    code = LIGHT.format(names=[name for names, _ in MONITORS for name in names])
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
+
+
+def test_every_monitor_of_the_folder_is_listed() -> None:
+    import perfwrap.monitors
+
+    folder = Path(perfwrap.monitors.__file__).parent
+    with_watch = {path.stem for path in folder.glob("*.py") if "\ndef watch(" in path.read_text()}
+    assert with_watch == {name for names, _ in MONITORS for name in names}
+
+
+def test_a_run_is_watched_from_its_command_to_its_end(
+    start_sidecar: Callable[..., Any], run_python: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    command = run_python("import sys; sys.stdin.read()")
+    sidecar = start_sidecar("--rate", "20")
+    sidecar.watch(command.pid)
+    sidecar.wait_until(
+        lambda content: (
+            content.values(f"process/{command.pid}", "read_bytes_per_s")
+            or content.values(f"process/{command.pid}", "threads")
+            and len(content.values("host", "cpu_cores_busy")) > 20
+        ),
+        "the command's series",
+    )
+    content = sidecar.finish()
+    assert content.facts["role"] == "monitor"
+    assert content.facts[f"process/{command.pid}/ppid"] == str(os.getpid())
+    assert len(content.end) == 1
+    assert len(content.clock) >= 2
+    watched = [name for name, _, duration, _ in content.coverage if duration == 0]
+    assert {"host", "processes"} <= set(watched)
+    cost = content.values("sidecar", "cpu_seconds")
+    assert cost == sorted(cost)
+    assert cost[-1] > 0
+    times = [time for time, _ in content.samples["host", "cpu_cores_busy"]]
+    assert times == sorted(times)
+    assert str(sidecar.process.pid) not in {key.split("/")[1] for key in content.facts if "process/" in key}
+
+
+def test_signals_do_not_reach_it(start_sidecar: Callable[..., Any]) -> None:
+    sidecar = start_sidecar()
+    sidecar.wait_until(lambda content: "role" in content.facts, "the first fact")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        sidecar.process.send_signal(number)
+    assert len(sidecar.finish().end) == 1
+
+
+def test_a_command_that_ends_at_once_leaves_a_whole_journal(start_sidecar: Callable[..., Any]) -> None:
+    content = start_sidecar().finish()
+    assert len(content.end) == 1
+    assert content.facts["role"] == "monitor"
+
+
+def test_it_ends_when_the_launcher_is_killed(tmp_path: Path, read_journal: Any, wait_for: Any) -> None:
+    for name in ("journal", "starts", "inject"):
+        (tmp_path / name).mkdir()
+    code = (
+        "import os, subprocess, sys\n"
+        "command = [sys.executable, '-m', 'perfwrap.monitors.sidecar', sys.argv[1], str(os.getpid())]\n"
+        "print(subprocess.Popen(command, stdin=subprocess.PIPE).pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with launcher:
+        assert launcher.stdout is not None
+        pid = int(launcher.stdout.readline())
+        wait_for(lambda: list((tmp_path / "journal").glob("*.pwj")), "the journal")
+        launcher.kill()
+    wait_for(
+        lambda: not Path(f"/proc/{pid}").exists() or b") Z" in Path(f"/proc/{pid}/stat").read_bytes(),
+        "its end",
+    )
+    (journal,) = (tmp_path / "journal").glob("*.pwj")
+    assert len(read_journal(journal).end) == 1
+
+
+def test_a_missing_library_costs_only_what_needs_it(
+    start_sidecar: Callable[..., Any], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "psutil.py").write_text("raise ImportError('psutil is broken')")
+    (broken / "ctypes.py").write_text("raise RuntimeError('ctypes is broken')")
+    sidecar = start_sidecar(environment={"PYTHONPATH": str(broken)})
+    sidecar.wait_until(lambda content: content.values("host", "cpu_cores_busy"), "the host's first series")
+    content = sidecar.finish()
+    assert content.notes("memory, swap and disks")
+    (note,) = content.notes("gpu")
+    assert "RuntimeError: ctypes is broken" in note
+    assert len(content.end) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_sidecar_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "perfwrap.monitors.sidecar", str(tmp_path / "gone"), str(os.getpid())]
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert answer.returncode != 0
+    assert answer.stdout == ""
+    assert answer.stderr.splitlines()[-1].startswith("FileNotFoundError")
+
+
+@pytest.mark.skipif(
+    any(Path(folder, "libnvidia-ml.so.1").exists() for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")),
+    reason="this machine has an NVIDIA driver",
+)
+def test_no_driver_is_one_line_of_coverage(start_sidecar: Callable[..., Any]) -> None:
+    content = start_sidecar().finish()
+    gpu = [row for row in content.coverage if "gpu" in row[0] or "pcie" in row[0]]
+    assert [(what, duration, note) for what, _, duration, note in gpu] == [
+        ("gpu", 1, "no NVIDIA driver: libnvidia-ml.so.1 not found")
+    ]

@@ -1,0 +1,190 @@
+"""Monitors that fail, hang or cost too much do not hurt the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from perfwrap.monitors import sidecar
+from perfwrap.monitors.sidecar import Pace
+from perfwrap.monitors.watcher import Ending, Watcher, survive
+
+MILLISECOND = 1_000_000
+
+
+class Scripted:
+    """A monitor that notes what happens to it, and fails where it is told to."""
+
+    def __init__(self, fail: str = "") -> None:
+        self.fail = fail
+        self.calls: list[str] = []
+        self.seen = threading.Event()
+
+    def quick(self, now_ns: int) -> None:
+        self._do("quick")
+
+    def full(self, now_ns: int) -> None:
+        self._do("full")
+        self.seen.set()
+
+    def close(self) -> None:
+        self._do("close")
+
+    def _do(self, what: str) -> None:
+        self.calls.append(what)
+        if what == self.fail:
+            raise ZeroDivisionError("no such luck")
+
+
+@pytest.fixture(autouse=True)
+def hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", survive)
+
+
+@pytest.fixture
+def watch(book: Any) -> Iterator[Callable[..., tuple[Watcher, Callable[[], None]]]]:
+    """Start a watcher of some monitors; the second thing returned ends it."""
+    endings: list[Callable[[], None]] = []
+
+    def start(quick: bool = True, **watches: Any) -> tuple[Watcher, Callable[[], None]]:
+        ending = Ending()
+        watcher = Watcher(book.writer, watches, ending, 10 * MILLISECOND, quick)
+
+        def end() -> None:
+            endings.remove(end)
+            ending.announce()
+            watcher.join(60)
+
+        endings.append(end)
+        watcher.start()
+        return watcher, end
+
+    yield start
+    for end in list(endings):
+        end()
+
+
+def test_a_monitor_looks_at_once_goes_on_and_takes_a_last_look(watch: Any, book: Any, wait_for: Any) -> None:
+    monitor = Scripted()
+    _, end = watch(one=lambda: monitor)
+    wait_for(lambda: monitor.calls.count("quick") >= 5, "five looks")
+    end()
+    assert monitor.calls[:2] == ["quick", "full"]
+    assert monitor.calls[-3:] == ["quick", "full", "close"]
+    assert monitor.calls.count("close") == 1
+    (row,) = book.read().coverage
+    assert (row[0], row[2], row[3]) == ("one", 0, "")
+
+
+def test_a_slow_monitor_is_never_asked_quickly(watch: Any, wait_for: Any) -> None:
+    monitor = Scripted()
+    _, end = watch(quick=False, one=lambda: monitor)
+    wait_for(monitor.seen.is_set, "a full look")
+    end()
+    assert set(monitor.calls) == {"full", "close"}
+
+
+@pytest.mark.parametrize("moment", ["quick", "full", "close"])
+def test_a_monitor_that_fails_is_coverage_and_the_others_go_on(
+    watch: Any, book: Any, wait_for: Any, moment: str
+) -> None:
+    before, failing, after = Scripted(), Scripted(moment), Scripted()
+    _, end = watch(before=lambda: before, failing=lambda: failing, after=lambda: after)
+    wait_for(lambda: after.calls.count("quick") > 3, "the others to go on")
+    end()
+    assert failing.calls.count(moment) == 1
+    for other in (before, after):
+        assert other.calls[-3:] == ["quick", "full", "close"]
+        assert other.calls.count("close") == 1
+    content = book.read()
+    (_, note) = content.notes("failing")
+    assert note.startswith("stopped: ZeroDivisionError: no such luck (test_watcher.py:")
+    first, last = (row for row in content.coverage if row[0] == "failing")
+    assert first[1] == last[1]
+    assert last[2] > 1
+    assert content.notes("before") == content.notes("after") == [""]
+
+
+def test_a_monitor_that_cannot_be_opened_was_never_watched(watch: Any, book: Any, wait_for: Any) -> None:
+    def missing() -> None:
+        raise ImportError("No module named 'it'")
+
+    monitor = Scripted()
+    _, end = watch(missing=missing, absent=lambda: None, one=lambda: monitor)
+    wait_for(monitor.seen.is_set, "the other one's look")
+    end()
+    content = book.read()
+    (note,) = content.notes("missing")
+    assert note.startswith("stopped: ImportError: No module named 'it'")
+    assert [row[2] for row in content.coverage if row[0] == "missing"] == [1]
+    assert content.notes("absent") == []
+    assert content.notes("one") == [""]
+
+
+def test_a_monitor_that_hangs_is_given_up_at_the_end(book: Any) -> None:
+    release, monitor = threading.Event(), Scripted()
+    monitor.full = lambda now_ns: (monitor.seen.set(), release.wait())  # type: ignore[assignment]
+    ending = Ending()
+    watcher = Watcher(book.writer, {"stuck": lambda: monitor}, ending, MILLISECOND, True)
+    watcher.start()
+    monitor.seen.wait()
+    ending.announce()
+    watcher.join(0.01)
+    assert book.read().notes("stuck") == ["", "did not answer when the command ended"]
+    release.set()
+
+
+def test_a_silent_journal_ends_the_looking(watch: Any, book: Any, wait_for: Any) -> None:
+    monitor = Scripted()
+    watch(one=lambda: monitor)
+    book.writer.alive = False
+    wait_for(lambda: "close" in monitor.calls, "the monitor to be closed")
+
+
+def test_a_thinned_journal_makes_every_look_rarer(watch: Any, book: Any, wait_for: Any) -> None:
+    book.writer.stride = 1000
+    monitor, witness = Scripted(), threading.Event()
+    _, end = watch(one=lambda: monitor)
+    wait_for(monitor.seen.is_set, "the first look")
+    assert not witness.wait(0.05)
+    end()
+    assert monitor.calls.count("quick") == 2, "the first and the last"
+
+
+def test_the_dearest_watcher_looks_half_as_often(watch: Any, book: Any, wait_for: Any) -> None:
+    cheap, dear = Scripted(), Scripted()
+    one, _ = watch(cheap=lambda: cheap)
+    other, _ = watch(dear=lambda: dear)
+    wait_for(lambda: cheap.seen.is_set() and dear.seen.is_set(), "both to look")
+    pace = Pace(book.writer, [one, other])
+    allowed_ns = int(sidecar.ALLOWED_SHARE * 10**10)
+    one.cost_ns = other.cost_ns = 0
+    pace.review(0)
+    one.cost_ns, other.cost_ns = allowed_ns // 3, allowed_ns // 2
+    pace.review(10**10)
+    assert book.read().thin == []
+    one.cost_ns, other.cost_ns = one.cost_ns + allowed_ns // 3, other.cost_ns + allowed_ns
+    pace.review(2 * 10**10)
+    content = book.read()
+    assert content.thin == [("dear", 2)]
+    assert (
+        content.notes("dear")[-1]
+        == "looked less often at last, every 0.02 s: looking took too much of a core"
+    )
+    assert content.notes("cheap") == [""]
+
+
+def test_a_budget_that_thins_is_told_in_the_coverage(watch: Any, book: Any, wait_for: Any) -> None:
+    monitor = Scripted()
+    watcher, _ = watch(one=lambda: monitor)
+    wait_for(monitor.seen.is_set, "a look")
+    pace = Pace(book.writer, [watcher])
+    book.writer.stride = 4
+    pace.review(1)
+    pace.review(2)
+    assert book.read().notes("one") == [
+        "",
+        "looked less often at last, every 0.04 s: the journal's budget is limited",
+    ]
