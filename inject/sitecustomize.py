@@ -14,7 +14,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
     RUN_FOLDER = ""  # filled in: the run folder, as the launcher saw it
     WAS_UNSET = False  # filled in: PYTHONPATH was unset or empty when the command was started
 
-    perfwrap_shim = os.path.dirname(os.path.abspath(__file__))  # this name is also how our frames are told
+    HOOK = os.path.dirname(os.path.abspath(__file__))
 
     class Finder(object):
         """Finds nothing by itself: brings in the recorder's finder when torch is first asked for."""
@@ -51,7 +51,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
 
     def bring_on_import():
         """Return the recorder's on_import module, whose finder takes the place of ours."""
-        folder = os.path.join(perfwrap_shim, DATA)
+        folder = os.path.join(HOOK, DATA)
         lent = {"data": folder, "run_folder": run_folder(), "load": load, "note": note, "quietly": quietly}
         on_import = load("on_import")
         on_import.take_over(Finder, **lent)
@@ -61,7 +61,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         """Return a module of the recorder, loaded without the help of the import system."""
         name = "perfwrap_recorder." + stem
         if name not in sys.modules:
-            with open(os.path.join(perfwrap_shim, DATA, "perfwrap_recorder", stem + ".py"), "rb") as source:
+            with open(os.path.join(HOOK, DATA, "perfwrap_recorder", stem + ".py"), "rb") as source:
                 code = compile(source.read(), "<perfwrap:%s>" % stem, "exec")
             module = type(sys)(name)
             exec(code, module.__dict__)
@@ -71,7 +71,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
 
     def run_folder():
         """Return the run folder, also where it is mounted under another name."""
-        return RUN_FOLDER if os.path.isdir(RUN_FOLDER) else os.path.dirname(perfwrap_shim)
+        return RUN_FOLDER if os.path.isdir(RUN_FOLDER) else os.path.dirname(HOOK)
 
     def note(event, detail=None):
         """Append one line about this process to the run folder: START_FIELDS of run_folder.py."""
@@ -104,7 +104,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
     def is_ours(entry):
         """Say whether an element of a path is this directory: with a slash behind it, or by a link, too."""
         try:
-            return entry == perfwrap_shim or bool(entry) and os.path.samefile(entry, perfwrap_shim)
+            return entry == HOOK or bool(entry) and os.path.samefile(entry, HOOK)
         except (OSError, TypeError, ValueError):
             return False
 
@@ -124,14 +124,19 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         return vector
 
     def asked_by_site():
-        """Say whether site itself imports this file, and not another tool's sitecustomize."""
+        """Say whether site itself imports this file, and not another tool's sitecustomize.
+
+        Frames of ours, also of another run's, are told by what their code mentions: a tool that uses the old
+        ``load_module`` has this file run in its own module's namespace.
+        """
         frame = sys._getframe(1)
-        importlib = "<frozen importlib"
-        while frame and (
-            "perfwrap_shim" in frame.f_globals or frame.f_code.co_filename.startswith(importlib)
-        ):
+        while frame and ("asked_by_site" in frame.f_code.co_names or is_importlib(frame.f_code)):
             frame = frame.f_back
         return not frame or (frame.f_globals.get("__name__"), frame.f_code.co_name[:4]) == ("site", "exec")
+
+    def is_importlib(code):
+        """Say whether the code is part of the import system."""
+        return code.co_filename.startswith("<frozen importlib")
 
     def chain():
         """Import the module that this one hides; what it raises is between it and site."""

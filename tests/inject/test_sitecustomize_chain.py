@@ -122,6 +122,24 @@ def test_another_tool_that_imports_ours_and_puts_its_name_back_is_served(run, in
     assert run.events() == ["start"]
 
 
+def test_another_tool_that_runs_ours_in_its_own_module_is_served(run, interpreter, write):
+    # New Relic's way; an ImportError from it would end that tool, and site would not say a word.
+    tool = write(
+        "tool/sitecustomize.py",
+        """
+        import sys
+        from importlib.machinery import PathFinder
+        sys.path.remove(__file__.rpartition("/")[0])
+        PathFinder.find_spec("sitecustomize", sys.path).loader.load_module("sitecustomize")
+        print("tool")
+        """,
+    )
+    more = {"PYTHONPATH": f"{tool.parent}:{run.hook}"}
+    done = run.start(interpreter, "-Wignore", "-c", "print(hasattr(__import__('sys'), '_perfwrap'))", more=more)
+    assert (done.stdout, done.stderr) == ("tool\nTrue\n", "")
+    assert run.events() == ["start"]
+
+
 def test_two_runs_in_one_another_are_one_each(make_run, interpreter, write):
     user = write("user/sitecustomize.py", "print('once')")
     outer = make_run(user.parent)
