@@ -16,7 +16,8 @@ def significant(value: float, digits: int = 2) -> float:
     """Return ``value`` rounded to so many significant digits."""
     if value == 0 or not math.isfinite(value):
         return value
-    return float(f"{value:.{digits - 1}e}")
+    rounded = float(f"{value:.{digits - 1}e}")
+    return rounded if math.isfinite(rounded) else value
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -86,8 +86,8 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
     """Return the verdict on a loop in which no waste stands out."""
     if evidence.gpus or _on_gpu(evidence):
         return _unknown(
-            "No waste stands out on the host, but whether the GPU was busy is not known well enough: "
-            "that needs its utilisation at 90 % or more, or a record of its kernels."
+            "No waste stands out on the host, but whether the GPU was busy is not known well enough: that "
+            "needs its utilisation at 90 % or more, or a record of its kernels."
         )
     total = sum(account.values())
     compute = sum(account.get(part, 0) for part in ("forward", "backward", "optimizer")) / total
@@ -121,8 +121,8 @@ def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
     if steps.steady < ENOUGH_STEADY_STEPS or not sum(account.values()):
         return (
             f"Only {units.counted(steps.steady, 'steady step')} after "
-            f"{units.counted(steps.warm_up_steps, 'step')} of "
-            f"warm-up; a verdict wants {ENOUGH_STEADY_STEPS}. Let the program run longer."
+            f"{units.counted(steps.warm_up_steps, 'step')} of warm-up; a verdict wants "
+            f"{ENOUGH_STEADY_STEPS}. Let the program run longer."
         )
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis
@@ -52,12 +52,17 @@ def next_command(diagnosis: Diagnosis, folder: Path) -> str:
 def _heading(diagnosis: Diagnosis, page: Page) -> None:
     """Say what was run, for how long, and how it ended."""
     run = diagnosis.run
-    command = shlex.join(str(word) for word in run.get("command") or ())
+    command = _command([str(word) for word in run.get("command") or ()])
     ended = " · ".join(text for text in (_wall(run), _exit(run)) if text)
     page.line(("perfwrap", "bold"), (f"  {page.fitted(command, page.width - 12)}", ""))
     if ended:
         page.line((ended, "dim"), indent=10)
     page.blank()
+
+
+def _command(words: list[str]) -> str:
+    """Return the command as it could be typed, its program without the folder that it lies in."""
+    return shlex.join([PurePath(words[0]).name, *words[1:]]) if words else ""
 
 
 def _wall(run: dict[str, object]) -> str:
@@ -180,7 +185,7 @@ def _foot(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
             if cost.monitor_cores is None
             else f", its monitors {units.share(cost.monitor_cores)} of a core"
         )
-        page.paragraph(f"perfwrap itself took about {units.share(cost.share)} of the loop{monitors}.")
+        page.paragraph(f"perfwrap itself took {units.share(cost.share)} of the loop (estimate){monitors}.")
     for warning in diagnosis.warnings:
         page.paragraph(warning, hanging="Warning: ")
     page.blank()

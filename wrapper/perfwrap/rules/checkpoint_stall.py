@@ -61,8 +61,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
         saving=(1.0 - line.share, 1.0 - line.share / 2),
         evidence=(
             f"{units.counted(line.count, 'call')} in the steady loop, {often}, "
-            f"{units.duration(line.median_ns)} each as "
-            f"a median{written}.",
+            f"{units.duration(line.median_ns)} each as a median{written}.",
         ),
         advice=_advice(line, where, (1.0 - line.share) * mean_step_ns(evidence, trainer)),
         location=locate(line.where),

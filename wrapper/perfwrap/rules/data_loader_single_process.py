@@ -40,7 +40,7 @@ from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import Limit, saving
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
@@ -73,26 +73,24 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     """Return the finding about one loader."""
     step_ns = mean_step_ns(evidence, trainer)
     wait_ns = loader.share * step_ns
-    rest_ns = step_ns - wait_ns
+    rest = units.duration(step_ns - wait_ns)
     cores = evidence.processors(trainer.host).usable
-    workers = _workers(wait_ns, rest_ns, cores, trains_on_gpu(evidence, trainer))
-    where = place(loader.created, "the script")
-    evidence_lines = [
-        f"Each step waits {units.duration(wait_ns)} for its batch and takes {units.duration(rest_ns)} for "
-        "all else "
-        f"({units.counted(loader.batches, 'batch', 'batches')} seen).",
+    workers = _workers(wait_ns, step_ns - wait_ns, cores, trains_on_gpu(evidence, trainer))
+    where = named("the DataLoader", loader.created)
+    words = [
+        f"Each step waits {units.duration(wait_ns)} for its batch and takes {rest} for all else; "
+        f"{units.counted(loader.batches, 'batch', 'batches')} seen.",
         f"{_dataset(loader)} is read with num_workers=0, so nothing is computed meanwhile.",
     ]
     if cores is not None:
-        evidence_lines.append(f"The run may use {units.counted(round(cores), 'core')}.")
+        words.append(f"The run may use {units.counted(round(cores), 'core')}.")
     return Finding(
-        title=f"{units.share(loader.share)} of the training loop makes batches in the training process "
-        "itself, "
-        f"in the DataLoader of {where}.",
+        title=f"{units.share(loader.share)} of the training loop goes into making batches in the training "
+        f"process itself, by {where}.",
         share=loader.share,
         saving=_saving(evidence, trainer, wait_ns, step_ns, workers),
-        evidence=tuple(evidence_lines),
-        advice=_advice(loader, where, wait_ns, workers, cores),
+        evidence=tuple(words),
+        advice=_advice(loader, where, wait_ns, workers),
         location=locate(loader.created),
         experiment=f"workers={workers}" if _worthwhile(wait_ns, workers) else None,
         confidence="inferred",
@@ -137,31 +135,28 @@ def _saving(
 
 def _dataset(loader: LoaderUse) -> str:
     """Return what is read, as the subject of a sentence."""
-    size = "" if loader.dataset_length is None else f" of {units.counted(loader.dataset_length, 'sample')}"
-    return f"The {loader.dataset or 'data set'}{size}"
+    name = (loader.dataset or "data set").rpartition(".")[2]
+    size = "" if loader.dataset_length is None else f" ({units.counted(loader.dataset_length, 'sample')})"
+    return f"The {name}{size}"
 
 
-def _advice(loader: LoaderUse, where: str, wait_ns: float, workers: int, cores: float | None) -> str:
+def _advice(loader: LoaderUse, where: str, wait_ns: float, workers: int) -> str:
     """Return what to change, with the user's own numbers."""
     if workers < 1:
         return (
             "Make a sample cheaper to load: with a single usable core, worker processes would only take "
-            "turns "
-            "with the training. Work on whole batches at once, or prepare the data before the training."
+            "turns with the training. Work on whole batches at once, or prepare the data before the "
+            "training."
         )
-    if wait_ns <= 2 * RECEIVE_NS:
+    if not _worthwhile(wait_ns, workers):
         return (
             f"A batch takes {units.duration(wait_ns)}: worker processes would cost about as much again for "
-            "sending "
-            "it. Index whole batches out of a tensor, or give the data set a __getitems__ that does."
+            "sending it. Index whole batches out of a tensor, or give the data set a __getitems__ that "
+            "does."
         )
     persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
-    bound = ""
-    if cores is not None and workers < math.ceil(cores):
-        bound = f" of the {units.counted(round(cores), 'usable core')}"
+    verb = "worker then makes" if workers == 1 else "workers then make"
     return (
-        f"Pass num_workers={workers}{persistent} to the DataLoader at {where}: "
-        f"{units.counted(workers, 'worker')} "
-        f"then {'makes' if workers == 1 else 'make'} the next batches beside the training, on as "
-        f"many{bound or ' cores'}."
+        f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
+        "beside the training."
     )

@@ -32,7 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
@@ -59,26 +59,26 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     """Return the finding about one loader."""
     step_ns = mean_step_ns(evidence, trainer)
     rest_ns = (1.0 - loader.share) * step_ns
-    where = place(loader.created, "the script")
+    where = named("the DataLoader", loader.created)
     cores = evidence.processors(trainer.host)
     busy = cores.busy if cores.busy is not None else cores.tree_busy
     full = bool(cores.usable and busy is not None and busy >= BUSY_SHARE * cores.usable)
     needed = _needed(loader, rest_ns)
+    more = needed if needed and not full and (cores.usable is None or needed <= cores.usable) else None
+    waits = (
+        f"{units.duration(loader.median_wait_ns)} as a median, {units.duration(loader.p99_wait_ns)} at p99"
+    )
     words = [
         f"A step waits {units.duration(loader.share * step_ns)} for data and takes "
         f"{units.duration(rest_ns)} for all else.",
-        f"One wait takes {units.duration(loader.median_wait_ns)} as a median and "
-        f"{units.duration(loader.p99_wait_ns)} at p99"
-        f" ({_setting(loader)}).",
+        f"One wait takes {waits}, with {_setting(loader)}.",
     ]
     if cores.usable is not None and busy is not None:
         words.append(f"{units.number(busy)} of {units.number(cores.usable)} usable cores were busy.")
-    more = needed if needed and not full and (cores.usable is None or needed <= cores.usable) else None
     return Finding(
-        title=f"{units.share(loader.share)} of the training loop waits for batches of the DataLoader of "
-        f"{where}.",
+        title=f"{units.share(loader.share)} of the training loop is spent waiting for batches of {where}.",
         share=loader.share,
-        saving=(1.0 - loader.share, 1.0 if full or not more else 1.0 - loader.share / 2),
+        saving=(1.0 - loader.share, 1.0 - loader.share / 2 if more else 1.0),
         evidence=tuple(words),
         advice=_advice(loader, where, more, full),
         location=locate(loader.created),
@@ -99,20 +99,18 @@ def _needed(loader: LoaderUse, rest_ns: float) -> int | None:
 
 def _setting(loader: LoaderUse) -> str:
     """Return the setting that matters."""
-    return "workers unknown" if loader.workers is None else f"num_workers={loader.workers}"
+    return "an unknown number of workers" if loader.workers is None else f"num_workers={loader.workers}"
 
 
 def _advice(loader: LoaderUse, where: str, more: int | None, full: bool) -> str:
     """Return what to change."""
     if more:
         return (
-            f"Pass num_workers={more} instead of {loader.workers} to the DataLoader at {where}: one batch "
-            "takes a "
-            f"worker {units.duration(loader.fetch_ns)}."
+            f"Pass num_workers={more} instead of {loader.workers} to {where}: one batch takes a worker "
+            f"{units.duration(loader.fetch_ns)}."
         )
     reason = "all usable cores are busy" if full else "more workers are not known to help"
     return (
-        f"Make a sample cheaper to load ({reason}): cache what does not change, work on whole batches, "
-        "decode at the "
-        f"size that is needed. The DataLoader is made at {where}."
+        f"Make a sample of {where} cheaper to load ({reason}): cache what does not change, work on whole "
+        "batches, decode at the size that is needed."
     )

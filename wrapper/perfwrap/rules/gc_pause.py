@@ -72,8 +72,7 @@ def _words(garbage: Garbage) -> tuple[str, ...]:
     full = units.duration(garbage.by_generation.get(FULL, 0))
     return (
         f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "
-        "it full ones; "
-        f"{units.counted(garbage.steps_hit, 'step')} had a pause of a millisecond or more.",
+        f"it full ones; {units.counted(garbage.steps_hit, 'step')} had a pause of a millisecond or more.",
     )
 
 
@@ -82,8 +81,8 @@ def _advice(line: Line | None, often: bool) -> str:
     freeze = "Call gc.collect() and gc.freeze() once, between the set-up and the loop"
     if line is not None and often:
         return (
-            f"Take the collection at {place(line, '')} out of the step, or call it every few hundred "
-            f"steps. {freeze}."
+            f"Take the collection at {place(line, '')} out of the step, or call it every few hundred steps. "
+            f"{freeze}."
         )
     if often:
         return f"If the loop calls gc.collect() itself, do it every few hundred steps only. {freeze}."

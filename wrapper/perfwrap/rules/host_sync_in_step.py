@@ -56,9 +56,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     found = [_on_cpu(line) for line in blocked if not line.on_gpu]
     if on_gpu and utilization is None:
         return found or NotChecked(
-            f"{place(on_gpu[0].where, 'A line')} waits for the GPU during {units.share(on_gpu[0].share)} "
-            "of the loop; "
-            "whether that costs anything needs the GPU's utilisation (run with monitors)."
+            f"{place(on_gpu[0].where, 'A line')} waits for the GPU during {units.share(on_gpu[0].share)} of "
+            "the loop; whether that costs anything needs the GPU's utilisation (run with monitors)."
         )
     if on_gpu and utilization is not None and utilization < FULL_UTILIZATION:
         found += [_on_gpu(line, utilization) for line in on_gpu]
@@ -68,8 +67,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         )
     return Clear(
         f"{place(on_gpu[0].where, 'A line')} waits for the GPU, which was busy {units.share(utilization)} "
-        "of the time: "
-        "waiting for useful work costs nothing."
+        "of the time: waiting for useful work costs nothing."
     )
 
 
@@ -82,8 +80,7 @@ def _on_cpu(line: SyncLine) -> Finding:
         saving=(1.0 - line.share, 1.0 - line.share),
         evidence=(_calls(line),),
         advice=f"{_less_often(line)} The tensors are on the CPU, so this is the cost of the conversion "
-        "itself: convert "
-        "less, or work on the tensor.",
+        "itself: convert less, or work on the tensor.",
         location=locate(line.where),
         claims=_claims(line),
     )
@@ -94,15 +91,13 @@ def _on_gpu(line: SyncLine, utilization: float) -> Finding:
     share = min(line.share, 1.0 - utilization)
     return Finding(
         title=f"{line.name} at {place(line.where, 'one line')} makes the host wait for the GPU, and costs "
-        "up to "
-        f"{units.share(share)} of the training loop.",
+        f"up to {units.share(share)} of the training loop.",
         share=share,
         saving=(1.0 - share, 1.0),
         evidence=(
             _calls(line),
             f"The GPU was busy in {units.share(utilization)} of the samples; what part of its idle time "
-            "follows this "
-            "line is not known without a record of kernels.",
+            "follows this line is not known without a record of kernels.",
         ),
         advice=_less_often(line),
         location=locate(line.where),

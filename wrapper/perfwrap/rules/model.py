@@ -53,6 +53,11 @@ def place(line: Line | Location | None, otherwise: str) -> str:
     return otherwise if line is None else f"{PurePath(line.file).name}:{line.line}"
 
 
+def named(what: str, line: Line | Location | None) -> str:
+    """Return e.g. ``the DataLoader at train.py:31``, or just ``what`` where the line is not known."""
+    return what if line is None else f"{what} at {place(line, '')}"
+
+
 @dataclass(frozen=True)
 class Finding:
     """A problem that was found.

@@ -55,8 +55,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
                 "in all were noted.",
             ),
             advice="Stop at the first such value. Lower or warm up the learning rate, clip gradients, and "
-            "find the "
-            "operation with torch.autograd.set_detect_anomaly(True).",
+            "find the operation with torch.autograd.set_detect_anomaly(True).",
             location=locate(line),
             health=True,
         )

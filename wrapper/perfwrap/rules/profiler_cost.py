@@ -51,8 +51,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return [
         Finding(
             title=f"perfwrap itself takes about {units.share(cost.share)} of the training loop, more than "
-            "its budget of "
-            f"{units.share(budget)}.",
+            f"its budget of {units.share(budget)}.",
             share=cost.share,
             saving=(1.0 - min(1.0, 2 * cost.share), 1.0 - cost.share / 2),
             evidence=(f"{units.number(records)} records per step of {units.duration(step_ns)}.",),

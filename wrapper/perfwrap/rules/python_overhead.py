@@ -92,8 +92,7 @@ def _finding(gap: PythonGap) -> Finding:
         saving=(1.0 - gap.share, 1.0 - gap.share / 2),
         evidence=(
             f"{units.duration(gap.per_step_ns)} per step between {before} and {after}, "
-            f"{units.counted(gap.count, 'time')} in "
-            "the steady loop.",
+            f"{units.counted(gap.count, 'time')} in the steady loop.",
         ),
         advice=_advice(gap, lines),
         location=_location(gap),
@@ -129,17 +128,16 @@ def _advice(gap: PythonGap, lines: str) -> str:
     if gap.after_operation in ("optimizer", "scaler_step", "zero_grad") and gap.before_operation == "forward":
         return (
             f"Look at the code {lines}: if it makes the next batch, let DataLoader workers make it beside "
-            "the training; "
-            "if it keeps books, do that every N steps."
+            "the training; if it keeps books, do that every N steps."
         )
     if _holds_loss(gap):
         return (
-            f"Look at the code {lines}: the loss function runs there. Write it with tensor operations "
-            "of the whole batch."
+            f"Look at the code {lines}: the loss function runs there. Write it with tensor operations of "
+            "the whole batch."
         )
     return (
-        f"Look at the code {lines}: replace loops over samples by tensor operations, and keep books "
-        "every N steps."
+        f"Look at the code {lines}: replace loops over samples by tensor operations, and keep books every N "
+        "steps."
     )
 
 

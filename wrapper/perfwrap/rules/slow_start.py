@@ -100,7 +100,6 @@ def _words(start: StartUp) -> tuple[str, ...]:
     if start.warm_up_excess_ns > 0 and start.warm_up_steps:
         words.append(
             f"{units.counted(start.warm_up_steps, 'warm-up step')} then took "
-            f"{units.duration(start.warm_up_excess_ns)} more "
-            "than as many usual ones."
+            f"{units.duration(start.warm_up_excess_ns)} more than as many usual ones."
         )
     return tuple(words)

@@ -70,8 +70,7 @@ def _finding(steps: SlowSteps, cause: str, share: float) -> Finding:
     at = f" at {place(where, '')}" if where else ""
     return Finding(
         title=f"{often} {verb} up to {units.times(longest / steps.p50_ns)} the median, which costs "
-        f"{units.share(share)} of "
-        f"the training loop: {_because(cause)}{at}.",
+        f"{units.share(share)} of the training loop: {_because(cause)}{at}.",
         share=share,
         saving=(1.0 - share, 1.0 - share / 2),
         evidence=(
@@ -106,13 +105,13 @@ def _advice(cause: str, at: str, period: int | None) -> str:
     if cause == "python":
         often = f" every {units.count(period)} steps" if period else ""
         return (
-            f"Look at what the program does{often} after the event{at}: make it cheaper, rarer, or hand "
-            "it to a thread."
+            f"Look at what the program does{often} after the event{at}: make it cheaper, rarer, or hand it "
+            "to a thread."
         )
     if cause in COMPUTE or cause == "unexplained":
         return (
-            "The same work took longer: look for other programs on the machine, or for inputs of "
-            "varying size."
+            "The same work took longer: look for other programs on the machine, or for inputs of varying "
+            "size."
         )
     return f"Look at {cause}{at} in the slow steps: `perfwrap explain` has a rule for most causes."
 

@@ -56,8 +56,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if cores.usable is None or cores.wanted_threads is None:
         return NotChecked("The number of usable cores or of compute threads is not known.")
     threads = (
-        f"{units.counted(cores.wanted_threads, 'compute thread')} for {units.number(cores.usable)} "
-        "usable cores"
+        f"{units.counted(cores.wanted_threads, 'compute thread')} for {units.number(cores.usable)} usable "
+        "cores"
     )
     if cores.wanted_threads < WANTED_PER_CORE * cores.usable:
         return Clear(f"{threads}.")
@@ -129,6 +129,5 @@ def _advice(cores: Processors) -> str:
     return (
         f"Set OMP_NUM_THREADS={number} in the environment, or call torch.set_num_threads({number}), so that "
         f"{units.counted(cores.trainers, 'process', 'processes')} and "
-        f"{units.counted(cores.workers, 'worker')} fit the "
-        f"{units.number(cores.usable or 1.0)} usable cores."
+        f"{units.counted(cores.workers, 'worker')} fit the {units.number(cores.usable or 1.0)} usable cores."
     )

@@ -29,7 +29,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
@@ -68,12 +68,11 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     ends_ns = own.filter(pl.col("operation") == "data_end").select(lengths.sum()).item()
     total_ns = max(account.total_ns, 1)
     share = min(loader.share, (loader.start_ns + ends_ns) / total_ns)
-    where = place(loader.created, "the script")
+    where = named("the DataLoader", loader.created)
     workers = units.counted(loader.workers or 0, "worker")
     return Finding(
-        title=f"{units.share(share)} of the training loop goes into starting the {workers} of the "
-        "DataLoader of "
-        f"{where} again in every epoch.",
+        title=f"{units.share(share)} of the training loop goes into starting the {workers} of {where} again "
+        "in every epoch.",
         share=share,
         saving=(1.0 - share, 1.0 - min(share, processes_ns / total_ns)),
         evidence=(
@@ -81,8 +80,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
             f"{units.duration(loader.median_start_ns)} each as a median.",
             f"{workers} with persistent_workers=False; {units.counted(loader.epochs, 'epoch')} in the run.",
         ),
-        advice=f"Pass persistent_workers=True to the DataLoader at {where}: the workers then stay for all "
-        "epochs.",
+        advice=f"Pass persistent_workers=True to {where}: the workers then stay for all epochs.",
         location=locate(loader.created),
         experiment="persistent-workers",
         claims=_claims(loader),

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from perfwrap.rules import RULES
+from perfwrap.rules.model import rule_id
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+WORKLOADS = sorted((REPOSITORY / "scripts" / "workloads").glob("*.py"))
+GPU_ONLY = {"host_sync_in_step"}
+WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound"}
+"""What nothing can plant on its own: waits are explained by others, the rest is no problem of a script."""
+
+
+@pytest.fixture(scope="module")
+def accuracy() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("accuracy", REPOSITORY / "scripts" / "accuracy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["accuracy"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("script", WORKLOADS, ids=lambda path: path.stem)
+def test_every_workload_has_a_label_that_names_a_rule(accuracy: ModuleType, script: Path) -> None:
+    label = accuracy.read_label(script)
+    known = {rule_id(rule) for rule in RULES}
+    assert label.expected in known | {"healthy"}
+    assert label.also <= known
+    wants_line = " line " in f" {script.read_text().splitlines()[0]} "
+    assert bool(label.lines) == wants_line
+
+
+@pytest.mark.parametrize("script", WORKLOADS, ids=lambda path: path.stem)
+def test_no_workload_knows_of_perfwrap(script: Path) -> None:
+    assert "perfwrap" not in script.read_text()
+
+
+def test_every_problem_that_a_cpu_can_have_is_planted(accuracy: ModuleType) -> None:
+    planted = {accuracy.read_label(script).expected for script in WORKLOADS}
+    assert {rule_id(rule) for rule in RULES} - GPU_ONLY - WITHOUT_A_SCRIPT <= planted
+    assert "healthy" in planted
+
+
+def finding(rule: str, line: int | None = None, severity: str = "major") -> dict[str, Any]:
+    location = None if line is None else {"file": "/somewhere/planted.py", "line": line}
+    return {"rule": rule, "severity": severity, "location": location, "share": 0.2}
+
+
+def test_a_result_is_judged_by_rule_place_and_line(accuracy: ModuleType) -> None:
+    label = accuracy.Label("gc_pause", frozenset({7}), frozenset({"slow_steps"}))
+    found = [finding("slow_steps"), finding("gc_pause", 7)]
+    result = accuracy.Result(Path("planted.py"), label, found, "python-bound")
+    assert (result.place, result.right_line, result.alarms, result.good) == (2, True, [], True)
+    wrong = accuracy.Result(Path("planted.py"), label, [finding("gc_pause", 8)], "python-bound")
+    assert (wrong.place, wrong.right_line, wrong.good) == (1, False, False)
+    missed = accuracy.Result(Path("planted.py"), label, [finding("data_loader_wait")], "data-bound")
+    assert (missed.place, missed.alarms, missed.good) == (None, ["data_loader_wait"], False)
+
+
+def test_a_healthy_script_may_have_small_findings_only(accuracy: ModuleType) -> None:
+    label = accuracy.Label("healthy", frozenset(), frozenset())
+    quiet = accuracy.Result(Path("fine.py"), label, [finding("gc_pause", severity="minor")], "healthy")
+    loud = accuracy.Result(Path("fine.py"), label, [finding("gc_pause")], "python-bound")
+    assert (quiet.good, quiet.first) == (True, "healthy")
+    assert (loud.good, loud.first) == (False, "gc_pause")
