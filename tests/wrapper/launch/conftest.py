@@ -36,11 +36,11 @@ sys.exit(7)
 """Notes each signal, in order, in a file, until a file beside it appears."""
 
 
-def wait_for(condition: Callable[[], object], what: str) -> object:
+def wait_for(condition: Callable[[], object], what: str, so_far: Callable[[], object] = str) -> object:
     """Return the first true value of the condition; fail when there is none in time."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"waited in vain for {what}; so far: {so_far()!r}"
         select.select([], [], [], 0.01)
     return value
 
@@ -72,7 +72,7 @@ class Counter:
 
     def wait_until_seen(self, name: str) -> list[str]:
         """Return all signals seen when that one has been."""
-        wait_for(lambda: name in self.lines()[1:], f"{name} to arrive")
+        wait_for(lambda: name in self.lines()[1:], f"{name} to arrive", self.lines)
         return self.lines()[1:]
 
     def end(self) -> None:
@@ -160,7 +160,7 @@ class Terminal:
             self.read()
             return re.search(pattern, self.text, re.MULTILINE)
 
-        match = wait_for(found, f"{pattern!r}; so far: {self.text!r}")
+        match = wait_for(found, repr(pattern), lambda: self.text)
         assert isinstance(match, re.Match)
         self.text = self.text[match.end() :]
         return match
@@ -186,7 +186,7 @@ class Terminal:
                 self._status = status if pid else None
             return self._status is not None
 
-        wait_for(ended, f"the command's end; so far: {self.text!r}")
+        wait_for(ended, "the command's end", lambda: self.text)
         assert self._status is not None
         return self._status
 

@@ -65,6 +65,19 @@ def test_gnu_timeout_signals_pid_and_group_and_one_arrives(
     assert process.wait() == 124
 
 
+def test_a_sender_held_up_between_pid_and_group_sends_one(wrap: Any, counter: Any, start: Any) -> None:
+    process = start(wrap() + counter.command)
+    counter.wait_until_ready()
+    held_up = "end = time.monotonic() + 0.12\nwhile time.monotonic() < end: pass"
+    code = f"import os, time\nos.kill({process.pid}, 10)\n{held_up}\nos.killpg({process.pid}, 10)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    counter.wait_until_seen("USR1")
+    process.send_signal(signal.SIGUSR2)
+    assert counter.wait_until_seen("USR2") == ["USR1", "USR2"]
+    counter.end()
+    assert process.wait() == 7
+
+
 def test_signals_one_after_the_other_all_arrive(wrap: Any, counter: Any, start: Any) -> None:
     process = start(wrap() + counter.command)
     counter.wait_until_ready()

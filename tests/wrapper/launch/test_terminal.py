@@ -205,3 +205,17 @@ def test_a_hang_up_reaches_the_job_of_a_shell(
     assert 1 <= seen.count("HUP") <= 2
     counter.end()
     wait_for(lambda: state(counter.pid) == "Z", "the command's end")
+
+
+def test_a_hang_up_wakes_a_stopped_command(
+    prefix: list[str], counter: Any, terminal: Any, wait_for: Any, state: Any
+) -> None:
+    opened = terminal(prefix + counter.command)
+    counter.wait_until_ready()
+    os.kill(counter.pid, signal.SIGSTOP)
+    wait_for(lambda: state(counter.pid) == "T" and state(opened.pid) == "T", "the command to stop")
+    opened.hang_up()
+    counter.wait_until_seen("HUP")
+    counter.wait_until_seen("CONT")
+    counter.end()
+    assert os.waitstatus_to_exitcode(opened.wait()) == 7

@@ -24,10 +24,15 @@ REPORT = struct.Struct("<iid")
 """Signal, pid of the sender, CLOCK_MONOTONIC in seconds; a PING is answered by itself."""
 ORDER = struct.Struct("<i")
 
-ANSWER_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
 """A canary that does not answer for so long is taken to have seen nothing: better twice than never."""
-FORGET_SECONDS = 10.0
+BEFORE_SECONDS = 1.0
+"""The launcher may be so late, on a busy machine, to see what the canary has seen long since."""
+AGAIN_SECONDS = 0.25
+"""GNU timeout signals the pid and the group: both copies belong to the one that the canary saw."""
 UNTIL_STOPPED_SECONDS, WATCH_SECONDS = 1.0, 0.1
+LOOK_SECONDS = 60.0
+"""Where the kernel cannot be asked to end it with the launcher, the canary looks for itself."""
 
 
 class Canary:
@@ -39,15 +44,24 @@ class Canary:
         self._reports = reports
         self._orders = orders
         self._seen: list[tuple[int, int, float]] = []
+        self._told: dict[tuple[int, int], float] = {}
         self._unanswered = 0
         self._readable = select.poll()
         self._readable.register(reports, select.POLLIN)
 
-    def saw(self, number: int, sender: int, since: float) -> bool:
-        """Say whether that signal of that sender came to the group since then."""
+    def saw(self, number: int, sender: int, moment: float) -> bool:
+        """Say whether the signal that this sender sent about then came to the whole group.
+
+        What was seen is told once, and once more right after: see AGAIN_SECONDS.
+        """
         self._ask()
-        self._seen = [seen for seen in self._seen if seen[2] >= since - FORGET_SECONDS]
-        return any(seen[:2] == (number, sender) and seen[2] >= since for seen in self._seen)
+        self._seen = [seen for seen in self._seen if seen[2] >= moment - BEFORE_SECONDS]
+        for seen in self._seen:
+            if seen[:2] == (number, sender):
+                self._seen.remove(seen)
+                self._told[number, sender] = seen[2]
+                return True
+        return self._told.get((number, sender), 0.0) >= moment - AGAIN_SECONDS
 
     def wake_launcher_when_runs(self, child: int) -> None:
         """Continue the launcher, which is about to stop, should the child go on alone."""
@@ -98,7 +112,9 @@ def hatch(command: list[str]) -> Canary:
 def _live(launcher: int, reports: int, orders: int) -> None:
     """Report every signal that a process sent, until the launcher is gone."""
     while True:
-        sent: signal.struct_siginfo | None = signal.sigwaitinfo(ALL)
+        sent = signal.sigtimedwait(ALL, LOOK_SECONDS)
+        if sent is None and os.getppid() != launcher:
+            return
         if sent is not None and (sent.si_pid, sent.si_signo) == (launcher, WATCH):
             sent = _watch(launcher, ORDER.unpack(os.read(orders, ORDER.size))[0])
         if sent is not None and sent.si_code <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-STOPPED = "T"
+RUNNING, STOPPED = "R", "T"
 ENDED = ("Z", "X", "x")
 """States, as proc(5) letters them."""
 
@@ -26,6 +26,12 @@ def is_stopped(pid: int) -> bool:
     """Say whether a job control signal holds the process."""
     found = status(pid)
     return found is not None and found[0] == STOPPED
+
+
+def is_running(pid: int) -> bool:
+    """Say whether the process runs or would run if there were a free core."""
+    found = status(pid)
+    return found is not None and found[0] == RUNNING
 
 
 def open_descriptors() -> list[int]:

@@ -20,9 +20,9 @@ STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 SETTLE_SECONDS = 0.03
-"""How long a verdict waits: to signal a whole group, or a pid and then its group, takes a sender time."""
-BEFORE_SECONDS = 0.25
-"""GNU timeout signals the pid and the group: the second copy belongs to what the canary saw just before."""
+"""How long a verdict waits at least: GNU timeout and others signal first the pid and then its group."""
+LONGEST_SETTLE_SECONDS = 0.25
+"""How long it waits for a sender that still runs: on a busy machine it may be held up between the two."""
 
 
 class OriginalSignals:
@@ -61,8 +61,8 @@ class Witness(Protocol):
 
     pid: int
 
-    def saw(self, number: int, sender: int, since: float) -> bool:
-        """Say whether that signal of that sender came to the group since then."""
+    def saw(self, number: int, sender: int, moment: float) -> bool:
+        """Say whether the signal that this sender sent about then came to the whole group."""
 
     def wake_launcher_when_runs(self, child: int) -> None:
         """Continue the launcher, which is about to stop, should the child go on alone."""
@@ -74,6 +74,7 @@ class Sent(NamedTuple):
     number: int
     sender: int
     time: float
+    due: float
 
 
 class Supervisor:
@@ -86,7 +87,7 @@ class Supervisor:
         """Wait status of every other child that has ended."""
         self._waiting: list[Sent] = []
         self._stop = 0
-        self._stop_time = 0.0
+        self._stop_due = 0.0
 
     def wait(self, child: int) -> int:
         """Wait for the child's end, passing signals on, and return its wait status."""
@@ -116,7 +117,8 @@ class Supervisor:
                 return None
             if os.WIFSTOPPED(status):
                 if pid == child:
-                    self._stop, self._stop_time = os.WSTOPSIG(status), time.monotonic()
+                    # Followed only in a moment: what continues the whole group may be under way already.
+                    self._stop, self._stop_due = os.WSTOPSIG(status), time.monotonic() + SETTLE_SECONDS
             elif pid == child:
                 return status
             else:
@@ -126,8 +128,8 @@ class Supervisor:
 
     def _patience(self) -> float:
         """Return how long the next verdict can wait: a day when there is none to give."""
-        times = [sent.time for sent in self._waiting] + ([self._stop_time] if self._stop else [])
-        return max(0.0, min(times) + SETTLE_SECONDS - time.monotonic()) if times else 86400.0
+        due = [sent.due for sent in self._waiting[:1]] + ([self._stop_due] if self._stop else [])
+        return max(0.0, min(due) - time.monotonic()) if due else 86400.0
 
     def _receive(self, sent: signal.struct_siginfo, child: int) -> None:
         """Pass on at once, set aside for a verdict, or drop one signal."""
@@ -135,26 +137,33 @@ class Supervisor:
         if number == signal.SIGCHLD:
             return
         if sent.si_code <= 0:
-            self._waiting.append(Sent(number, sent.si_pid, time.monotonic()))
-        elif number == signal.SIGALRM or (number == signal.SIGHUP and os.getsid(0) == os.getpid()):
-            # An alarm set before perfwrap was executed rings here alone; a terminal that hangs up tells
-            # only the leader of the session. All else that the kernel sends reached the command as well.
+            now = time.monotonic()
+            self._waiting.append(Sent(number, sent.si_pid, now, now + SETTLE_SECONDS))
+        elif number == signal.SIGALRM:
+            _send(child, number)  # Set before perfwrap was executed: it rings here alone.
+        elif number == signal.SIGHUP and os.getsid(0) == os.getpid():
+            # A terminal that hangs up tells only the leader of the session, and continues it.
+            # All else that the kernel sends reached the command as well.
             _send(child, number)
+            if proc.is_stopped(child):
+                _send(child, signal.SIGCONT)
 
     def _settle(self, child: int) -> None:
         """Give the verdicts that are due."""
-        due = time.monotonic() - SETTLE_SECONDS
-        ripe = [sent for sent in self._waiting if sent.time <= due]
-        self._waiting = [sent for sent in self._waiting if sent.time > due]
-        for sent in ripe:
-            self._judge(sent, child)
-        if self._stop and self._stop_time <= due:
+        now = time.monotonic()
+        while self._waiting and self._waiting[0].due <= now:
+            sent = self._waiting.pop(0)
+            if proc.is_running(sent.sender) and now < sent.time + LONGEST_SETTLE_SECONDS:
+                self._waiting.insert(0, sent._replace(due=now + SETTLE_SECONDS))
+            else:
+                self._judge(sent, child)
+        if self._stop and self._stop_due <= now:
             number, self._stop = self._stop, 0
             self._stop_like(number, child)
 
     def _judge(self, sent: Sent, child: int) -> None:
         """Pass one signal on, unless the whole group got it."""
-        if self.canary is not None and self.canary.saw(sent.number, sent.sender, sent.time - BEFORE_SECONDS):
+        if self.canary is not None and self.canary.saw(sent.number, sent.sender, sent.time):
             return
         if sent.number == signal.SIGCONT and not proc.is_stopped(child):
             return  # Whoever continues only the launcher means the job; otherwise there is nothing to do.
@@ -170,8 +179,9 @@ class Supervisor:
             return
         if self.canary is not None:
             self.canary.wake_launcher_when_runs(child)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number} & STOPS)
+        # Sent first and let through then, it is one with what the terminal may have sent meanwhile.
         os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number} & STOPS)
         signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
 
 
