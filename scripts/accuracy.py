@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -103,7 +104,9 @@ def profile(script: Path, folder: Path) -> Result:
     """Run one script under perfwrap and read what was found."""
     run = folder / script.stem
     command = [sys.executable, "-m", "perfwrap", "run", "--out", str(run), "--", sys.executable, str(script)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    # One compute thread: beside other programs, spinning OpenMP threads make the same work take many times longer.
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables)
     (folder / f"{script.stem}.txt").write_text(ended.stderr + ended.stdout, encoding="utf-8")
     document = run / "diagnosis.json"
     if ended.returncode or not document.is_file():

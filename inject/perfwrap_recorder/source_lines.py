@@ -42,7 +42,7 @@ _businesses = {}  # file name -> whether it is torch's own business
 _start_directory = os.getcwd()  # what a script's relative file name is relative to
 _standard_library = os.path.dirname(os.__file__) + "/"
 _scripts = os.path.dirname(sys.executable or "/")
-_recorder = os.path.dirname(journal.span.__code__.co_filename) + "/"
+_recorder = (os.path.dirname(journal.span.__code__.co_filename) or "<perfwrap") + "/"
 
 
 def label(name, frame):

@@ -17,21 +17,25 @@ How to fix
     asynchronous.
 
 When it is wrong
-    When the machine is shared: slow steps that come irregularly and have no cause of their own are what other
-    programs leave over. They are reported from 10 % of the loop on only, as unexplained.
+    When the machine is shared: steps that are slow now and then because the same work took longer are what
+    other programs leave over. They are not reported, unless they come regularly.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
+from statistics import mode
 
 import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
+from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.slow_steps import SlowStep, SlowSteps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MAJOR_SHARE, QUIET_SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import MINOR_SHARE, QUIET_SHARE, Answer, Clear, Finding, NotChecked, locate, place
 
 NEEDS = ("steady_steps",)
 VERDICT = "python-bound"
@@ -40,8 +44,15 @@ SPREAD = 1.5
 """p99 over p50 from which some steps count as slow; the catalogue's figure, between nsys-ai's 1.5 and
 gpuprof's 2."""
 
-COMPUTE = ("forward", "backward", "optimizer")
-"""Causes that are nobody's line: the same work took longer."""
+NOISE = (*COMPUTE_PARTS, "unexplained")
+"""Causes that are nobody's line: the same work took longer, as it does when other programs want the cores."""
+
+REGULAR = 0.6
+"""Share of the distances between slow steps that must be the same for a period; a shared machine adds
+others."""
+
+LEAST_FOR_PERIOD = 4
+"""Slow steps that it takes: three equal distances are no accident."""
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
@@ -52,35 +63,50 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     spread = f"p99 of the steps is {units.times(steps.spread)} the median"
     if steps.spread < SPREAD or steps.share < QUIET_SHARE or not steps.slow:
         return Clear(f"{spread}; slow steps cost {units.share(steps.share)} of the loop.")
-    cause, excess_ns = next(iter(steps.causes.items()))
-    share = steps.share * excess_ns / max(1, steps.excess_ns)
-    named = cause in PARTS and cause not in COMPUTE or cause == "epoch start"
-    if share < (QUIET_SHARE if named or steps.period else MAJOR_SHARE):
-        return Clear(f"{spread}, irregularly and without a cause in the program: what a shared machine does.")
-    return [_finding(steps, cause, share)]
+    for cause, excess_ns in steps.causes.items():
+        share = steps.share * excess_ns / max(1, steps.excess_ns)
+        slow = [step for step in steps.slow if step.cause == cause]
+        period = _period([step.index for step in slow])
+        if share >= QUIET_SHARE and (period or _stands_out(steps, cause, share)):
+            return [_finding(steps, slow, share, period)]
+    return Clear(f"{spread}, irregularly and for no reason in the program: what a shared machine does.")
 
 
-def _finding(steps: SlowSteps, cause: str, share: float) -> Finding:
+def _stands_out(steps: SlowSteps, cause: str, share: float) -> bool:
+    """Say whether irregular slow steps of a cause are more than what other programs leave over."""
+    noise_ns = sum(excess_ns for name, excess_ns in steps.causes.items() if name in NOISE)
+    return cause not in NOISE and share >= MINOR_SHARE and steps.causes[cause] > noise_ns
+
+
+def _period(indices: list[int]) -> int | None:
+    """Return the distance at which slow steps come, None when they come irregularly."""
+    distances = [later - earlier for earlier, later in pairwise(indices)]
+    if len(indices) < LEAST_FOR_PERIOD:
+        return None
+    usual = mode(distances)
+    return usual if usual > 1 and distances.count(usual) >= REGULAR * len(distances) else None
+
+
+def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int | None) -> Finding:
     """Return the finding about the slow steps of one cause."""
-    slow = [step for step in steps.slow if step.cause == cause]
-    where = _line(slow)
-    often = f"Every {units.ordinal(steps.period)} step" if steps.period else units.counted(len(slow), "step")
-    verb = "takes" if steps.period or len(slow) == 1 else "take"
-    longest = max(step.duration_ns for step in slow)
+    cause, where = slow[0].cause, _line(slow)
+    often = f"Every {units.ordinal(period)} step" if period else units.counted(len(slow), "step")
+    verb = "takes" if period or len(slow) == 1 else "take"
+    longest = units.times(max(step.duration_ns for step in slow) / steps.p50_ns)
     at = f" at {place(where, '')}" if where else ""
     return Finding(
-        title=f"{often} {verb} up to {units.times(longest / steps.p50_ns)} the median, which costs "
-        f"{units.share(share)} of the training loop: {_because(cause)}{at}.",
+        title=f"{often} {verb} up to {longest} the median, which costs {units.share(share)} of the training "
+        f"loop: {_because(cause)}{at}.",
         share=share,
         saving=(1.0 - share, 1.0 - share / 2),
         evidence=(
             f"A median step takes {units.duration(steps.p50_ns)}, p99 {units.duration(steps.p99_ns)}; "
-            f"{units.counted(len(steps.slow), 'slow step')}, e.g. step {units.count(slow[0].index)} with "
-            f"{units.duration(slow[0].duration_ns)}.",
+            f"{units.counted(len(slow), 'slow step')} of this kind, e.g. step {units.count(slow[0].index)} "
+            f"with {units.duration(slow[0].duration_ns)}.",
         ),
-        advice=_advice(cause, at, steps.period),
+        advice=_advice(cause, at, period),
         location=locate(where),
-        confidence="inferred" if cause in COMPUTE or cause == "unexplained" else "measured",
+        confidence="inferred" if cause in NOISE else "measured",
         claims=_claims(slow, cause),
     )
 
@@ -108,7 +134,7 @@ def _advice(cause: str, at: str, period: int | None) -> str:
             f"Look at what the program does{often} after the event{at}: make it cheaper, rarer, or hand it "
             "to a thread."
         )
-    if cause in COMPUTE or cause == "unexplained":
+    if cause in NOISE:
         return (
             "The same work took longer: look for other programs on the machine, or for inputs of varying "
             "size."
