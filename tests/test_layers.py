@@ -20,6 +20,7 @@ ALLOWED = {
     "run_folder": {"errors"},
     "launch": {"run_folder", "errors"},
     "monitors": {"run_folder", "journal_format", "errors"},
+    "checkup": {"launch", "monitors", "run_folder", "journal_format", "units", "errors"},
     "timeline": {"errors"},
     "sources": {"timeline", "run_folder", "journal_format", "errors"},
     "measures": {"timeline", "journal_format"},
@@ -34,6 +35,7 @@ ALLOWED = {
 LIBRARIES = {
     "launch": set(),
     "monitors": {"psutil", "pynvml"},
+    "checkup": set(),
     "run_folder": set(),
     "errors": set(),
     "units": set(),

@@ -176,7 +176,7 @@ def test_processes_that_come_and_go_leave_nothing_behind(
         parent.stdin.write(b"fork\n")
         parent.stdin.flush()
         parent.stdout.readline()
-        monitor._next_scan_ns = 0
+        monitor._last_scan_ns = 0
         look(monitor)
         assert len(monitor._watched) == 21
         parent.stdin.write(b"end\n")
@@ -185,7 +185,7 @@ def test_processes_that_come_and_go_leave_nothing_behind(
         look(monitor)
     assert set(monitor._watched) == {parent.pid}
     assert open_files() == files
-    monitor._next_scan_ns, monitor._newest = 0, b""
+    monitor._last_scan_ns, monitor._newest = 0, b""
     look(monitor)
     assert set(monitor._tree.members) <= {parent.pid}
     assert len(monitor._unreached._expected) <= 1

@@ -28,9 +28,10 @@ from perfwrap.monitors.unreached import UnreachedPythons
 
 MOST_PROCESSES = 1000
 """More than this many at a time are counted as lost instead of watched."""
-SCAN_SHARE = 0.001
+SCAN_SHARE, SCAN_CREDIT_NS = 0.001, 50_000_000
 SLOWEST_SCAN_NS = 1_000_000_000
-"""Looking for new processes may take this part of a core; on a machine with many it waits, but not longer."""
+"""Looking for new processes may take this part of a core and, when many start at once, this much in advance;
+on a machine where it costs more it waits, but not longer."""
 DEAD = (b"Z", b"X")
 STAT_BYTES = 1024
 
@@ -77,6 +78,11 @@ class WatchedProcess:
                 journal.samples(now_ns, self._full_values(now_ns, journal))
             except GONE:
                 self.ended = True
+
+    def has_only_forked(self) -> bool:
+        """Say whether at the last quick look it still ran its parent's program."""
+        text = self._taken[-1][1] if self._taken else b""
+        return bool(parse_stat(text).flags & FORKED_WITHOUT_EXEC) if text else self.forked
 
     @property
     def start_ticks(self) -> int:
@@ -163,19 +169,27 @@ class ProcessMonitor:
     ) -> None:
         self._journal, self._tree, self._unreached, self._roots = journal, tree, unreached, roots
         self._watched: dict[int, WatchedProcess] = {}
-        self._next_scan_ns = 0
+        self._scan_credit_ns, self._last_scan_ns = SCAN_CREDIT_NS, 0
+        self._fresh: list[WatchedProcess] = []
+        """Processes that entered since the last full look."""
         self._loads = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
         self._newest = b""
 
     def quick(self, now_ns: int) -> None:
         """Take every process's processor time; look for new processes as soon as that is cheap."""
-        if self._roots or now_ns >= self._next_scan_ns:
-            self._scan_for_new(now_ns)
+        since_ns = now_ns - self._last_scan_ns
+        if self._roots or since_ns * SCAN_SHARE + self._scan_credit_ns > 0 or since_ns >= SLOWEST_SCAN_NS:
+            self._scan_for_new(now_ns, since_ns)
         for process in self._watched.values():
             process.quick(now_ns)
+        # A process that soon ends must be asked soon; one that has only forked is nobody yet.
+        for process in [process for process in self._fresh if not process.has_only_forked()]:
+            self._fresh.remove(process)
+            self._unreached.ask(process.pid, process.start_ticks)
 
     def full(self, now_ns: int) -> None:
         """Write what was taken, and what is read once a second."""
+        self._fresh.clear()
         for pid in self._tree.follow():
             self._enter(pid, now_ns)
         for process in list(self._watched.values()):
@@ -192,7 +206,7 @@ class ProcessMonitor:
             self._leave(process)
         os.close(self._loads)
 
-    def _scan_for_new(self, now_ns: int) -> None:
+    def _scan_for_new(self, now_ns: int, since_ns: int) -> None:
         """Scan if a process or thread was made since the last time, which the last field of loadavg tells."""
         newest = os.pread(self._loads, STAT_BYTES, 0).rsplit(None, 1)[-1]
         if newest == self._newest and not self._roots:
@@ -203,8 +217,9 @@ class ProcessMonitor:
             self._tree.plant(self._roots.popleft())
         for pid in self._tree.scan():
             self._enter(pid, now_ns)
-        cost_ns = time.thread_time_ns() - begin
-        self._next_scan_ns = now_ns + min(SLOWEST_SCAN_NS, int(cost_ns / SCAN_SHARE))
+        earned_ns = self._scan_credit_ns + int(since_ns * SCAN_SHARE)
+        self._scan_credit_ns = min(SCAN_CREDIT_NS, earned_ns) - (time.thread_time_ns() - begin)
+        self._last_scan_ns = now_ns
 
     def _enter(self, pid: int, now_ns: int) -> None:
         """Start to watch a process, unless it ended meanwhile."""
@@ -218,6 +233,7 @@ class ProcessMonitor:
             self._watched[pid] = WatchedProcess(pid, self._journal)
         except GONE:
             return
+        self._fresh.append(self._watched[pid])
         self._unreached.expect(now_ns, pid, self._watched[pid].start_ticks)
 
     def _leave(self, process: WatchedProcess) -> None:

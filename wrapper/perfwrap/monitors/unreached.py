@@ -44,6 +44,12 @@ class UnreachedPythons:
         """Start to wait for a process's start record."""
         self._expected[pid, start_ticks] = Expected(now_ns)
 
+    def ask(self, pid: int, start_ticks: int) -> None:
+        """Find out, while that can be done, why this process might stay unreached."""
+        expected = self._expected.get((pid, start_ticks))
+        if expected is not None:
+            expected.reason = self._explain(pid, self._hook)
+
     def look(self, now_ns: int, living: dict[tuple[int, int], bool]) -> None:
         """Drop the processes that perfwrap reached, and write down those that it will not reach any more.
 

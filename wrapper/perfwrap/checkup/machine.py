@@ -1,0 +1,164 @@
+"""What the monitors see on this machine, which tools are there, where a run can be kept and read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from perfwrap import units
+from perfwrap.checkup.journal_words import Words, read_words
+from perfwrap.checkup.model import Line
+from perfwrap.monitors import cgroup, gpu, host
+from perfwrap.monitors.journal import JournalWriter
+
+PATIENCE_SECONDS = 60
+SEGMENT_BYTES = 1 << 20
+PTRACE_BIT = 19
+"""CAP_SYS_PTRACE."""
+TOOLS = {
+    "nsys": ("Nsight Systems", ("/opt/nvidia/nsight-systems/*/bin/nsys", "/usr/local/cuda/bin/nsys")),
+    "ncu": ("Nsight Compute", ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/bin/ncu")),
+}
+"""Command, its name, and where its installer puts it without telling PATH."""
+
+
+def examine_monitors() -> list[Line]:
+    """Return what host, control group and GPU monitors see; each is really started."""
+    with tempfile.TemporaryDirectory(prefix="perfwrap-doctor-") as folder:
+        journal = JournalWriter(Path(folder), "doctor")
+        for monitor in (host.watch(journal), cgroup.watch(journal), gpu.watch(journal)):
+            if monitor is not None:
+                monitor.close()
+        journal.close()
+        words = read_words(journal.path)
+    return [_host(words), _quota(words), _gpus(words)]
+
+
+def examine_tools() -> list[Line]:
+    """Return which tools that work beside perfwrap are there; none is needed to record."""
+    return [*(_tool(command) for command in TOOLS), _py_spy()]
+
+
+def examine_run_folder(parent: Path) -> Line:
+    """Return whether a run can be kept in a folder, by trying."""
+    what = "run folder"
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix=".perfwrap-doctor-", dir=parent) as folder,
+            open(Path(folder, "journal"), "wb") as file,
+        ):
+            os.posix_fallocate(file.fileno(), 0, SEGMENT_BYTES)
+        free = shutil.disk_usage(parent).free
+    except OSError as error:
+        return Line(
+            "no", what, f"{parent} cannot be written: {error.strerror}; choose another with --out DIR"
+        )
+    return Line("yes", what, f"{parent / 'perfwrap_runs'} ({units.size(free)} free)")
+
+
+def examine_reading() -> Line:
+    """Return whether reports can be made here; asked in another process, which a bad library may kill."""
+    code = "import polars, numpy, rich; print(polars.__version__)"
+    answer = _answer([sys.executable, "-c", code])
+    if answer is not None and answer.returncode == 0:
+        return Line("yes", "reports", f"polars {answer.stdout.strip()}")
+    why = answer.stderr.strip().splitlines()[-1:] if answer is not None else []
+    reason = why[0] if why else "polars cannot be loaded"
+    return Line("no", "reports", f"{reason}; runs can be recorded here and read elsewhere")
+
+
+def _host(words: Words) -> Line:
+    facts = words.facts
+    memory = units.size(float(facts["memory_total_bytes"]))
+    cores = f"{facts['cores_usable']} of {facts['cores_online']} cores usable, {memory} of memory"
+    missing = [f"{what}: {note}" for what, _, note in words.coverage if what.startswith(("memory", "disk"))]
+    detail = "; ".join([cores, f"shared memory {_size(facts.get('shm_total_bytes'))}", *missing])
+    return Line("partly" if missing else "yes", "host", detail)
+
+
+def _quota(words: Words) -> Line:
+    notes = words.notes("cgroup")
+    quota = words.facts.get("cpu_quota_cores")
+    limit = words.facts.get("memory_limit_bytes")
+    limits = [f"at most {quota} cores" if quota else "no CPU quota"]
+    limits += [f"at most {_size(limit)} of memory"] if limit else []
+    return Line("partly" if notes else "yes", "control group", "; ".join([*limits, *notes]))
+
+
+def _gpus(words: Words) -> Line:
+    names = [value for key, value in words.facts.items() if key.startswith("gpu/") and key.endswith("/name")]
+    missing = [
+        note if what == "gpu" else f"{what}: {note}"
+        for what, _, note in words.coverage
+        if what.startswith("gpu") and note
+    ]
+    if not names:
+        return Line("no", "GPU", "; ".join(missing))
+    driver = words.facts.get("nvidia_driver", "unknown")
+    detail = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+    return Line("partly" if missing else "yes", "GPU", "; ".join([*detail, f"driver {driver}", *missing]))
+
+
+def _size(byte_count: str | None) -> str:
+    return units.size(float(byte_count) if byte_count is not None else None)
+
+
+def _tool(command: str) -> Line:
+    """Return whether one of NVIDIA's command line tools is there."""
+    name, places = TOOLS[command]
+    path = shutil.which(command)
+    if path is not None:
+        return Line("yes", command, f"{path}{_version(path)}")
+    elsewhere = [str(found) for place in places for found in sorted(Path("/").glob(place.lstrip("/")))]
+    hint = f"; it is at {elsewhere[-1]}" if elsewhere else ""
+    return Line("no", command, f"{name} is not on PATH{hint}; only traces of GPU kernels need it")
+
+
+def _py_spy() -> Line:
+    """Return whether py-spy is there and may look into processes that it did not start."""
+    path = shutil.which("py-spy", path=os.pathsep.join(_program_folders()))
+    if path is None:
+        return Line("no", "py-spy", "not installed; only stacks sampled from outside need it")
+    scope = _text("/proc/sys/kernel/yama/ptrace_scope")
+    if scope in ("", "0") or _may_trace():
+        return Line("yes", "py-spy", f"{path}{_version(path)}")
+    return Line("no", "py-spy", f"{path}; forbidden by kernel.yama.ptrace_scope={scope}")
+
+
+def _program_folders() -> Iterable[str]:
+    """Return the folders of PATH, that of perfwrap's own environment first."""
+    return [str(Path(sys.executable).parent), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
+
+
+def _may_trace() -> bool:
+    lines = [line for line in _text("/proc/self/status").splitlines() if line.startswith("CapEff:")]
+    return bool(lines) and bool(int(lines[0].split()[1], 16) >> PTRACE_BIT & 1)
+
+
+def _version(path: str) -> str:
+    """Return the version that a program prints, in brackets, or nothing."""
+    answer = _answer([path, "--version"])
+    words = answer.stdout.split() if answer is not None and answer.returncode == 0 else []
+    numbers = [word for word in words if word[:1].isdigit()]
+    return f" ({numbers[0]})" if numbers else ""
+
+
+def _answer(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
