@@ -1,0 +1,61 @@
+"""The demo: its refusals here; that it diagnoses right is an end-to-end test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from perfwrap.commands import demo
+
+
+def perfwrap(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    command = [sys.executable, "-m", "perfwrap", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=900)
+
+
+def test_the_demo_says_what_to_install_when_its_libraries_are_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(demo, "NEEDS", {"no_such_module": "no-such-package"})
+    with pytest.raises(demo.PerfwrapError) as refused:
+        demo.demo(tmp_path / "out")
+    assert "no-such-package" in refused.value.message
+    assert "pip install" in refused.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_demo_overwrites_nothing(tmp_path: Path) -> None:
+    if find_spec("torch") is None or find_spec("sklearn") is None:
+        pytest.skip("the demo needs PyTorch and scikit-learn")
+    done = perfwrap("demo", "--out", tmp_path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(900)
+def test_the_demo_names_the_loader_at_its_line_and_shows_both_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the demo needs PyTorch")
+    pytest.importorskip("sklearn", reason="the demo needs scikit-learn")
+    out = tmp_path / "demo"
+    done = perfwrap("demo", "--out", out, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    slow = json.loads((out / "slow" / "diagnosis.json").read_text())
+    fixed = json.loads((out / "fixed" / "diagnosis.json").read_text())
+    script = demo.SCRIPTS / "train_digits.py"
+    finding = next(found for found in slow["findings"] if found["rule"] == "data_loader_single_process")
+    assert finding["location"]["file"] == str(script)
+    assert "DataLoader(" in script.read_text().splitlines()[finding["location"]["line"] - 1]
+    assert slow["verdict"]["id"] == "data-bound"
+    # 1 500 images in batches of 32, four times.
+    assert slow["steps"]["count"] == fixed["steps"]["count"] == 4 * 47
+    assert "data_loader_single_process" not in [found["rule"] for found in fixed["findings"]]
+    assert done.stdout.count("epoch 4") == 2
+    assert "What the mending was worth" in done.stderr
