@@ -153,38 +153,70 @@ def test_a_thinned_journal_makes_every_look_rarer(watch: Any, book: Any, wait_fo
     assert monitor.calls.count("quick") == 2, "the first and the last"
 
 
-def test_the_dearest_watcher_looks_half_as_often(watch: Any, book: Any, wait_for: Any) -> None:
-    cheap, dear = Scripted(), Scripted()
-    one, _ = watch(cheap=lambda: cheap)
-    other, _ = watch(dear=lambda: dear)
-    wait_for(lambda: cheap.seen.is_set() and dear.seen.is_set(), "both to look")
-    pace = Pace(book.writer, [one, other])
-    allowed_ns = int(sidecar.ALLOWED_SHARE * 10**10)
-    one.cost_ns = other.cost_ns = 0
-    pace.review(0)
-    one.cost_ns, other.cost_ns = allowed_ns // 3, allowed_ns // 2
-    pace.review(10**10)
-    assert book.read().thin == []
-    one.cost_ns, other.cost_ns = one.cost_ns + allowed_ns // 3, other.cost_ns + allowed_ns
-    pace.review(2 * 10**10)
-    content = book.read()
-    assert content.thin == [("dear", 2)]
-    assert (
-        content.notes("dear")[-1]
-        == "looked less often at last, every 0.02 s: looking took too much of a core"
-    )
-    assert content.notes("cheap") == [""]
-
-
-def test_a_budget_that_thins_is_told_in_the_coverage(watch: Any, book: Any, wait_for: Any) -> None:
+def test_a_slower_pace_is_told_and_taken_back(watch: Any, book: Any, wait_for: Any) -> None:
     monitor = Scripted()
     watcher, _ = watch(one=lambda: monitor)
     wait_for(monitor.seen.is_set, "a look")
-    pace = Pace(book.writer, [watcher])
+    watcher.speed_up()
+    assert book.read().thin == []
+    watcher.slow_down()
+    watcher.slow_down()
+    assert book.read().notes("one")[-1] == (
+        "looked less often at last, every 0.04 s: looking took too much of a core"
+    )
+    watcher.speed_up()
+    watcher.speed_up()
+    content = book.read()
+    assert content.thin == [("one", 2), ("one", 4), ("one", 2), ("one", 1)]
+    assert content.notes("one")[-1] == "looked less often for a while: looking took too much of a core"
+    assert len({start for _, start, _, _ in content.coverage}) == 1, "each replaces the one before"
+    looks = monitor.calls.count("quick")
+    wait_for(lambda: monitor.calls.count("quick") > looks + 3, "more looks")
+
+
+class Paced:
+    """Stands for a watcher that costs what a test says."""
+
+    def __init__(self) -> None:
+        self.cost_ns = 0
+        self.calls: list[str] = []
+
+    def slow_down(self) -> None:
+        self.calls.append("slower")
+
+    def speed_up(self) -> None:
+        self.calls.append("faster")
+
+    def explain_pace(self, why: str) -> None:
+        self.calls.append(why)
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ((0.8, 0.1), ([], [])),
+        ((0.6, 0.5), (["slower"], [])),
+        ((0.5, 0.6), ([], ["slower"])),
+        ((0.1, 0.2), ([], ["faster"])),
+    ],
+)
+def test_all_watchers_together_stay_in_their_part_of_a_core(
+    book: Any, costs: tuple[float, float], expected: tuple[list[str], list[str]]
+) -> None:
+    one, other = Paced(), Paced()
+    pace = Pace(book.writer, [one, other])  # type: ignore[list-item]
+    one.cost_ns = other.cost_ns = 10**12  # what opening cost does not count
+    pace.review(0)
+    for watcher, cost in zip((one, other), costs, strict=True):
+        watcher.cost_ns += int(cost * sidecar.ALLOWED_SHARE * 10**10)
+    pace.review(10**10)
+    assert (one.calls, other.calls) == expected
+
+
+def test_a_budget_that_thins_is_told_once(book: Any) -> None:
+    watcher = Paced()
+    pace = Pace(book.writer, [watcher])  # type: ignore[list-item]
     book.writer.stride = 4
     pace.review(1)
     pace.review(2)
-    assert book.read().notes("one") == [
-        "",
-        "looked less often at last, every 0.04 s: the journal's budget is limited",
-    ]
+    assert watcher.calls.count("the journal's budget is limited") == 1

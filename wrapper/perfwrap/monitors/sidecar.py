@@ -28,6 +28,8 @@ from perfwrap.run_folder import RunFolder
 CLOCK_SECONDS = 10
 ALLOWED_SHARE = 0.009
 """How much of one core looking may take."""
+SURE = 2.5
+"""Looking twice as often costs twice as much; the rest is for what changes from time to time."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended so long after the command (a stuck driver) is left behind."""
 STANDARD_INPUT = 0
@@ -57,7 +59,10 @@ def main() -> None:
 
 
 class Pace:
-    """Keeps all watchers together below their part of one core: if they are not, the dearest slows down."""
+    """Keeps all watchers together below their part of one core: if they are not, the dearest slows down.
+
+    It speeds up again when that is sure to fit.
+    """
 
     def __init__(self, journal: JournalWriter, watchers: list[Watcher]) -> None:
         self._journal, self._watchers = journal, watchers
@@ -69,8 +74,12 @@ class Pace:
         costs = [watcher.cost_ns for watcher in self._watchers]
         if self._before is not None:
             spent = [now - before for now, before in zip(costs, self._before[1], strict=True)]
-            if sum(spent) > ALLOWED_SHARE * (now_ns - self._before[0]):
-                self._watchers[spent.index(max(spent))].slow_down()
+            dearest = self._watchers[spent.index(max(spent))]
+            share = sum(spent) / (now_ns - self._before[0])
+            if share > ALLOWED_SHARE:
+                dearest.slow_down()
+            elif share < ALLOWED_SHARE / SURE:
+                dearest.speed_up()
         self._before = now_ns, costs
         if self._journal.stride != self._stride:
             self._stride = self._journal.stride

@@ -65,6 +65,8 @@ class Watcher:
         interval_ns: int,
         quick: bool,
     ) -> None:
+        self.stride = 1
+        """It looks at every so many-th of its moments only."""
         self.cost_ns = 0
         """Processor time of looking so far."""
         self._journal, self._unopened, self._ending = journal, dict(watches), ending
@@ -72,7 +74,6 @@ class Watcher:
         self._monitors: dict[str, Monitor] = {}
         self._since_ns: dict[str, int] = {}
         self._current = ""
-        self._stride = 1
         self._thread: WatcherThread | None = None
 
     def start(self) -> None:
@@ -134,22 +135,28 @@ class Watcher:
             self._current = name
             yield monitor
 
-    def slow_down(self) -> bool:
-        """Look half as often from now on, and say so; False when that is seldom enough already."""
-        if self._stride >= LARGEST_STRIDE or not self._monitors:
-            return False
-        self._stride *= 2
-        for name in list(self._monitors):
-            self._journal.thin(name, self._stride)
-        self.explain_pace("looking took too much of a core")
-        return True
+    def slow_down(self) -> None:
+        """Look half as often from now on, and say so."""
+        if self.stride < LARGEST_STRIDE:
+            self._set_stride(2 * self.stride)
+
+    def speed_up(self) -> None:
+        """Look twice as often from now on, as far as it was slowed down before, and say so."""
+        if self.stride > 1:
+            self._set_stride(self.stride // 2)
 
     def explain_pace(self, why: str) -> None:
         """Write into the coverage how often is looked now, and why not more often."""
-        seconds = self._interval_ns * self._stride * self._journal.stride / SECOND_NS
+        stride = self.stride * self._journal.stride
+        pace = f"at last, every {self._interval_ns * stride / SECOND_NS:g} s" if stride > 1 else "for a while"
         for name in list(self._monitors):
-            note = f"looked less often at last, every {seconds:g} s: {why}"
-            self._journal.watched(name, self._since_ns[name], note=note)
+            self._journal.watched(name, self._since_ns[name], note=f"looked less often {pace}: {why}")
+
+    def _set_stride(self, stride: int) -> None:
+        self.stride = stride
+        for name in list(self._monitors):
+            self._journal.thin(name, stride)
+        self.explain_pace("looking took too much of a core")
 
     def _look_until_the_end(self) -> None:
         ended = self._ending.waiter()
@@ -157,7 +164,7 @@ class Watcher:
         opening_ns = time.thread_time_ns() - self.cost_ns
         while not ended(max(0, due - time.monotonic_ns()) / SECOND_NS) and self._journal.alive:
             now_ns = time.monotonic_ns()
-            stride = self._stride * self._journal.stride
+            stride = self.stride * self._journal.stride
             full = now_ns >= next_full
             self._look(now_ns, full)
             if full:
