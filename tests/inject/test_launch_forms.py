@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def test_every_way_of_multiprocessing_works_without_torch(run, interpreter, writ
 
 def test_many_first_starts_at_once_are_all_recorded(run):
     # With byte code written, as users have it: sixteen processes make the same cache file.
+    shutil.rmtree(run.hook / "__pycache__")
     environment = {**run.environment}
     environment.pop("PYTHONDONTWRITEBYTECODE")
     command = [sys.executable, "-c", "import sys; print(sorted(n for n in sys.modules if 'perfwrap' in n))"]
