@@ -37,9 +37,11 @@ DIAGNOSIS = "diagnosis.json"
 START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
 """Tab-separated fields of a line in ``starts/<host>.log``.
 
-``event`` is ``start`` (an interpreter began) or ``fork`` (a process with the recorder forked); ``start_ticks`` is
-field 22 of /proc/PID/stat; ``vector`` says which file reached it (sitecustomize, usercustomize, pth); ``argv`` is
-joined by U+001F with tabs and newlines replaced by spaces.
+``event`` is ``start`` (an interpreter began), ``fork`` (a process with the recorder forked) or ``failed``
+(something of perfwrap's raised there: ``argv`` is what); ``start_ticks`` is field 22 of /proc/PID/stat;
+``vector`` says which file reached it (sitecustomize, usercustomize, pth), with ``+cwd`` behind it when the
+current directory was put back into sys.path; ``argv`` is joined by U+001F with tabs and newlines replaced by
+spaces.
 """
 
 

@@ -388,6 +388,16 @@ def test_each_start_of_a_process_that_executes_again_finds_its_own_journal(run: 
     ]
 
 
+def test_a_recorder_that_could_not_start_is_told_with_its_reason(run: Any) -> None:
+    run.start(77, monotonic_ns=500)
+    run.start(77, monotonic_ns=600, event="failed", argv="SyntaxError: damaged")
+    run.journal().step()
+    timeline = run.read()
+    assert timeline.tracks.filter(pl.col("pid") == 77, pl.col("kind") == "process").height == 1
+    told = timeline.coverage.filter(pl.col("source") == "starts")["note"].to_list()
+    assert told == ["could not start its recorder: SyntaxError: damaged"]
+
+
 def test_start_lines_that_were_cut_short_are_skipped(run: Any) -> None:
     run.start(77)
     with (run.folder.starts / "here.log").open("a") as file:

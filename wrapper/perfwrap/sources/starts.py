@@ -65,20 +65,35 @@ def add_starts(
     for start in sorted(starts, key=lambda start: start.time):
         moved = replace(start, time=to_run(start.host, start.time))
         lives.setdefault((start.host, start.pid, start.start_ticks), []).append(moved)
-    for identity, life in lives.items():
+    for identity, lines in lives.items():
+        life = [start for start in lines if start.event != "failed"]
         opened = sorted(journals.get(identity, ()))
         # A process that called exec started more than once: a journal belongs to the last start before it.
         until = [following.time for following in life[1:]] + [None]
         for start, end in zip(life, until, strict=True):
             process = next((track for at, track in opened if end is None or at < end), None)
             opened = [(at, track) for at, track in opened if track != process]
-            _add_facts(start, _unrecorded(start, builder) if process is None else process, builder)
+            failure = next(
+                (line.argv for line in lines if line.event == "failed" and _within(line, start, end)), None
+            )
+            unrecorded = process is None
+            if process is None:
+                process = builder.process(start.host, start.pid, f"{start.start_ticks}@{start.time}")
+            if unrecorded or failure:
+                _add_gap(start, process, failure, builder)
+            _add_facts(start, process, builder)
 
 
-def _unrecorded(start: Start, builder: TimelineBuilder) -> int:
-    """Return a track for a Python process that has no journal, and say so in the coverage."""
-    process = builder.process(start.host, start.pid, f"{start.start_ticks}@{start.time}")
+def _within(line: Start, start: Start, end: int | None) -> bool:
+    """Say whether the line was written in the life that began with ``start``."""
+    return start.time <= line.time and (end is None or line.time < end)
+
+
+def _add_gap(start: Start, process: int, failure: str | None, builder: TimelineBuilder) -> None:
+    """Say in the coverage why a Python process was not recorded, or not as it should have been."""
     note = "was forked and recorded nothing" if start.event == "fork" else "never imported torch"
+    if failure:
+        note = f"could not start its recorder: {failure}"
     builder.add_row(
         "coverage",
         what=RECORDER,
@@ -88,7 +103,6 @@ def _unrecorded(start: Start, builder: TimelineBuilder) -> int:
         note=note,
         source="starts",
     )
-    return process
 
 
 def _add_facts(start: Start, process: int, builder: TimelineBuilder) -> None:
