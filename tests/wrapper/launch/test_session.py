@@ -147,7 +147,7 @@ def test_a_report_that_cannot_be_made_is_one_line_with_the_run_folder(wrap: Any)
 
 
 def test_ctrl_c_ends_the_report_and_the_status_stays_the_commands(wrap: Any, terminal: Any) -> None:
-    body = "import signal; print('reporting', flush=True); signal.sigtimedwait([], 600)"
+    body = "import time; print('reporting', flush=True); exec('while True: time.sleep(0.05)')"
     opened = terminal([*wrap("--no-monitors", changed=REPORT.format(body=body)), *PROGRAM])
     opened.expect("reporting\n")
     opened.send("\x03")
@@ -156,7 +156,7 @@ def test_ctrl_c_ends_the_report_and_the_status_stays_the_commands(wrap: Any, ter
 
 
 def test_a_signal_during_the_report_ends_the_report(wrap: Any, start: Any) -> None:
-    body = "import signal; print('reporting', flush=True); signal.sigtimedwait([], 600)"
+    body = "import time; print('reporting', flush=True); exec('while True: time.sleep(0.05)')"
     prefix = wrap("--no-monitors", changed=REPORT.format(body=body))
     process = start([*prefix, "sh", "-c", "exit 3"], stderr=subprocess.PIPE)
     assert process.stderr.readline() == b"reporting\n"
@@ -193,7 +193,8 @@ def test_an_inner_perfwrap_joins_the_outer_run(wrap: Any, tmp_path: Path) -> Non
     answer = run(outer + shell + inner + program, cwd=tmp_path)
     pid, line, status = answer.stdout.splitlines()
     # The inner one is not there any more: the program is the shell's own child.
-    assert line == f"{folder_of(outer)}/inject {pid}"
+    path = [f"{folder_of(outer)}/inject", *filter(None, [os.environ.get("PYTHONPATH")])]
+    assert line == f"{os.pathsep.join(path)} {pid}"
     assert status == "0"
     assert len(answer.stderr.splitlines()) == 1
     assert not (tmp_path / "perfwrap_runs").exists()
