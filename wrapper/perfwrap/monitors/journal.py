@@ -76,7 +76,8 @@ class JournalWriter:
 
     def samples(self, time_ns: int, values: list[tuple[int, float]]) -> None:
         """Keep one value per series, all taken at ``time_ns``, until the next flush."""
-        self._kept.append((time_ns, values))
+        with self._lock:
+            self._kept.append((time_ns, values))
 
     def flush(self) -> None:
         """Write the samples kept so far; in one go, because the first write after a pause is the dear one."""

@@ -218,7 +218,8 @@ class ProcessMonitor:
         for pid in self._tree.scan():
             self._enter(pid, now_ns)
         earned_ns = self._scan_credit_ns + int(since_ns * SCAN_SHARE)
-        self._scan_credit_ns = min(SCAN_CREDIT_NS, earned_ns) - (time.thread_time_ns() - begin)
+        left_ns = min(SCAN_CREDIT_NS, earned_ns) - (time.thread_time_ns() - begin)
+        self._scan_credit_ns = max(left_ns, -int(SLOWEST_SCAN_NS * SCAN_SHARE))
         self._last_scan_ns = now_ns
 
     def _enter(self, pid: int, now_ns: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import select
 import signal
 import sys
@@ -38,6 +39,9 @@ STANDARD_INPUT = 0
 def main() -> None:
     """Watch until standard input ends or the launcher is gone."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    # One file stays open for each process of the run.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     options = _options()
     folder = RunFolder(options.run_dir)
     journal = JournalWriter(folder.journal, host_name(), options.budget)

@@ -84,8 +84,9 @@ class Watcher:
     def join(self, seconds: float) -> None:
         """Wait for the last look; what does not answer is given up, and coverage says so."""
         deadline = time.monotonic() + seconds
-        while self._thread is not None and time.monotonic() < deadline:
-            self._thread.join(max(0.0, deadline - time.monotonic()))
+        # One that failed may have been followed by another, for the monitors that are left.
+        while (thread := self._thread) is not None and time.monotonic() < deadline:
+            thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread is not None:
             self.drop("did not answer when the command ended")
 
@@ -96,8 +97,8 @@ class Watcher:
             monitor = watch()
             del self._unopened[self._current]
             if monitor is not None:
-                self._monitors[self._current] = monitor
                 self._since_ns[self._current] = time.monotonic_ns()
+                self._monitors[self._current] = monitor
                 self._journal.watched(self._current, self._since_ns[self._current])
         if self._monitors:
             self._look_until_the_end()
