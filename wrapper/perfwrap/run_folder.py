@@ -116,8 +116,8 @@ def create(out: Path | None, command: list[str]) -> RunFolder:
     path = (out if out is not None else Path("perfwrap_runs") / _default_name(command)).absolute()
     try:
         if out is None:
-            path = _first_free(path)
-        path.mkdir(mode=0o700, parents=True, exist_ok=out is not None)
+            path = _make_first_free(path)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise PerfwrapError(
                 f"{path} is not empty.", "Give --out a new folder; perfwrap never overwrites a run."
@@ -135,8 +135,9 @@ def create(out: Path | None, command: list[str]) -> RunFolder:
 def create_parent(out: Path | None, name: str) -> Path:
     """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
     path = (out if out is not None else Path("perfwrap_runs") / _default_name([name])).absolute()
-    path = _first_free(path) if out is None else path
     try:
+        if out is None:
+            return _make_first_free(path)
         path.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise PerfwrapError(
@@ -153,10 +154,13 @@ def _default_name(command: list[str]) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + safe
 
 
-def _first_free(path: Path) -> Path:
-    """Return ``path``, or ``path-2``, ``path-3``… when runs start within one second."""
+def _make_first_free(path: Path) -> Path:
+    """Make ``path``, or ``path-2``, ``path-3``… when several runs start within one second, and return it."""
     number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free
+    while True:
+        try:
+            free.mkdir(mode=0o700, parents=True)
+            return free
+        except FileExistsError:
+            number += 1
+            free = path.with_name(f"{path.name}-{number}")
