@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
