@@ -27,6 +27,8 @@ SEGMENT_COLUMNS: dict[str, Any] = {
     "line": pl.Int32,
     "function": pl.String,
     "until_line": pl.Int32,
+    "after_operation": pl.String,
+    "before_operation": pl.String,
     "step": pl.Int64,
     "estimated": pl.Boolean,
 }
@@ -38,7 +40,8 @@ class Account:
 
     ``segments`` has the columns of SEGMENT_COLUMNS. A segment names the innermost recorded event that it
     lies in; a ``python`` segment lies in none: it carries the line of the event before it and, as
-    ``until_line``, that of the next event in the same file. Inside a validation phase everything is
+    ``until_line``, that of the next event in the same file, with the operations of both (``after_operation``,
+    ``before_operation``, interruptions left out). Inside a validation phase everything is
     ``validation``, whatever its operation. ``step`` is the index in the steps' table, null after the last
     step. ``estimated`` segments stand for thinned steps: their lengths come from exact sums, their places
     do not.
@@ -80,7 +83,7 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     marks = (steps.table["end"].to_numpy(), steps.phases.start, steps.phases.end, stretch_edges(sums))
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
     segments = fill_thinned(_segments(tiling, spans, steps, stretch_edges(sums)), spans, sums)
-    return Account(_with_lines(segments), begin, finish)
+    return Account(_with_surroundings(segments), begin, finish)
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
@@ -121,18 +124,26 @@ def _unchanged(values: Integers | Flags) -> Flags:
     return np.concatenate([[False], values[1:] == values[:-1]])
 
 
-def _with_lines(segments: pl.DataFrame) -> pl.DataFrame:
-    """Give Python segments the line of the event before them and, in the same file, that of the next one."""
+def _with_surroundings(segments: pl.DataFrame) -> pl.DataFrame:
+    """Give Python segments the line of the event before them and, in the same file, that of the next one.
+
+    Events without a line are passed over; interruptions are not what the program did before or next.
+    """
     lone = (pl.col("part") == "python") & pl.col("operation").is_null() & ~pl.col("estimated")
-    before = {name: pl.col(name).fill_null(strategy="forward") for name in ("file", "line", "function")}
-    filled = segments.with_columns(
-        next_file=pl.col("file").fill_null(strategy="backward"),
-        next_line=pl.col("line").fill_null(strategy="backward"),
+    asked = pl.when(~pl.col("part").is_in(INTERRUPTIONS)).then("operation")
+    located = segments.with_columns(
+        pl.col("file", "line", "function").forward_fill().name.prefix("last_"),
+        pl.col("file", "line").backward_fill().name.prefix("next_"),
+        asked.forward_fill().alias("last_operation"),
+        asked.backward_fill().alias("next_operation"),
     )
-    return filled.with_columns(
+    same_file = pl.col("next_file") == pl.col("last_file")
+    return located.with_columns(
         *(
-            pl.when(lone).then(expression).otherwise(pl.col(name)).alias(name)
-            for name, expression in before.items()
+            pl.when(lone).then(f"last_{name}").otherwise(name).alias(name)
+            for name in ("file", "line", "function")
         ),
-        pl.when(lone & (pl.col("next_file") == before["file"])).then("next_line").alias("until_line"),
+        pl.when(lone & same_file).then("next_line").alias("until_line"),
+        pl.when(lone).then("last_operation").alias("after_operation"),
+        pl.when(lone).then("next_operation").alias("before_operation"),
     ).select(pl.col(name).cast(kind) for name, kind in SEGMENT_COLUMNS.items())

@@ -43,15 +43,15 @@ def _steady_steps(evidence: Evidence) -> str | None:
     )
 
 
-def _probe(*names: str) -> Callable[[Evidence], str | None]:
-    """Return the question whether probes were at work; steps must be there, too."""
+def _probe(name: str) -> Callable[[Evidence], str | None]:
+    """Return the question whether a probe was at work; steps must be there, too."""
 
     def ask(evidence: Evidence) -> str | None:
-        disabled = evidence.timeline.coverage.filter(
-            pl.col("what").is_in(names), pl.col("end") == pl.col("start"), pl.col("note").is_not_null()
+        failed = evidence.timeline.coverage.filter(
+            pl.col("what") == name, pl.col("end") == pl.col("start"), pl.col("note").is_not_null()
         )
-        if disabled.height:
-            return f"The recorder's probe {disabled['what'][0]} was not at work: {disabled['note'][0]}."
+        if failed.height:
+            return f"The recorder's {name} was not at work: {failed['note'][0]}."
         return _steps(evidence)
 
     return ask
@@ -80,10 +80,10 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "trainer": _trainer,
     "steps": _steps,
     "steady_steps": _steady_steps,
-    "data": _probe("data_loader", "data"),
-    "syncs": _probe("sync", "syncs"),
-    "gc": _probe("gc", "garbage"),
-    "checkpoints": _probe("checkpoint", "save"),
+    "data": _probe("probe/data_loader"),
+    "syncs": _probe("probe/sync"),
+    "gc": _probe("probe/garbage"),
+    "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
     "gpu": _monitor("gpu", "gpu"),
     "kernels": _nobody("GPU kernels"),

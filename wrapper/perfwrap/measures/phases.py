@@ -138,16 +138,19 @@ def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, 
     starts = np.concatenate([loader.start[evaluated], forward.start[lone]])
     ends = np.concatenate([_batch_ends(events, evaluated)[evaluated], forward.end[lone]])
     keys = np.concatenate([loader.key[evaluated], np.full(int(lone.sum()), -1)])
+    if not starts.size:
+        return starts, ends, keys
     order = np.argsort(starts, kind="stable")
     starts, ends, keys = starts[order], np.maximum.accumulate(ends[order]), keys[order]
     batches = loader.start[~evaluated & (events.loader_kind == DATA)]
     between = np.searchsorted(np.sort(np.concatenate([train_moments(events), batches])), starts)
-    over = np.concatenate([events.loader_kind[evaluated] == DATA_END, np.zeros(int(lone.sum()), np.bool_)])
-    if not starts.size:
-        return starts, ends, keys
-    first = np.flatnonzero((np.diff(between, prepend=-1) != 0) | np.append(False, over[order][:-1]))
+    kind = np.concatenate([events.loader_kind[evaluated], np.full(int(lone.sum()), DATA)])[order]
+    over = np.append(False, kind[:-1] == DATA_END)
+    first = np.flatnonzero((np.diff(between, prepend=-1) != 0) | over)
     last = np.append(first[1:], starts.size) - 1
-    return starts[first], ends[last], keys[first]
+    # A loader that was only started is not evaluated yet.
+    used = np.add.reduceat(kind != LOADER_START, first) > 0
+    return starts[first[used]], ends[last[used]], keys[first[used]]
 
 
 def _batch_ends(events: LoopEvents, evaluated: Flags) -> Integers:

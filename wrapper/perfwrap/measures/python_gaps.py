@@ -30,26 +30,20 @@ class PythonGap:
     """``total_ns`` over the whole account."""
 
 
-KEY = ("file", "line", "until_line")
+KEY = ("file", "line", "until_line", "after_operation", "before_operation")
 
 
 def find_python_gaps(steps: Steps, account: Account) -> tuple[PythonGap, ...]:
-    """Return the stretches of the ``python`` part by the lines around them, most time first."""
-    known = pl.col("operation").fill_null("")
+    """Return the stretches of the ``python`` part by what stands around them, most time first."""
     gaps = (
-        account.segments.with_columns(
-            known.shift(1, fill_value="").alias("before"), known.shift(-1, fill_value="").alias("after")
-        )
-        .filter(pl.col("part") == "python", pl.col("operation").is_null())
+        account.segments.filter(pl.col("part") == "python")
         .group_by(KEY)
         .agg(
             pl.col("function").first(),
-            pl.col("before").mode().sort().first(),
-            pl.col("after").mode().sort().first(),
             pl.len().alias("count"),
             (pl.col("end") - pl.col("start")).sum().alias("ns"),
         )
-        .sort("ns", "line", descending=True, nulls_last=True)
+        .sort("ns", *KEY, descending=[True] + [False] * len(KEY), nulls_last=True)
     )
     return tuple(_gap(row, steps, account) for row in gaps.iter_rows(named=True))
 
@@ -59,8 +53,8 @@ def _gap(row: dict[str, Any], steps: Steps, account: Account) -> PythonGap:
     return PythonGap(
         after=line_of(row["file"], row["line"], row["function"]),
         until_line=row["until_line"],
-        after_operation=row["before"],
-        before_operation=row["after"],
+        after_operation=row["after_operation"] or "",
+        before_operation=row["before_operation"] or "",
         count=row["count"],
         per_step_ns=row["ns"] / steps.steady,
         total_ns=row["ns"],

@@ -39,7 +39,11 @@ KEY = ("name", "file", "line", "function")
 
 
 def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> tuple[SyncLine, ...]:
-    """Return the calls of the steady loop by name and line, most blocked time first."""
+    """Return the calls of the steady loop by name and line, most blocked time first.
+
+    The recorder looks up the line of long calls, of a step's first calls, and of a sample of the others.
+    Calls without a line are shared out among the lines of the same name, by how often those were seen.
+    """
     if not account.total_ns:
         return ()
     blocked = (
@@ -56,13 +60,34 @@ def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Acco
         ]
     )
     lines = counts.group_by(KEY).agg(pl.col("count").sum(), pl.col("gpu").any())
-    rows = lines.join(blocked, on=KEY, how="left", nulls_equal=True).sort("blocked", descending=True)
-    return tuple(_line(row, steps, account) for row in rows.iter_rows(named=True))
+    rows = lines.join(blocked, on=KEY, how="full", nulls_equal=True, coalesce=True).with_columns(
+        pl.col("blocked", "count").fill_null(0), pl.col("gpu").fill_null(False)
+    )
+    shared = _shared_out(rows.sort(*KEY, nulls_last=True).to_dicts())
+    return tuple(_line(row, steps, account) for row in sorted(shared, key=lambda row: -row["blocked"]))
+
+
+def _shared_out(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with lines, each with its part of the rows without; the sums stay exactly the same."""
+    found: list[dict[str, Any]] = []
+    for name in dict.fromkeys(row["name"] for row in rows):
+        located = [row for row in rows if row["name"] == name and row["file"] is not None]
+        lost = [row for row in rows if row["name"] == name and row["file"] is None]
+        counts = [max(1, row["count"]) for row in located]
+        for figure in ("blocked", "count"):
+            seen = given = 0
+            whole = sum(row[figure] for row in lost)
+            for row, count in zip(located, counts, strict=True):
+                seen += count
+                row[figure] += whole * seen // sum(counts) - given
+                given = whole * seen // sum(counts)
+        found += located or lost
+    return found
 
 
 def _line(row: dict[str, Any], steps: Steps, account: Account) -> SyncLine:
     """Return the figures of one line."""
-    blocked = row["blocked"] or 0
+    blocked = row["blocked"]
     return SyncLine(
         name=row["name"] or "",
         where=line_of(row["file"], row["line"], row["function"]),

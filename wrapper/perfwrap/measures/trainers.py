@@ -73,10 +73,12 @@ def _busiest_threads(signs: pl.DataFrame) -> pl.DataFrame:
 
 def _named(threads: pl.DataFrame) -> tuple[Trainer, ...]:
     """Return the trainers with the names that reports call them by."""
-    found = []
+    found: list[Trainer] = []
     for number, row in enumerate(threads.iter_rows(named=True), start=1):
-        name = f"rank {row['rank']}" if row["rank"] is not None else f"trainer {number}"
-        if threads.height == 1 and row["rank"] is None:
-            name = "trainer"
+        name = f"trainer {number}" if threads.height > 1 else "trainer"
+        if row["rank"] is not None:
+            # Launchers start a rank again when one has failed.
+            again = 1 + sum(trainer.rank == row["rank"] for trainer in found)
+            name = f"rank {row['rank']}" + (f" (start {again})" if again > 1 else "")
         found.append(Trainer(row["parent"], row["track"], name, row["rank"], row["pid"], row["host"]))
     return tuple(found)

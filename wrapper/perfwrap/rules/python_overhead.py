@@ -31,7 +31,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, Location, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, place
 
 NEEDS = ("steady_steps",)
 VERDICT = "python-bound"
@@ -87,7 +87,7 @@ def _finding(gap: PythonGap) -> Finding:
         NAMES.get(gap.before_operation, "the next event"),
     )
     return Finding(
-        title=f"{units.share(gap.share)} of the training loop is the program's own code {lines}.",
+        title=f"{SHARE} of the training loop is the program's own code {lines}.",
         share=gap.share,
         saving=(1.0 - gap.share, 1.0 - gap.share / 2),
         evidence=(
@@ -148,4 +148,6 @@ def _claims(gap: PythonGap) -> pl.Expr:
         own &= pl.col("file").is_null()
     else:
         own &= (pl.col("file") == gap.after.file) & (pl.col("line") == gap.after.line)
+    own &= pl.col("after_operation").fill_null("") == gap.after_operation
+    own &= pl.col("before_operation").fill_null("") == gap.before_operation
     return own & pl.col("until_line").eq_missing(pl.lit(gap.until_line, pl.Int32))
