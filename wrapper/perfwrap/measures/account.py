@@ -71,9 +71,9 @@ class Account:
 
 def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     """Return the account of a trainer's steady loop; an empty one when there are no steps."""
-    if not steps.count:
-        return Account(pl.DataFrame(schema=SEGMENT_COLUMNS), 0, 0)
     begin, finish = steps.warm_up_end, steps.loop_end
+    if finish <= begin:
+        return Account(pl.DataFrame(schema=SEGMENT_COLUMNS), begin, begin)
     end = pl.col("start") + pl.col("duration")
     spans = _without_insides(thread_spans(timeline, trainer).filter(pl.col("start") < finish, end > begin))
     sums = timeline.sums.filter(

@@ -1,0 +1,53 @@
+"""What a step would take, and that no time is sold twice."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.what_if import Ledger, Limit, saving, step_without
+
+times = st.floats(0, 1e12)
+
+
+def test_removed_time_is_gone_from_the_step() -> None:
+    assert step_without(100, 30) == 70
+    assert saving(100, 20, 40) == (0.6, 0.8)
+
+
+def test_a_step_is_never_faster_than_its_next_limit() -> None:
+    limits = [Limit("GPU", 80), Limit("loader", 60)]
+    assert step_without(100, 50, limits) == 80
+    assert saving(100, 10, 50, limits) == (0.8, 0.9)
+
+
+def test_a_limit_beyond_todays_time_makes_nothing_slower() -> None:
+    assert step_without(100, 50, [Limit("cores", 300)]) == 100
+    assert saving(100, 50, 50, [Limit("cores", 300)]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("step", [0, -5])
+def test_a_step_of_unknown_time_promises_nothing(step: float) -> None:
+    assert saving(step, 10, 20) == (1.0, 1.0)
+
+
+@given(times, times, times, st.lists(times, max_size=3))
+def test_ratios_are_ordered_and_between_nothing_and_today(
+    step: float, low: float, high: float, floors: list[float]
+) -> None:
+    best, worst = saving(step, low, high, [Limit("floor", floor) for floor in floors])
+    assert 0 <= best <= worst <= 1
+
+
+def test_the_second_claim_on_the_same_time_gets_nothing(run) -> None:
+    journal = run.journal()
+    for _ in range(20):
+        journal.step()
+    evidence = Evidence(run.read())
+    ledger = Ledger(evidence.account(evidence.trainers[0]))
+    assert ledger.take(pl.col("part") == "data") == (200, 0)
+    assert ledger.take(pl.col("part").is_in(["data", "forward"])) == (400, 200)
+    assert ledger.take(pl.col("part") == "forward") == (0, 400)
+    assert ledger.take(pl.col("file") == "nowhere.py") == (0, 0)
