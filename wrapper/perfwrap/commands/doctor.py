@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,9 @@ from perfwrap.checkup.command import examine_command
 from perfwrap.checkup.interpreters import find_interpreters
 from perfwrap.checkup.machine import examine_monitors, examine_reading, examine_run_folder, examine_tools
 from perfwrap.checkup.model import Line
-from perfwrap.reports.page import Page
+
+if TYPE_CHECKING:
+    from perfwrap.reports.page import Page
 
 SETTINGS = {"allow_interspersed_args": False}
 """What stands behind the command's first word is the command's."""
@@ -32,6 +34,9 @@ def doctor(
     which of its Python processes were reached, which probes work in them, and why others were not reached.
     Ctrl-C ends the command early; what was seen until then is told.
     """
+    # Imported here, not above: all commands are loaded together, and `run` must start fast.
+    from perfwrap.reports.page import Page
+
     reached, can_record = examine_command(command) if command else ([], False)
     pythons = find_interpreters(dict(os.environ)) if not command else []
     folder = examine_run_folder(Path.cwd())
