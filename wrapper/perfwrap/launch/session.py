@@ -1,4 +1,10 @@
-"""One run from its start to its end: prepare, start, wait, finish, and end as the command ended."""
+"""One run from its start to its end: prepare, start, wait, finish, and end as the command ended.
+
+What a command can see of it, besides one directory on PYTHONPATH: its parent is the launcher; there are up to
+three processes more in its process group, one of which looks like it; SIGSTOP to the launcher's pid alone,
+which nobody can catch, does not stop the command; a signal to the launcher's pid takes some 30 ms longer; and
+a Python daemon that it leaves behind keeps the launcher for 2 s.
+"""
 
 from __future__ import annotations
 
