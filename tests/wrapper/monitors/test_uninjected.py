@@ -104,12 +104,15 @@ def test_an_option_of_the_script_is_not_taken_for_one_of_python(target, write):
 
 
 ENVIRONMENTS: dict[str, tuple[Callable[[dict[str, str]], dict[str, str]], str]] = {
-    "cleared": (lambda old: {}, "its environment was cleared"),
-    "unset": (lambda old: {"PATH": old["PATH"]}, "PYTHONPATH was unset"),
-    "empty": (lambda old: {**old, "PYTHONPATH": ""}, "PYTHONPATH was unset"),
-    "replaced": (lambda old: {**old, "PYTHONPATH": "/x:y"}, "PYTHONPATH was replaced by /x:y"),
-    "off": (lambda old: {**old, "PERFWRAP_OFF": "1"}, "PERFWRAP_OFF=1 was set"),
-    "disabled": (lambda old: {**old, "PERFWRAP_DISABLE": "1"}, "PERFWRAP_DISABLE=1 was set"),
+    "cleared": (lambda old: {}, "had its environment cleared"),
+    "unset": (lambda old: {"PATH": old["PATH"]}, "had PYTHONPATH unset"),
+    "empty": (lambda old: {**old, "PYTHONPATH": ""}, "had PYTHONPATH unset"),
+    "replaced": (lambda old: {**old, "PYTHONPATH": "/x:y"}, "had PYTHONPATH replaced by /x:y"),
+    "off": (lambda old: {**old, "PERFWRAP_OFF": "1"}, "was left alone because of PERFWRAP_OFF=1"),
+    "disabled": (
+        lambda old: {**old, "PERFWRAP_DISABLE": "1"},
+        "was left alone because of PERFWRAP_DISABLE=1",
+    ),
 }
 
 
@@ -152,7 +155,7 @@ def test_the_hook_is_known_by_another_name_too(target, tmp_path):
 def test_a_hook_that_is_gone_is_named(target):
     pid = target.start([sys.executable, "-c", WAIT])
     shutil.rmtree(target.hook)
-    assert explain(pid, target.hook) == f"{target.hook} is gone"
+    assert explain(pid, target.hook) == f"could not find {target.hook}, which is gone"
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])
@@ -162,7 +165,7 @@ def test_an_old_python_is_named(target, version):
         pytest.skip(f"no Python {version} on this machine")
     code = "import sys; sys.stdout.write('ready\\n'); sys.stdout.flush(); sys.stdin.read()"
     reason = explain(target.start([str(found[0]), "-c", code]), target.hook)
-    assert reason == f"it is Python {version}, and perfwrap records 3.8 and later"
+    assert reason == f"is Python {version}, and perfwrap records 3.8 and later"
     assert not target.reached()
 
 
@@ -181,7 +184,7 @@ def test_another_user_is_named(target):
     if python is None:
         pytest.skip("no Python that every user may run")
     reason = target.explain(python=python, user=65534, cwd="/")
-    assert reason == f"it runs as another user (65534), who may not read {target.hook}"
+    assert reason == f"runs as another user (65534), who may not read {target.hook}"
 
 
 def test_a_process_that_is_gone_has_no_reason(target):

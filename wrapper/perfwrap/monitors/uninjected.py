@@ -44,23 +44,23 @@ class Interpreter:
 def explain(pid: int, hook: str | Path) -> str | None:
     """Return why the process has no start record; None when it is gone or is no Python.
 
-    ``hook`` is the directory that perfwrap has put on PYTHONPATH.
+    The answer is to be read after "it". ``hook`` is the directory that perfwrap has put on PYTHONPATH.
     """
     try:
         found = _read(Path(f"/proc/{pid}"))
         if found is None:
             return None
         if not Path(hook).is_dir():
-            return f"{hook} is gone"
+            return f"could not find {hook}, which is gone"
         return (
             _of_another_kind(found)
             or _of_another_user(found, Path(hook))
             or _by_options(found.words)
             or _by_environment(found, Path(hook))
-            or "for no reason that can be seen from outside: PYTHONPATH is right and no option forbids it"
+            or "was not reached, for no reason that can be seen from outside"
         )
     except PermissionError:
-        return "the system does not show its environment to this user"
+        return "has an environment that the system does not show to this user"
     except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
         return None
 
@@ -81,18 +81,18 @@ def _read(proc: Path) -> Interpreter | None:
 def _of_another_kind(found: Interpreter) -> str | None:
     """Return a reason when it is not a CPython that the recorder can work in."""
     if found.name["kind"] != "python":
-        return "it is PyPy, and perfwrap records CPython only"
+        return "is PyPy, and perfwrap records CPython only"
     version = int(found.name["major"] or OLDEST[0]), int(found.name["minor"] or OLDEST[1])
     if version >= OLDEST:
         return None
-    return "it is Python {}.{}, and perfwrap records 3.8 and later".format(*version)
+    return "is Python {}.{}, and perfwrap records 3.8 and later".format(*version)
 
 
 def _of_another_user(found: Interpreter, hook: Path) -> str | None:
     """Return a reason when the process may not read the run folder, which is its owner's alone."""
     if found.user in (0, hook.stat().st_uid):
         return None
-    return f"it runs as another user ({found.user}), who may not read {hook}"
+    return f"runs as another user ({found.user}), who may not read {hook}"
 
 
 def _by_options(words: Sequence[str]) -> str | None:
@@ -107,7 +107,7 @@ def _by_options(words: Sequence[str]) -> str | None:
             flags = OPTION_WITH_VALUE.split(word[1:], maxsplit=1)[0]
             for letter in flags:
                 if letter in FORBIDDEN:
-                    return f"it was started with -{flags}, which {FORBIDDEN[letter]}"
+                    return f"was started with -{flags}, which {FORBIDDEN[letter]}"
             own = word[1 + len(flags) :]
             if own[:1] in ("c", "m"):
                 return None
@@ -122,16 +122,16 @@ def _by_environment(found: Interpreter, hook: Path) -> str | None:
     environment = {name: value for name, _, value in (entry.partition("=") for entry in entries)}
     for name in OFF:
         if environment.get(name) == "1":
-            return f"{name}=1 was set"
+            return f"was left alone because of {name}=1"
     path = environment.get("PYTHONPATH", "")
     if not path:
-        return "its environment was cleared" if "PATH" not in environment else "PYTHONPATH was unset"
+        return "had its environment cleared" if "PATH" not in environment else "had PYTHONPATH unset"
     elements = [found.proc / "cwd" / element for element in path.split(os.pathsep)]
     ours = [at for at, element in enumerate(elements) if os.path.realpath(element) == os.path.realpath(hook)]
     if not ours:
-        return f"PYTHONPATH was replaced by {path}"
+        return f"had PYTHONPATH replaced by {path}"
     if not (found.proc / "root" / hook.relative_to("/")).is_dir():
-        return f"{hook} is not visible where it runs"
+        return f"cannot see {hook} where it runs"
     return _by_shadow(elements[: ours[0]], path.split(os.pathsep))
 
 
@@ -140,5 +140,5 @@ def _by_shadow(earlier: Sequence[Path], spelled: Sequence[str]) -> str | None:
     for element, name in zip(earlier, spelled, strict=False):
         for customize in CUSTOMIZE:
             if (element / customize).is_file():
-                return f"shadowed by {Path(name, customize)}, which runs no other sitecustomize"
+                return f"was shadowed by {Path(name, customize)}, which runs no other sitecustomize"
     return None
