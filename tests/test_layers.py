@@ -26,7 +26,7 @@ ALLOWED = {
     "measures": {"timeline", "journal_format"},
     "rules": {"measures", "timeline", "units"},
     "verdict": {"rules", "measures", "timeline", "units"},
-    "diagnosis": {"rules", "verdict", "measures", "timeline", "errors"},
+    "diagnosis": {"rules", "verdict", "measures", "timeline", "units", "errors"},
     "reports": {"diagnosis", "rules", "timeline", "units", "errors"},
     "demo": {"errors"},
 }

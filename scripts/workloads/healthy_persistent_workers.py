@@ -10,7 +10,7 @@ class Trainer:
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(1024, 128), torch.randn(1024, 1))
         self.loader = DataLoader(data, batch_size=64, num_workers=1, persistent_workers=True)
-        self.model = nn.Sequential(nn.Linear(128, 2048), nn.ReLU(), nn.Linear(2048, 512), nn.ReLU(), nn.Linear(512, 1))
+        self.model = nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1024), nn.ReLU(), nn.Linear(1024, 1))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
     def fit(self, epochs):
@@ -24,4 +24,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    print("loss", Trainer().fit(epochs=10))
+    print("loss", Trainer().fit(epochs=8))

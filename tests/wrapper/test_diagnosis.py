@@ -140,9 +140,7 @@ def test_on_a_gpu_nothing_is_called_healthy_without_evidence_of_the_gpu(run: Any
     assert "utilisation" in verdict.sentence
 
 
-@pytest.mark.parametrize(
-    ("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")]
-)
+@pytest.mark.parametrize(("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")])
 def test_thin_evidence_gives_no_verdict_but_says_why(run: Any, steps: int, words: str) -> None:
     write(run, steps=steps)
     verdict = diagnose(run.read()).verdict

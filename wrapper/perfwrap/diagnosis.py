@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from perfwrap import units
 from perfwrap.measures.account import Account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.own_cost import OwnCost
@@ -161,15 +162,18 @@ def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], d
         if lost and finding.share - lost < QUIET_SHARE and not finding.health:
             dropped[finding.rule] = findings[int(owner.filter(taken).mode()[0])].rule
             continue
+        first = findings[int(owner.filter(taken).mode()[0])].rule if lost else ""
         owner = owner.set(claimed & ~taken, number)
-        kept.append(_reduced(finding, lost) if lost else finding)
+        kept.append(_reduced(finding, lost, first) if lost else finding)
     return kept, dropped
 
 
-def _reduced(finding: Finding, lost: float) -> Finding:
-    """Return the finding without the share that another one has already claimed."""
+def _reduced(finding: Finding, lost: float, first: str) -> Finding:
+    """Return the finding without the share that another rule's finding has already claimed."""
     low, high = (min(1.0, ratio + lost) for ratio in finding.saving)
-    return replace(finding, share=max(0.0, finding.share - lost), saving=(low, high))
+    note = f"Before what {first} explains, it was {units.share(finding.share)}."
+    share = max(0.0, finding.share - lost)
+    return replace(finding, share=share, saving=(low, high), evidence=(*finding.evidence, note))
 
 
 def _merged(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tuple[Finding, ...]:
@@ -184,7 +188,7 @@ def _merged(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tuple[Fi
             numbers[key] = numbers.get(key, 0) + 1
             groups.setdefault((*key, numbers[key]), []).append((weight, finding))
     merged = [_together(group, len(found)) for group in groups.values()]
-    return tuple(sorted(merged, key=lambda finding: (finding.benign, -finding.share)))
+    return tuple(sorted(merged, key=lambda finding: (finding.benign, finding.of_run, -finding.share)))
 
 
 def _together(group: list[tuple[float, Finding]], trainers: int) -> Finding:

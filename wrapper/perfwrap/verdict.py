@@ -75,7 +75,7 @@ def failed(how: str) -> Verdict:
 def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
     """Return the verdict that a kind of finding gives."""
     first = max(group, key=lambda finding: finding.share)
-    sentence = f"{VERDICTS[kind]}: {first.title}"
+    sentence = f"{VERDICTS[kind]}: {first.sentence}"
     if len(group) > 1 and share - first.share >= 0.01:
         rest = units.counted(len(group) - 1, "finding")
         sentence += f" With {rest} more of this kind it is {units.share(share)}."

@@ -102,7 +102,7 @@ def test_a_finding_is_told_with_two_digits_of_saving(diagnosis: Diagnosis) -> No
     finding = json_report.document(diagnosis)["findings"][0]
     assert finding["saving"] == {"low": 0.41, "high": 0.7}
     assert finding["location"]["line"] == 3
-    assert finding["evidence"][0] == diagnosis.findings[0].title
+    assert finding["evidence"][0] == diagnosis.findings[0].sentence
     assert finding["severity"] == "critical"
 
 

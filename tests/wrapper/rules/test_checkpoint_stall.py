@@ -33,6 +33,8 @@ def test_rare_saving_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
 def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, save=50)
     journal = loop.journal
-    journal.describe("COVERAGE", "checkpoint", journal.text("it failed"), start=journal.now, duration=1)
+    journal.describe(
+        "COVERAGE", "probe/serialization", journal.text("it failed"), start=journal.now, duration=1
+    )
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["checkpoint_stall"]
     assert outcome.state == "not checked"

@@ -32,7 +32,7 @@ def test_now_and_then_a_long_pause_is_found(loop: Any, find: Callable[[Rule], Fi
     write(loop, pause=100, every=10)
     finding = find(rule)
     assert finding.share > 0.4
-    assert "up to 100 ms at once" in finding.title
+    assert "up to 100 ms at once" in finding.sentence
 
 
 def test_short_collections_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
@@ -43,6 +43,6 @@ def test_short_collections_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -
 def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, pause=10)
     journal = loop.journal
-    journal.describe("COVERAGE", "gc", journal.text("it failed"), start=journal.now, duration=1)
+    journal.describe("COVERAGE", "probe/garbage", journal.text("it failed"), start=journal.now, duration=1)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["gc_pause"]
     assert outcome.state == "not checked"

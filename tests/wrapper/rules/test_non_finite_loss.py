@@ -21,7 +21,7 @@ def test_the_first_value_that_is_not_a_number_is_found_with_step_and_line(
 ) -> None:
     write(loop, math.nan)
     finding = find(rule)
-    assert "became NaN after 13 of 40 steps" in finding.title
+    assert "became NaN after 13 of 40 steps" in finding.sentence
     assert str(finding.location) == "train.py:30"
     assert finding.health
 
@@ -30,7 +30,7 @@ def test_it_is_shown_although_it_costs_no_time(loop: Any, diagnosis: Callable[[]
     write(loop, math.inf)
     found = [finding for finding in diagnosis().findings if finding.rule == "non_finite_loss"]
     assert len(found) == 1
-    assert "infinite" in found[0].title
+    assert "infinite" in found[0].sentence
     assert found[0].share == 0.0
 
 
@@ -47,6 +47,6 @@ def test_finite_values_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> No
 def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, None)
     journal = loop.journal
-    journal.describe("COVERAGE", "sync", journal.text("it failed"), start=journal.now, duration=1)
+    journal.describe("COVERAGE", "probe/sync", journal.text("it failed"), start=journal.now, duration=1)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["non_finite_loss"]
     assert outcome.state == "not checked"

@@ -18,7 +18,7 @@ def test_bookkeeping_after_a_read_is_found_with_its_lines(loop: Any, find: Calla
     finding = find(rule)
     assert finding.share == pytest.approx(8 / 18, abs=0.02)
     assert (finding.location.file, finding.location.line, finding.location.until_line) == ("train.py", 25, 35)
-    assert "in lines 25 to 35 of train.py" in finding.title
+    assert "in lines 25 to 35 of train.py" in finding.sentence
     assert finding.confidence == "inferred"
 
 
@@ -29,7 +29,7 @@ def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(
         loop.python(8)
         loop.compute()
     finding = find(rule)
-    assert "after line 24 of train.py, up to line 21 of the next round" in finding.title
+    assert "after line 24 of train.py, up to line 21 of the next round" in finding.sentence
     assert "DataLoader workers" in finding.advice
 
 
@@ -42,6 +42,17 @@ def test_a_loss_between_forward_and_backward_is_no_python_problem(
         loop.span("backward", 5, line=23)
         loop.span("optimizer", 1, "SGD#1", line=24)
     assert isinstance(ask(rule), Clear)
+
+
+def test_many_short_stretches_are_told_together(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+        for line in range(30, 40):
+            loop.python(0.5)
+            loop.span("sync", 0.01, "Tensor.item", 0, line)
+    finding = find(rule)
+    assert finding.share == pytest.approx(5 / 15, abs=0.02)
+    assert "short stretches" in finding.sentence
 
 
 def test_a_little_python_is_natural(loop: Any, ask: Callable[[Rule], Answer]) -> None:

@@ -22,7 +22,7 @@ def test_a_long_start_is_found_as_a_part_of_the_run(loop: Any, find: Callable[[R
     assert 0.5 < finding.share < 0.7
     assert finding.of_run
     assert finding.severity == "minor"
-    assert "the program's own code" in finding.title
+    assert "the program's own code" in finding.sentence
     assert finding.saving == (1.0, 1.0)
 
 

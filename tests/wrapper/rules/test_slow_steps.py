@@ -15,7 +15,7 @@ def test_what_comes_every_tenth_step_is_named_with_its_line(
         loop.compute()
         loop.python(60 if step % 10 == 9 else 0.1)
     finding = find(rule)
-    assert finding.title.startswith("Every 10th step")
+    assert finding.sentence.startswith("Every 10th step")
     assert str(finding.location) == "train.py:24"
     assert finding.share == pytest.approx(6 / 16, abs=0.04)
 
@@ -57,3 +57,19 @@ def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) 
         loop.compute()
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["slow_steps"]
     assert outcome.state == "not checked"
+
+
+def test_slow_python_among_as_much_slow_compute_is_noise_too(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for step in range(120):
+        loop.compute(backward=45 if step in (50, 61, 97) else 5)
+        loop.python(40 if step in (72, 90) else 0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_period_is_seen_among_accidents(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for step in range(120):
+        loop.compute(backward=65 if step in (50, 61, 97) else 5)
+        loop.python(60 if step % 10 == 9 else 0.1)
+    assert find(rule).sentence.startswith("Every 10th step")

@@ -66,7 +66,9 @@ def test_a_single_epoch_tells_nothing(loop: Any, ask: Callable[[Rule], Answer]) 
 def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, start=40)
     journal = loop.journal
-    journal.describe("COVERAGE", "data_loader", journal.text("it failed"), start=journal.now, duration=1)
+    journal.describe(
+        "COVERAGE", "probe/data_loader", journal.text("it failed"), start=journal.now, duration=1
+    )
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["worker_restart"]
     assert outcome.state == "not checked"
     assert "it failed" in outcome.why

@@ -75,7 +75,7 @@ def account_shares(account: Mapping[str, int]) -> dict[str, float]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """Return one finding; its title is the first sentence of the evidence."""
+    """Return one finding; what was found is the first sentence of the evidence."""
     location = finding.location
     low, high = finding.saving
     return {
@@ -84,7 +84,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "share": _share(finding.share),
         "saving": {"low": _ratio(low), "high": _ratio(high)},
         "location": None if location is None else {"file": location.file, "line": location.line},
-        "evidence": [finding.title, *finding.evidence],
+        "evidence": [finding.sentence, *finding.evidence],
         "advice": finding.advice,
         "experiment": finding.experiment,
     }

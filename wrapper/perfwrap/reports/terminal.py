@@ -108,8 +108,8 @@ def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) ->
         ("  ", ""),
         (finding.severity + share, STYLES[finding.severity]),
     )
-    if finding.title not in diagnosis.verdict.sentence:
-        page.paragraph(finding.title, indent=3)
+    if finding.sentence not in diagnosis.verdict.sentence:
+        page.paragraph(finding.sentence, indent=3)
     if finding.location is not None:
         _excerpt(finding.location, diagnosis, page)
     for sentence in finding.evidence:
@@ -160,7 +160,7 @@ def _others(findings: tuple[Finding, ...], page: Page) -> None:
     page.blank()
     page.line(("Also found", "bold"))
     for finding in findings:
-        page.paragraph(f"{finding.rule} ({finding.severity}): {finding.title}", indent=2, hanging="- ")
+        page.paragraph(f"{finding.rule} ({finding.severity}): {finding.sentence}", indent=2, hanging="- ")
 
 
 def _checked(outcomes: tuple[Outcome, ...], page: Page) -> None:

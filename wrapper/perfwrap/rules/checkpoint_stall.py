@@ -30,7 +30,7 @@ from perfwrap.measures.checkpoints import CheckpointLine
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("checkpoints", "steady_steps")
 VERDICT = "checkpoint/validation-bound"
@@ -55,8 +55,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
     often = "once" if line.every_steps is None else f"every {units.number(line.every_steps)} steps"
     written = "" if line.bytes is None else f", {units.size(line.bytes)} each"
     return Finding(
-        title=f"{units.share(line.share)} of the training loop is spent in torch.{line.operation} at "
-        f"{where}.",
+        title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}.",
         share=line.share,
         saving=(1.0 - line.share, 1.0 - line.share / 2),
         evidence=(

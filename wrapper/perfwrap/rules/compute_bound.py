@@ -28,7 +28,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps",)
 VERDICT = "compute-bound"
@@ -89,7 +89,7 @@ def _finding(share: float, words: str, prefix: str = "") -> Finding:
     """Return the good end."""
     what = "of the samples a kernel was running" if prefix else "of the training loop is the model's own work"
     return Finding(
-        title=f"{prefix}{units.share(share)} {what}.",
+        title=f"{prefix}{SHARE} {what}.",
         share=share,
         saving=(1.0, 1.0),
         evidence=(words,),

@@ -40,7 +40,7 @@ from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import Limit, saving
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
@@ -85,7 +85,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     if cores is not None:
         words.append(f"The run may use {units.counted(round(cores), 'core')}.")
     return Finding(
-        title=f"{units.share(loader.share)} of the training loop goes into making batches in the training "
+        title=f"{SHARE} of the training loop goes into making batches in the training "
         f"process itself, by {where}.",
         share=loader.share,
         saving=_saving(evidence, trainer, wait_ns, step_ns, workers),

@@ -32,7 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
@@ -76,7 +76,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     if cores.usable is not None and busy is not None:
         words.append(f"{units.number(busy)} of {units.number(cores.usable)} usable cores were busy.")
     return Finding(
-        title=f"{units.share(loader.share)} of the training loop is spent waiting for batches of {where}.",
+        title=f"{SHARE} of the training loop is spent waiting for batches of {where}.",
         share=loader.share,
         saving=(1.0 - loader.share, 1.0 - loader.share / 2 if more else 1.0),
         evidence=tuple(words),

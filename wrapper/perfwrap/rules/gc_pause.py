@@ -30,7 +30,7 @@ from perfwrap.measures.garbage import Garbage
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loop import busiest_line
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("gc", "steady_steps")
 VERDICT = "python-bound"
@@ -54,7 +54,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     often = garbage.steps_hit >= EACH_STEP * max(1, evidence.steps(trainer).steady)
     return [
         Finding(
-            title=f"{units.share(garbage.share)} of the training loop is garbage collection, up to "
+            title=f"{SHARE} of the training loop is garbage collection, up to "
             f"{units.duration(garbage.longest_ns)} at once.",
             share=garbage.share,
             saving=(1.0 - garbage.share, 1.0 - garbage.share / 2),

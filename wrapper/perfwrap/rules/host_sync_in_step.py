@@ -34,7 +34,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import gpu_utilization
 from perfwrap.measures.syncs import SyncLine
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
 
 NEEDS = ("syncs", "steady_steps")
 VERDICT = "sync-bound"
@@ -74,8 +74,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 def _on_cpu(line: SyncLine) -> Finding:
     """Return the finding about a line that is slow by itself."""
     return Finding(
-        title=f"{units.share(line.share)} of the training loop is inside {line.name} at "
-        f"{place(line.where, 'one line')}.",
+        title=f"{SHARE} of the training loop is inside {line.name} at {place(line.where, 'one line')}.",
         share=line.share,
         saving=(1.0 - line.share, 1.0 - line.share),
         evidence=(_calls(line),),
@@ -91,7 +90,7 @@ def _on_gpu(line: SyncLine, utilization: float) -> Finding:
     share = min(line.share, 1.0 - utilization)
     return Finding(
         title=f"{line.name} at {place(line.where, 'one line')} makes the host wait for the GPU, and costs "
-        f"up to {units.share(share)} of the training loop.",
+        f"up to {SHARE} of the training loop.",
         share=share,
         saving=(1.0 - share, 1.0),
         evidence=(

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import polars as pl
 
+from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.trainers import Trainer
@@ -26,6 +27,10 @@ MINOR_SHARE, MAJOR_SHARE, CRITICAL_SHARE = 0.05, 0.10, 0.20
 
 SEVERITIES: tuple[Severity, ...] = ("note", "minor", "major", "critical")
 """From the least to the worst."""
+
+
+SHARE = "{share}"
+"""Stands in a title for the finding's share, which the engine lowers when another finding has taken of it."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,13 @@ def named(what: str, line: Line | Location | None) -> str:
 class Finding:
     """A problem that was found.
 
-    ``title`` is one full sentence with the number and the line, ``evidence`` are more of them, ``advice`` is
-    what to change. ``share`` is the claimed part of the training loop's wall time (0 to 1), of the whole
-    run's when ``of_run`` is set. ``saving`` gives the step time after the fix over the step time now, best
-    case first: (0.4, 0.6) means that a step would take 40 to 60 % of today's time, (1.0, 1.0) that there is
-    nothing to gain. ``claims`` selects the segments of the account that the finding takes; no segment is
-    claimed twice. ``rule`` and ``ranks`` are filled in by the engine."""
+    ``title`` is one full sentence with the line and the number (SHARE stands for the share), ``evidence`` are
+    more of them, ``advice`` is what to change. ``share`` is the claimed part of the training loop's wall time
+    (0 to 1), of the whole run's when ``of_run`` is set. ``saving`` gives the step time after the fix over the
+    step time now, best case first: (0.4, 0.6) means that a step would take 40 to 60 % of today's time,
+    (1.0, 1.0) that there is nothing to gain. ``claims`` selects the segments of the account that the finding
+    takes; no segment is claimed twice. ``rule`` and ``ranks`` are filled in by the engine.
+    """
 
     title: str
     share: float
@@ -87,6 +93,11 @@ class Finding:
     """No waste but the good end: always a note, shown last."""
     rule: str = ""
     ranks: tuple[int, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The title with the share in its place."""
+        return self.title.replace(SHARE, units.share(self.share))
 
     @property
     def severity(self) -> Severity:

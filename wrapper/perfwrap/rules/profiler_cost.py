@@ -27,7 +27,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding
 
 NEEDS = ("steady_steps",)
 VERDICT = None
@@ -50,7 +50,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     records = cost.records / max(1, evidence.steps(trainer).steady)
     return [
         Finding(
-            title=f"perfwrap itself takes about {units.share(cost.share)} of the training loop, more than "
+            title=f"perfwrap itself takes about {SHARE} of the training loop, more than "
             f"its budget of {units.share(budget)}.",
             share=cost.share,
             saving=(1.0 - min(1.0, 2 * cost.share), 1.0 - cost.share / 2),

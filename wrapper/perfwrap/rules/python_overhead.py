@@ -25,6 +25,10 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
 import polars as pl
 
 from perfwrap import units
@@ -42,6 +46,10 @@ healthy workloads hold up to 4 % of it."""
 
 LARGE_LOSS_SHARE = 0.15
 """The same for a stretch from forward to backward, where the loss function runs."""
+
+SCATTERED_SHARE = 0.20
+"""Share of the loop from which many short stretches are reported together: none of them stands out, all of
+them make the loop what the scale of severity calls critical."""
 
 NAMES = {
     "data": "the batch",
@@ -61,17 +69,24 @@ NAMES = {
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
-    """Look for long stretches of the program's own code."""
+    """Look for long stretches of the program's own code, or for very many short ones."""
     gaps = evidence.python_gaps(trainer)
-    found = [
-        _finding(gap) for gap in gaps if gap.share >= (LARGE_LOSS_SHARE if _holds_loss(gap) else LARGE_SHARE)
-    ]
+    found = [_finding(gap) for gap in gaps if gap.share >= _least_share(gap)]
     if found:
         return found
+    scattered = [gap for gap in gaps if not _holds_loss(gap)]
+    share = sum(gap.share for gap in scattered)
+    if share >= SCATTERED_SHARE:
+        return [_scattered(scattered, share)]
     total = evidence.account(trainer).shares["python"]
     return Clear(
         f"The program's own code between the phases takes {units.share(total)} of the loop, no stretch much."
     )
+
+
+def _least_share(gap: PythonGap) -> float:
+    """Return the share from which a stretch is reported."""
+    return LARGE_LOSS_SHARE if _holds_loss(gap) else LARGE_SHARE
 
 
 def _holds_loss(gap: PythonGap) -> bool:
@@ -98,6 +113,23 @@ def _finding(gap: PythonGap) -> Finding:
         location=_location(gap),
         confidence="inferred",
         claims=_claims(gap),
+    )
+
+
+def _scattered(gaps: Sequence[PythonGap], share: float) -> Finding:
+    """Return the finding about many short stretches; the gaps stand in order of their time."""
+    largest = ", ".join(place(gap.after, "an unknown line") for gap in gaps[:3])
+    stretches = units.counted(len(gaps), "short stretch", "short stretches")
+    step_ns = sum(gap.per_step_ns for gap in gaps)
+    return Finding(
+        title=f"{SHARE} of the training loop is the program's own code, in {stretches}.",
+        share=share,
+        saving=(1.0 - share, 1.0 - share / 2),
+        evidence=(f"{units.duration(step_ns)} per step in all; the longest stretches are after {largest}.",),
+        advice="Do more per call: read values together instead of one by one, and work on whole batches.",
+        location=_location(gaps[0]),
+        confidence="inferred",
+        claims=reduce(or_, (_claims(gap) for gap in gaps)),
     )
 
 

@@ -35,7 +35,17 @@ from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.slow_steps import SlowStep, SlowSteps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MINOR_SHARE, QUIET_SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import (
+    MINOR_SHARE,
+    QUIET_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    locate,
+    place,
+)
 
 NEEDS = ("steady_steps",)
 VERDICT = "python-bound"
@@ -63,9 +73,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     spread = f"p99 of the steps is {units.times(steps.spread)} the median"
     if steps.spread < SPREAD or steps.share < QUIET_SHARE or not steps.slow:
         return Clear(f"{spread}; slow steps cost {units.share(steps.share)} of the loop.")
-    for cause, excess_ns in steps.causes.items():
-        share = steps.share * excess_ns / max(1, steps.excess_ns)
+    for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
+        share = sum(step.cause_ns for step in slow) / max(1, evidence.account(trainer).total_ns)
         period = _period([step.index for step in slow])
         if share >= QUIET_SHARE and (period or _stands_out(steps, cause, share)):
             return [_finding(steps, slow, share, period)]
@@ -95,7 +105,7 @@ def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int |
     longest = units.times(max(step.duration_ns for step in slow) / steps.p50_ns)
     at = f" at {place(where, '')}" if where else ""
     return Finding(
-        title=f"{often} {verb} up to {longest} the median, which costs {units.share(share)} of the training "
+        title=f"{often} {verb} up to {longest} the median, which costs {SHARE} of the training "
         f"loop: {_because(cause)}{at}.",
         share=share,
         saving=(1.0 - share, 1.0 - share / 2),

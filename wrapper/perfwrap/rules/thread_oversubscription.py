@@ -1,9 +1,9 @@
 """More compute threads want to run than there are cores.
 
 What it finds
-    Compute threads of all trainers and of their DataLoader workers that are together half as many again as
-    the cores that the run may use (affinity and cgroup quota), while the tasks that want to run outnumber
-    the cores.
+    Compute threads of all trainers and of their DataLoader workers that are together more than half as many
+    again as the cores that the run may use (affinity and cgroup quota), while the tasks that want to run
+    outnumber the cores.
 
 Why it costs
     The threads of one operation wait for each other at its end. When they do not all have a core, each
@@ -34,7 +34,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.processors import Processors
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("host", "steady_steps")
 VERDICT = "throttled"
@@ -59,7 +59,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         f"{units.counted(cores.wanted_threads, 'compute thread')} for {units.number(cores.usable)} usable "
         "cores"
     )
-    if cores.wanted_threads < WANTED_PER_CORE * cores.usable:
+    if cores.wanted_threads <= WANTED_PER_CORE * cores.usable:
         return Clear(f"{threads}.")
     pressure = _pressure(cores)
     if pressure is None:
@@ -76,7 +76,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear(f"{threads}, which costs {units.share(share)} of the loop at most.")
     return [
         Finding(
-            title=f"{threads}: they take turns, which costs up to {units.share(share)} of the training loop.",
+            title=f"{threads}: they take turns, which costs up to {SHARE} of the training loop.",
             share=share,
             saving=(1.0 - share, 1.0),
             evidence=_words(cores),

@@ -26,7 +26,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import busiest_line
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("steady_steps",)
 VERDICT = "checkpoint/validation-bound"
@@ -57,7 +57,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         inference = " Wrap it in torch.inference_mode(), which it lacks."
     return [
         Finding(
-            title=f"{units.share(share)} of the training loop is validation, most of it at {where}.",
+            title=f"{SHARE} of the training loop is validation, most of it at {where}.",
             share=share,
             saving=(1.0 - RARER_MOST * share, 1.0 - RARER_LEAST * share),
             evidence=tuple(words),

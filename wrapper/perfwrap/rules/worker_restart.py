@@ -29,7 +29,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
@@ -71,7 +71,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     where = named("the DataLoader", loader.created)
     workers = units.counted(loader.workers or 0, "worker")
     return Finding(
-        title=f"{units.share(share)} of the training loop goes into starting the {workers} of {where} again "
+        title=f"{SHARE} of the training loop goes into starting the {workers} of {where} again "
         "in every epoch.",
         share=share,
         saving=(1.0 - share, 1.0 - min(share, processes_ns / total_ns)),
