@@ -29,25 +29,31 @@ def start(settings):
     journal.when_made.append(guard.protect("facts", _write_facts))
     os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
     if not _role.inert:
-        _time_import()
-        _prepare(probes.PROBES)
+        _watch_import()
     _write_own_time("start", began_ns)
 
 
-def _time_import():
-    """Record each import of torch; its end is taken before any probe does something at that moment."""
+def _watch_import():
+    """Record each import of torch and, apart from it, what the probes do at its end."""
     began_ns = [] if on_import.imported("torch") else [time.monotonic_ns()]
+    ended_ns = []
 
     def begin():
         began_ns[:] = [time.monotonic_ns()]
 
     def end(torch):
+        ended_ns[:] = [time.monotonic_ns()]
         if began_ns:
-            duration_ns = time.monotonic_ns() - began_ns[0]
+            duration_ns = ended_ns[0] - began_ns[0]
             journal.record(began_ns[0], duration_ns, 0, journal.text("torch"), journal.IMPORT)
+
+    def installed(torch):
+        _write_own_time("install", ended_ns[0])
 
     on_import.before("torch", begin)
     on_import.after("torch", guard.protect("import", end))
+    _prepare(probes.PROBES)
+    on_import.after("torch", guard.protect("import", installed))
 
 
 def _prepare(names):
@@ -62,7 +68,7 @@ def _prepare(names):
 
 
 def _begin_in_child():
-    """Give the child of a fork its own start record; its journal and facts come when it has something to say."""
+    """Give the child of a fork its start record; journal and facts come when it has something to say."""
     global _role
     journal.begin_in_child()
     _role = roles.find_forked_role(_role)
