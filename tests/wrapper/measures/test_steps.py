@@ -376,6 +376,29 @@ def test_steps_whose_detail_was_thinned_away_are_counted_and_marked(run) -> None
     assert set(found.table["duration"].to_list()) == {100}
 
 
+def test_a_validation_in_a_thinned_stretch_is_found_by_its_loaders_start_and_end(run) -> None:
+    journal = run.journal()
+    for _ in range(2):
+        for _ in range(10):
+            journal.step()
+        journal.validate()
+    begin = journal.now
+    journal.describe("THIN", start=begin, value=0)
+    journal.sum("optimizer", begin, 10, 50, "SGD#1")
+    journal.sum("data", begin, 10, 100, "loader/1")
+    journal.sum("data", begin, 3, 12, "loader/2")
+    journal.python(1_000)
+    journal.span("loader_start", 5, "loader/2")
+    journal.python(36)
+    journal.span("data_end", 1, "loader/2")
+    journal.describe("THIN", start=journal.now, value=2)
+    for _ in range(4):
+        journal.step()
+    found = steps_of(run)
+    assert found.count == 34
+    assert (found.phases.end - found.phases.start).tolist() == [42, 42, 42]
+
+
 def test_a_run_that_ends_in_a_thinned_stretch_keeps_its_last_steps(run) -> None:
     journal = run.journal()
     for _ in range(8):

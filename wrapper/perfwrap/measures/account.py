@@ -82,8 +82,8 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     start = spans["start"].to_numpy()
     marks = (steps.table["end"].to_numpy(), steps.phases.start, steps.phases.end, stretch_edges(sums))
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
-    segments = fill_thinned(_segments(tiling, spans, steps, stretch_edges(sums)), spans, sums)
-    return Account(_with_surroundings(segments), begin, finish)
+    segments = _with_surroundings(_segments(tiling, spans, steps, stretch_edges(sums)))
+    return Account(fill_thinned(segments, spans, sums), begin, finish)
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
@@ -129,7 +129,7 @@ def _with_surroundings(segments: pl.DataFrame) -> pl.DataFrame:
 
     Events without a line are passed over; interruptions are not what the program did before or next.
     """
-    lone = (pl.col("part") == "python") & pl.col("operation").is_null() & ~pl.col("estimated")
+    lone = (pl.col("part") == "python") & pl.col("operation").is_null()
     asked = pl.when(~pl.col("part").is_in(INTERRUPTIONS)).then("operation")
     located = segments.with_columns(
         pl.col("file", "line", "function").forward_fill().name.prefix("last_"),

@@ -7,6 +7,8 @@ import polars as pl
 
 from perfwrap.measures.account import Account
 from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.parts import PART_OF
+from perfwrap.measures.thinned import KEY, known_parts
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
@@ -25,9 +27,14 @@ def loop_spans(timeline: Timeline, trainer: Trainer, account: Account) -> pl.Dat
 
 
 def thinned_sums(timeline: Timeline, trainer: Trainer, account: Account) -> pl.DataFrame:
-    """Return the sums of thinned steps inside the account."""
-    return timeline.sums.filter(
+    """Return the sums of thinned steps inside the account, with the ``part`` that such events are in."""
+    sums = timeline.sums.filter(
         pl.col("track") == trainer.thread,
         pl.col("start") >= account.start,
         pl.col("end") <= account.end,
+    )
+    known = known_parts(account.segments).select(*KEY, "part")
+    other = pl.col("category").cast(pl.String).replace_strict(PART_OF, default="python")
+    return sums.join(known, on=KEY, how="left", nulls_equal=True).with_columns(
+        pl.coalesce("part", other).alias("part")
     )

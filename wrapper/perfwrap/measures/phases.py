@@ -100,17 +100,42 @@ def _uses(events: LoopEvents, iteration: Integers, trained: Integers) -> Integer
     # Forwards in training mode without a backward may be part of an accumulation: they count only where
     # nothing of the iteration was ever trained on.
     evaluated = (votes[2] > votes[0]) | ((votes[0] == 0) & (votes[1] > 0))
-    # The first loader of a zip has no votes: what happened between its first and its last event decides.
-    begin, end = np.full(count, FOREVER), np.full(count, -FOREVER)
-    np.minimum.at(begin, iteration, loader.start)
-    np.maximum.at(end, iteration, loader.end)
     silent = (votes[0] == 0) & (votes[1] == 0)
-    around_training = silent & _any_between(trained, begin, end)
-    around_forward = silent & ~around_training & _any_between(events.forward.start, begin, end)
-    use = np.where(
-        evaluated | around_forward, EVALUATED, np.where(silent & ~around_training, UNUSED, TRAINED)
+    unseen = np.bincount(iteration[is_batch], minlength=count) == 0
+    guess = np.where(
+        unseen,
+        _by_loader(events, iteration, evaluated, silent),
+        _by_surroundings(events, iteration, trained),
     )
+    use = np.where(silent, guess, np.where(evaluated, EVALUATED, TRAINED))
     return np.asarray(use[iteration], dtype=np.int64)
+
+
+def _by_loader(events: LoopEvents, iteration: Integers, evaluated: Flags, silent: Flags) -> Integers:
+    """Return for each iteration what most others of its loader were for, UNUSED when none of them tells.
+
+    The batches of an iteration in a thinned stretch were not recorded, its start and its end were.
+    """
+    first = np.unique(iteration, return_index=True)[1]
+    key = events.loader.key[first]
+    size = int(key.max(initial=-1)) + 1
+    trained = np.bincount(key[~silent & ~evaluated], minlength=size)[key]
+    used = np.bincount(key[~silent & evaluated], minlength=size)[key]
+    return np.where(trained + used == 0, UNUSED, np.where(used > trained, EVALUATED, TRAINED))
+
+
+def _by_surroundings(events: LoopEvents, iteration: Integers, trained: Integers) -> Integers:
+    """Return for each iteration what happened between its first and its last event.
+
+    The first loader of a zip is told that way: the second one's batch always comes before anything else.
+    """
+    size = int(iteration.max(initial=-1)) + 1
+    begin, end = np.full(size, FOREVER), np.full(size, -FOREVER)
+    np.minimum.at(begin, iteration, events.loader.start)
+    np.maximum.at(end, iteration, events.loader.end)
+    trains = _any_between(trained, begin, end)
+    uses = _any_between(events.forward.start, begin, end)
+    return np.where(trains, TRAINED, np.where(uses, EVALUATED, UNUSED))
 
 
 def _lone_evaluations(events: LoopEvents, use: Integers) -> Flags:

@@ -100,7 +100,9 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     thinned = timeline.sums.filter(pl.col("track") == trainer.thread)
     ends, detailed = _with_thinned(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])
-    warm_up = warm_up_length(ends - starts)
+    # Lengths of thinned steps are averages: only steps in detail can tell where the loop settles.
+    known = np.flatnonzero(detailed)
+    warm_up = int(known[warm_up_length((ends - starts)[known])]) if known.size > 1 else 0
     epoch, samples = _batches_of(events, phases, ends)
     table = pl.DataFrame(
         {

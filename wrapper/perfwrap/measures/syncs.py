@@ -52,7 +52,9 @@ def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Acco
     spans = loop_spans(timeline, trainer, account).filter(
         pl.col("operation") == "sync", pl.col("part") == "sync"
     )
-    sums = thinned_sums(timeline, trainer, account).filter(pl.col("operation") == "sync")
+    sums = thinned_sums(timeline, trainer, account).filter(
+        pl.col("operation") == "sync", pl.col("part") == "sync"
+    )
     counts = pl.concat(
         [
             spans.select(*KEY, pl.lit(1, pl.Int64).alias("count"), (pl.col("value") == 1).alias("gpu")),

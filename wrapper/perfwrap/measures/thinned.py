@@ -1,8 +1,9 @@
 """Fills the account of stretches whose detail was thinned away with what their exact sums say.
 
-Sums are inclusive and say nothing about places. Each sum is scaled by the exclusive share that the same
-event has where it stands in detail, and laid one after the other into the time of the stretch that nothing
-else owns.
+Sums are inclusive and say nothing about places. Each sum is scaled by the share that the same event has
+outside of what it contains, and outside of validations, where it stands in detail; then it is laid into the
+time of the stretch that nothing else owns. What the sums leave over is the program's Python: it goes to the
+lines between which Python ran where there is detail, in the same proportion.
 """
 
 from __future__ import annotations
@@ -11,11 +12,25 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.loop_events import Integers
+from perfwrap.measures.parts import PART_OF
 from perfwrap.measures.tiling import distinct
 
 KEY = ("operation", "name", "file", "line")
 LENGTH = (pl.col("end") - pl.col("start")).alias("ns")
-LABELS = ("operation", "name", "file", "line", "function")
+LABELS = (
+    "operation",
+    "name",
+    "file",
+    "line",
+    "function",
+    "until_line",
+    "after_operation",
+    "before_operation",
+)
+MOST_GAPS = 20
+"""Stretches of Python that share what the sums leave over; the rest of them is small."""
+
+IS_GAP = (pl.col("part") == "python") & pl.col("operation").is_null()
 
 
 def stretch_edges(sums: pl.DataFrame) -> Integers:
@@ -24,65 +39,75 @@ def stretch_edges(sums: pl.DataFrame) -> Integers:
     return np.column_stack([edges["start"].to_numpy(), edges["end"].to_numpy()]).reshape(-1)
 
 
+def known_parts(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the part of each event that is seen in detail, and its time outside of validations."""
+    outside = LENGTH.filter(pl.col("part") != "validation")
+    part = pl.col("part").cast(pl.String).sort_by(pl.col("part") != "validation", LENGTH).last()
+    return (
+        segments.filter(pl.col("operation").is_not_null()).group_by(KEY).agg(outside.sum().alias("own"), part)
+    )
+
+
 def fill_thinned(segments: pl.DataFrame, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
     """Return the segments with the free time of thinned stretches given to the sums, marked as estimated.
 
-    ``segments`` end at the edges of stretches. What the sums leave over stays ``python``.
+    ``segments`` end at the edges of stretches and know their surroundings.
     """
     if sums.is_empty():
         return segments
     edges = stretch_edges(sums)
     place = np.searchsorted(edges, segments["start"].to_numpy(), side="right")
     numbered = segments.with_columns(pl.Series("stretch", np.where(place % 2 == 1, place // 2, -1)))
-    is_free = (pl.col("stretch") >= 0) & (pl.col("part") == "python") & pl.col("operation").is_null()
+    is_free = IS_GAP & (pl.col("stretch") >= 0)
     free = numbered.filter(is_free)
     if free.is_empty():
         return segments
-    pieces = _sized(sums, spans, segments, numbered.filter(pl.col("stretch") >= 0), edges)
-    filled = _lay(free, pieces)
+    room = free.group_by("stretch").agg(LENGTH.sum().alias("free"))
+    pieces = _sized(sums, spans, segments, room, edges)
+    gaps = _gaps(numbered.filter(IS_GAP, pl.col("stretch") < 0), pieces, room)
+    filled = _lay(free, pl.concat([pieces, gaps]).sort("stretch", maintain_order=True))
     kept = numbered.filter(~is_free).drop("stretch")
     return pl.concat([kept, filled.select(kept.columns).cast(kept.schema)]).sort("start")
 
 
 def _sized(
-    sums: pl.DataFrame, spans: pl.DataFrame, segments: pl.DataFrame, thinned: pl.DataFrame, edges: Integers
+    sums: pl.DataFrame, spans: pl.DataFrame, segments: pl.DataFrame, room: pl.DataFrame, edges: Integers
 ) -> pl.DataFrame:
     """Return for each sum its stretch, its part, and the exclusive time that it is given there."""
-    exclusive = (
-        segments.filter(pl.col("operation").is_not_null())
-        .group_by(KEY)
-        .agg(LENGTH.sum(), pl.col("part").sort_by(LENGTH).last())
-    )
     inclusive = spans.group_by(KEY).agg(pl.col("duration").sum().alias("whole"))
-    known = exclusive.join(inclusive, on=KEY, nulls_equal=True).with_columns(
-        (pl.col("ns") / pl.col("whole")).clip(0.0, 1.0).alias("exclusive")
-    )
-    free = pl.col("ns").filter(pl.col("part") == "python", pl.col("operation").is_null()).sum()
-    validating = pl.col("ns").filter(pl.col("part") == "validation").sum()
-    room = (
-        thinned.with_columns(LENGTH)
-        .group_by("stretch")
-        .agg(free.alias("free"), validating.alias("validating"))
-    )
+    known = known_parts(segments).join(inclusive, on=KEY, nulls_equal=True)
+    share = (pl.col("own") / pl.col("whole")).clip(0.0, 1.0).alias("share")
     stretch = np.searchsorted(edges, sums["start"].to_numpy(), side="right") // 2
-    category = pl.col("category").cast(pl.String)
-    # Validations inside of the stretch own part of the sums; how much is not known, so it goes by time.
-    scale = pl.col("free") / (pl.col("free") + pl.col("validating")).clip(1)
+    wanted = pl.col("duration") * pl.col("share").fill_null(1.0)
+    fit = (pl.col("free") / pl.col("wanted").sum().over("stretch").clip(1)).clip(0, 1)
+    part = pl.col("category").cast(pl.String).replace_strict(PART_OF, default="python")
     return (
-        sums.with_columns(pl.Series("stretch", stretch, dtype=pl.Int64))
-        .join(known.select(*KEY, "part", "exclusive"), on=KEY, how="left", nulls_equal=True)
-        .join(room.with_columns(pl.col("stretch").cast(pl.Int64)), on="stretch")
-        .with_columns(
-            pl.coalesce(pl.col("part").cast(pl.String), category).alias("part"),
-            (pl.col("duration") * pl.col("exclusive").fill_null(1.0) * scale).alias("wanted"),
-        )
-        .with_columns(
-            (pl.col("free") / pl.col("wanted").sum().over("stretch").clip(1)).clip(0, 1).alias("fit")
-        )
-        .with_columns((pl.col("wanted") * pl.col("fit")).floor().cast(pl.Int64).alias("given"))
+        sums.with_columns(pl.Series("stretch", stretch))
+        .join(known.select(*KEY, "part", share), on=KEY, how="left", nulls_equal=True)
+        .join(room, on="stretch")
+        .with_columns(wanted.alias("wanted"), pl.coalesce("part", part).alias("part"))
+        .with_columns((pl.col("wanted") * fit).floor().cast(pl.Int64).alias("given"))
         .filter(pl.col("given") > 0, pl.col("part") != "validation")
-        .sort("stretch", maintain_order=True)
+        .select("stretch", "part", *LABELS[:5], *_nothing(LABELS[5:]), "given")
     )
+
+
+def _gaps(detailed: pl.DataFrame, pieces: pl.DataFrame, room: pl.DataFrame) -> pl.DataFrame:
+    """Return what the sums leave over of each stretch, shared out among the gaps that stand in detail."""
+    gaps = (
+        detailed.group_by(LABELS)
+        .agg(LENGTH.sum())
+        .sort("ns", *LABELS, descending=True)
+        .head(MOST_GAPS)
+        .with_columns((pl.col("ns") / pl.col("ns").sum()).alias("share"))
+    )
+    taken = pieces.group_by("stretch").agg(pl.col("given").sum().alias("taken"))
+    left = room.join(taken, on="stretch", how="left").with_columns(
+        (pl.col("free") - pl.col("taken").fill_null(0)).alias("left")
+    )
+    given = (pl.col("left") * pl.col("share")).floor().cast(pl.Int64).alias("given")
+    shared = left.join(gaps, how="cross").with_columns(given, pl.lit("python").alias("part"))
+    return shared.filter(pl.col("given") > 0).select(pieces.columns)
 
 
 def _lay(free: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
@@ -94,19 +119,15 @@ def _lay(free: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     length = free["end"].to_numpy() - start
     free_end = np.cumsum(length)
     free_start = free_end - length
-    stretch = free["stretch"].to_numpy()
-    base = free_start[np.searchsorted(stretch, pieces["stretch"].to_numpy())]
-    before = (pl.col("given").cum_sum().over("stretch") - pl.col("given")).alias("before")
-    piece_start = base + pieces.select(before)["before"].to_numpy()
-    piece_end = piece_start + pieces["given"].to_numpy()
-    cuts = distinct(np.concatenate([free_start, free_end, piece_start, piece_end]))
+    base = free_start[np.searchsorted(free["stretch"].to_numpy(), pieces["stretch"].to_numpy())]
+    before = pl.col("given").cum_sum().over("stretch") - pl.col("given")
+    piece_start = base + pieces.select(before)["given"].to_numpy()
+    piece_end = np.append(piece_start + pieces["given"].to_numpy(), 0)
+    cuts = distinct(np.concatenate([free_start, free_end, piece_start, piece_end[:-1]]))
     at = cuts[:-1]
     lies = np.searchsorted(free_start, at, side="right") - 1
     piece = np.searchsorted(piece_start, at, side="right") - 1
-    covered = (
-        (piece >= 0) & (at < piece_end[np.maximum(piece, 0)]) if piece_start.size else np.zeros(at.size, bool)
-    )
-    owner = pl.Series(np.maximum(piece, 0)).set(pl.Series(~covered), None)
+    owner = pl.Series(piece).set(pl.Series(at >= piece_end[piece]), None)
     begin = start[lies] + (at - free_start[lies])
     labels = pieces.select("part", *LABELS).select(pl.all().gather(owner))
     return labels.with_columns(
@@ -116,3 +137,8 @@ def _lay(free: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
         free["step"].gather(lies).alias("step"),
         pl.lit(True).alias("estimated"),
     )
+
+
+def _nothing(columns: tuple[str, ...]) -> list[pl.Expr]:
+    """Return columns that sums do not have."""
+    return [pl.lit(None, pl.Int32 if name == "until_line" else pl.String).alias(name) for name in columns]
