@@ -132,8 +132,9 @@ def _place_of(frame):
     """Return file, line and function as texts."""
     code = frame.f_code
     path = code.co_filename
-    if not path.startswith(("/", "<")):
-        path = os.path.normpath(os.path.join(_start_directory, path))
+    # No function of os.path: Dynamo would look at it in the midst of a region that it compiles.
+    if path[:1] not in "/<":
+        path = _start_directory + "/" + (path[2:] if path.startswith("./") else path)
     return path, str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
 
 
@@ -166,7 +167,7 @@ def _sort_of_unfiled(name, variables):
 
 def _torch_directory():
     file = getattr(sys.modules.get("torch"), "__file__", None)
-    return os.path.dirname(file) + "/" if file else ""
+    return file.rpartition("/")[0] + "/" if file else ""
 
 
 def _sort_of_file(path):
@@ -175,6 +176,6 @@ def _sort_of_file(path):
         return HIDDEN
     if any(packages in path for packages in PACKAGES):
         return INSTALLED
-    if path.startswith((_standard_library, _recorder)) or os.path.dirname(path) == _scripts:
+    if path.startswith((_standard_library, _recorder)) or path.rpartition("/")[0] == _scripts:
         return HIDDEN
     return USERS

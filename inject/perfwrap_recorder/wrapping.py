@@ -1,7 +1,10 @@
 """Puts timing wrappers in the place of torch's functions so that nobody else can tell.
 
-- The code of a wrapper bears a file name inside of ``torch/nn``: Dynamo traces it like torch's own. While it
-  does, ``is_compiling()`` is true and the wrapper is nothing but a call of the original.
+- The code of a wrapper bears a file name that begins with that of its original, or with ``torch/nn`` where that
+  is written in C: Dynamo goes by such names, so it treats both alike. While it traces, ``is_compiling()`` is
+  true and the wrapper is nothing but a call of the original.
+- Where a region that Dynamo compiles runs a wrapped function between two graphs, Dynamo looks at each function
+  that is called meanwhile: the recorder's own ones bear such a file name too.
 - A wrapper has the names, documentation and attributes of its original, which ``__wrapped__`` points to; it
   is found where pickle looks for it.
 - The file name also bears the two words by which Python's ``warnings`` knows frames of its import system:
@@ -12,12 +15,20 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from perfwrap_recorder import ranges
 from perfwrap_recorder.clock import now
 
 UNCOUNTED_FILE = "<perfwrap importlib._bootstrap>"
 COUNTED_FILE = "<perfwrap>"
+
+PACKAGE = __name__.partition(".")[0]
+IMPORTERS = (PACKAGE + ".on_import", PACKAGE + ".own_modules")
+"""Modules whose code bears names that Python's import system goes by."""
+
+FUNCTION = type(lambda: 0)
+CODE = type((lambda: 0).__code__)
 
 
 def patch(torch, owner, name, make, span_name="", counted=False):
@@ -31,7 +42,11 @@ def patch(torch, owner, name, make, span_name="", counted=False):
         return
     call = ranges.around(torch, original, span_name) if span_name else original
     wrapper = make(original, call, find_is_compiling(torch))
-    _disguise(torch, wrapper, original, owner, name, COUNTED_FILE if counted else UNCOUNTED_FILE)
+    code = getattr(original, "__code__", None)
+    file = code.co_filename if code else os.path.dirname(torch.nn.__file__)
+    path = os.path.join(file, COUNTED_FILE if counted else UNCOUNTED_FILE)
+    wrapper.__code__ = _rename(wrapper.__code__, path).replace(co_name=code.co_name if code else name)
+    _disguise(wrapper, original, owner, name)
     setattr(owner, name, wrapper)
 
 
@@ -74,20 +89,35 @@ def find_is_compiling(torch):
     return bool
 
 
-def hide(torch, function, file=UNCOUNTED_FILE):
-    """Give a function's code a file name inside of torch."""
-    path = os.path.join(os.path.dirname(torch.nn.__file__), file)
-    function.__code__ = function.__code__.replace(co_filename=path)
-    return function
+def hide(torch, function):
+    """Give a function's code, and that of the functions it makes, a file name inside of torch."""
+    function.__code__ = _rename(
+        function.__code__, os.path.join(os.path.dirname(torch.nn.__file__), UNCOUNTED_FILE)
+    )
 
 
-def _disguise(torch, wrapper, original, owner, name, file):
-    hide(torch, wrapper, file)
-    wrapper.__code__ = wrapper.__code__.replace(co_name=name)
+def hide_recorder(torch):
+    """Do the same for all functions of the recorder, which wrappers call."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(PACKAGE) and name not in IMPORTERS:
+            for value in list(vars(module).values()):
+                for member in (value, *getattr(value, "__dict__", {}).values()):
+                    if isinstance(member, FUNCTION) and member.__module__ == name:
+                        hide(torch, member)
+
+
+def _rename(code, path):
+    inner = tuple(
+        _rename(constant, path) if isinstance(constant, CODE) else constant for constant in code.co_consts
+    )
+    return code.replace(co_filename=path, co_consts=inner)
+
+
+def _disguise(wrapper, original, owner, name):
     wrapper.__dict__.update(getattr(original, "__dict__", {}))
-    wrapper.__name__ = name
+    wrapper.__name__ = original.__name__
     wrapper.__doc__ = original.__doc__
-    if isinstance(owner, type):
+    if hasattr(original, "__objclass__"):  # a method of C's, which is found in a subclass
         wrapper.__module__, wrapper.__qualname__ = owner.__module__, "%s.%s" % (owner.__qualname__, name)
     else:
         wrapper.__module__, wrapper.__qualname__ = original.__module__, original.__qualname__

@@ -5,6 +5,7 @@ A probe is a module with ``install(torch)``, called each time that torch has bee
 """
 
 PROBES = (
+    "compiler",
     "torch_facts",
     "data_loader",
     "forward",

@@ -34,10 +34,12 @@ def install(torch):
     """Watch from now on."""
     module = torch.nn.Module
     # Before torch 2.1 ``__call__`` was ``_call_impl`` itself.
-    is_known = getattr(module, "_wrapped_call_impl", None) is module.__call__
+    is_known = vars(module).get("_wrapped_call_impl") is module.__call__
     make = _make_inlined if is_known and not ranges.find(torch) else _make_around
     is_counted = make is _make_inlined
     wrapping.patch(torch, module, "__call__", make(_finish_with(torch)), "forward", is_counted)
+    if is_known:
+        module._wrapped_call_impl = module.__call__
     journal.after_fork.add(_forget_other_threads)
     journal.cover("probe/forward")
 

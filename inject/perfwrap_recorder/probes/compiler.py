@@ -1,0 +1,13 @@
+"""Keeps Dynamo from compiling the recorder's own functions.
+
+Replaces nothing of torch's. Installed first, since the other probes make functions of the hidden ones.
+"""
+
+from __future__ import annotations
+
+from perfwrap_recorder import wrapping
+
+
+def install(torch):
+    """Hide the functions."""
+    wrapping.hide_recorder(torch)

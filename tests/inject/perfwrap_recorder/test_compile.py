@@ -1,0 +1,120 @@
+"""torch.compile and its kin capture the same graphs, break in the same places and give the same results.
+
+What is captured by a bare program is compared with what is captured in a recorded one; see
+compile_scenarios.py for the programs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
+
+HERE = Path(__file__).resolve().parent
+SCENARIOS = HERE / "compile_scenarios.py"
+INJECT = HERE.parents[2] / "inject"
+MARK = re.compile(r"/<perfwrap[^>]*>")
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+FEWER_FRAMES = ("optimizer_step", "adamw_step", "whole_step")
+"""Where the empty ``Optimizer._optimizer_step_code`` is looked at once less; nothing comes of it."""
+
+
+def names() -> list[str]:
+    """Return the names of all scenarios, without importing torch."""
+    tree = ast.parse(SCENARIOS.read_text())
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    reads = next(
+        node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "READS"
+    )
+    helpers = {"captured", "x", "reads", "install", "main"}
+    more = ["exported loosely", "adamw_step"]
+    return [f"read by {key.value}" for key in reads.keys] + [f for f in functions if f not in helpers] + more
+
+
+def observe(folder: Path, when: str) -> dict[str, object]:
+    """Return what every scenario saw, without what differs between any two processes."""
+    (folder / "journal").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, str(SCENARIOS), str(folder), when, str(INJECT)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=folder,
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(ADDRESS.sub("0x", MARK.sub("", done.stdout)))
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What was seen bare, with the probes from the start, and with the probes after a first compilation."""
+    folder = tmp_path_factory.mktemp("compile")
+    return {when: observe(folder / when, when) for when in ("bare", "before", "after")}
+
+
+def test_all_scenarios_are_compared(observed) -> None:
+    assert sorted(observed["bare"]) == sorted(names())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", names())
+def test_the_compiler_sees_the_same_program(observed, name: str, when: str) -> None:
+    bare, recorded = observed["bare"][name], observed[when][name]
+    if name in FEWER_FRAMES:
+        for seen in (bare, recorded):
+            frames = seen["counters"].pop("frames", {"total": 0, "ok": 0})
+            seen["failed_frames"] = frames["total"] - frames["ok"]
+    assert recorded == bare
+    if name not in ("vmap_of_item",):
+        assert not str(bare).startswith("raised"), "the scenario itself does not work"
+
+
+def test_inductor_children_are_not_reached_and_the_result_is_the_same(tmp_path: Path) -> None:
+    program = """
+import sys, torch
+if sys.argv[3] == "recorded":
+    sys.path.insert(0, sys.argv[2])
+    from importlib import import_module
+    from perfwrap_recorder import journal, probes
+    class Settings:
+        run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", 8 << 20, False
+    journal.open_current(Settings)
+    for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
+        probe.install(torch)
+    sys.path.pop(0)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+step = torch.compile(net)
+loss = step(torch.ones(2, 4)).sum()
+loss.backward()
+print(loss.item(), net[0].weight.grad.sum().item())
+print({key: dict(value) for key, value in torch._dynamo.utils.counters.items() if key in ("frames", "stats")})
+"""
+    outputs = []
+    for kind in ("bare", "recorded"):
+        folder = tmp_path / kind
+        (folder / "journal").mkdir(parents=True)
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(folder), str(INJECT), kind],
+            capture_output=True,
+            text=True,
+            timeout=280,
+            env=environment,
+        )
+        if kind == "bare" and done.returncode != 0:
+            pytest.skip(f"Inductor does not work on this machine: {done.stderr.splitlines()[-1:]}")
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    assert len(list((tmp_path / "recorded/journal").glob("*.pwj"))) == 1
