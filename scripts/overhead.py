@@ -28,7 +28,6 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-
 from perfwrap.launch import injection
 from perfwrap.run_folder import create
 

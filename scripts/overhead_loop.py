@@ -43,6 +43,7 @@ class Training:
         self.batches = iter(self.loader)
 
     def step(self) -> None:
+        """Run one step on the next batch, of the next epoch when one has ended."""
         try:
             batch = next(self.batches)
         except StopIteration:

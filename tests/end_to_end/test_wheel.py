@@ -29,7 +29,9 @@ print("weights", model.weight.sum().item())
 
 def run(*command: object, cwd: Path) -> str:
     """Run a command that must succeed and return its stdout."""
-    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -52,7 +54,9 @@ def test_the_wheel_carries_the_recorder_and_no_tests(wheel: Path) -> None:
 
 @pytest.mark.torch
 @pytest.mark.skipif(find_spec("torch") is None, reason="the target of the profile needs PyTorch")
-def test_a_tool_installed_elsewhere_profiles_a_script_of_this_environment(wheel: Path, tmp_path: Path) -> None:
+def test_a_tool_installed_elsewhere_profiles_a_script_of_this_environment(
+    wheel: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "tool"
     venv.create(home, with_pip=True)
     run(home / "bin" / "pip", "install", "--quiet", wheel, cwd=tmp_path)

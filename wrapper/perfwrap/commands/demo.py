@@ -35,7 +35,9 @@ def demo(
         )
     folder = run_folder.create_parent(out, "demo")
     slow = _profile(SCRIPTS / "train_digits.py", folder / "slow", "An ordinary script, as it is")
-    fixed = _profile(SCRIPTS / "train_digits_fixed.py", folder / "fixed", "The same script, mended as advised")
+    fixed = _profile(
+        SCRIPTS / "train_digits_fixed.py", folder / "fixed", "The same script, mended as advised"
+    )
     _print_difference(slow, fixed, folder)
 
 
