@@ -46,8 +46,23 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         sys._perfwrap = os.getpid()
         sys.meta_path.insert(0, Finder)
         quietly(note, "start")
+        if sys.dont_write_bytecode and sys.pycache_prefix is None:
+            quietly(keep_byte_code)
         if "torch" in sys.modules:
             bring_on_import().start()
+
+    def keep_byte_code():
+        """Write this file's byte code beside it, where the user wants none written elsewhere.
+
+        To compile this file is most of what a process without torch pays for us.
+        """
+        if os.path.exists(__spec__.cached) or not os.access(HOOK, os.W_OK):
+            return
+        kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+        try:
+            __spec__.loader.get_code(__name__)
+        finally:
+            sys.dont_write_bytecode = kept
 
     def bring_on_import():
         """Return the recorder's on_import module, whose finder takes the place of ours."""

@@ -75,6 +75,25 @@ def test_without_site_nothing_of_ours_is_in_the_way(run, interpreter):
     assert run.starts() == []
 
 
+def test_the_shim_is_compiled_once_where_no_byte_code_is_to_be_written(run, interpreter, write):
+    write("work/part.py")
+    script = write(
+        "work/script.py", "import part, sys; print(sys.dont_write_bytecode, sys.flags.dont_write_bytecode)"
+    )
+    for _ in range(2):
+        done = run.same(interpreter, script)
+        assert (done.stdout, done.returncode) == ("True 1\n", 0)
+    verbose = run.start(interpreter, "-v", "-c", "pass").stderr
+    assert f"matches {run.hook}/sitecustomize.py" in verbose
+    assert not (script.parent / "__pycache__").exists()
+    assert len(list(run.hook.rglob("*.pyc"))) == 1
+
+
+def test_no_byte_code_goes_where_the_user_keeps_his(run, interpreter, tmp_path):
+    run.start(interpreter, "-c", "pass", more={"PYTHONPYCACHEPREFIX": tmp_path / "cache"})
+    assert not (tmp_path / "cache").exists() and not list(run.hook.rglob("*.pyc"))
+
+
 def test_late_site_main_under_dash_s_is_harmless(run, interpreter):
     code = "import site, sys; site.main(); import json; print(sorted(sys.modules)); print(sys.path)"
     run.same(interpreter, "-S", "-c", code)

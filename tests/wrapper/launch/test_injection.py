@@ -52,7 +52,7 @@ def test_the_directory_holds_two_files_and_a_directory_that_nobody_can_guess_or_
     for number in range(3):
         folder = run_folder.create(tmp_path / str(number), ["train"])
         injection.prepare(folder, {})
-        files = sorted(path.name for path in folder.inject.iterdir() if path.name != "__pycache__")
+        files = sorted(path.name for path in folder.inject.iterdir())
         assert files[1:] == ["sitecustomize.py", "usercustomize.py"]
         assert len(files[0]) >= 16 and not files[0].isidentifier()
         assert not list((folder.inject / files[0]).glob("__init__.py"))
@@ -104,15 +104,6 @@ def test_the_shim_is_plain_ascii_and_complete(tmp_path):
         assert names["RUN_FOLDER"] == str(folder.path)
         assert names["WAS_UNSET"] is False
         assert (folder.inject / str(names["DATA"]) / "settings").is_file()
-
-
-def test_a_python_of_our_version_need_not_compile_the_shim(folder):
-    hook = injection.prepare(folder, {})["PYTHONPATH"]
-    before = {path: path.stat().st_mtime_ns for path in folder.inject.rglob("*.pyc")}
-    words = [sys.executable, "-v", "-c", "pass"]
-    done = subprocess.run(words, env={"PYTHONPATH": hook}, capture_output=True, text=True)
-    assert f"matches {hook}/sitecustomize.py" in done.stderr
-    assert before == {path: path.stat().st_mtime_ns for path in folder.inject.rglob("*.pyc")}
 
 
 def start(changes: dict[str, str]) -> subprocess.CompletedProcess[str]:

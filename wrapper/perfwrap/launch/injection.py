@@ -8,10 +8,8 @@ launchers that carry it to other machines drop the variables that they do not kn
 from __future__ import annotations
 
 import os
-import py_compile
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +58,6 @@ def prepare(
     _write(data / SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
     for name in SHIMS:
         _write(hook / name, shim)
-    _compile(hook / SHIM)
     # An empty element would mean the current directory, so there must be none that was not there before.
     return {"PYTHONPATH": f"{hook}{os.pathsep}{previous}" if previous else str(hook)}
 
@@ -108,17 +105,6 @@ def _copy_sources(source: Path, target: Path) -> None:
         elif path.suffix == ".py":
             shutil.copyfile(path, target / path.name)
             (target / path.name).chmod(FILE_MODE)
-
-
-def _compile(shim: Path) -> None:
-    """Write the shim's byte code for Pythons of our own version; those of others do it as they start.
-
-    Where PYTHONDONTWRITEBYTECODE is set, each of them would compile the shim anew.
-    """
-    _make_directory(shim.parent / "__pycache__")
-    cached = shim.parent / "__pycache__" / f"{shim.stem}.{sys.implementation.cache_tag}.pyc"
-    py_compile.compile(str(shim), str(cached), doraise=True)
-    cached.chmod(FILE_MODE)
 
 
 def _make_directory(path: Path) -> None:
