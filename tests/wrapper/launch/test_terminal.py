@@ -176,8 +176,13 @@ def test_kill_ends_a_stopped_job(prefix: list[str], shell: Any, state: Any, wait
     shell.expect(r"Stopped(.|\n)*prompt\$ ")
     shell.send("kill %1\n")
     wait_for(lambda: state(parent if prefix else pid) == "Z", "the job's end")
-    shell.send("\n")
-    shell.expect("Terminated")
+
+    def told() -> bool:
+        shell.send("\n")  # Shells tell of jobs before a prompt.
+        shell.read()
+        return "Terminated" in shell.text
+
+    wait_for(told, "the shell to tell of it", lambda: shell.text)
 
 
 def test_a_hang_up_reaches_a_command_that_leads_the_session(
