@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
@@ -59,12 +59,18 @@ def judge(
             groups.setdefault(kind, []).append(finding)
     reason = _reason_to_abstain(evidence, account)
     if reason:
-        return _unknown(reason)
+        return _with_health(_unknown(reason), findings)
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
     kind = max(shares, key=lambda kind: shares[kind], default=None)
     if kind is not None and shares[kind] >= BOUND_SHARE:
-        return _bound(kind, shares[kind], groups[kind])
-    return _healthy(evidence, findings, account)
+        return _with_health(_bound(kind, shares[kind], groups[kind]), findings)
+    return _with_health(_healthy(evidence, findings, account), findings)
+
+
+def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict with what matters more than speed said in it, too."""
+    more = "".join(f" But: {finding.sentence}" for finding in findings if finding.health)
+    return replace(verdict, sentence=verdict.sentence + more)
 
 
 def failed(how: str) -> Verdict:

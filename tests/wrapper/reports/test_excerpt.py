@@ -31,6 +31,18 @@ def test_of_a_long_stretch_some_lines_are_left_out(tmp_path: Path) -> None:
     assert (len(found.lines), found.left_out) == (MOST_LINES, 30 - MOST_LINES)
 
 
+def test_a_stretch_round_a_loop_ends_at_the_loops_end_and_goes_on_at_its_head(script: Path) -> None:
+    found = read(script, 9, 7)
+    assert found is not None
+    assert [number for number, _ in found] == [9, 10, 11, 5, 6, 7]
+
+
+def test_a_program_that_python_cannot_parse_shows_the_first_line_only(tmp_path: Path) -> None:
+    path = tmp_path / "old.py"
+    path.write_text("while 1:\n    a = 1\n    print 'two'\n", encoding="utf-8")
+    assert read(path, 3, 2) == ((3, "print 'two'"),)
+
+
 @pytest.mark.parametrize("line", [99, 0, -3])
 def test_a_line_that_the_file_does_not_have_is_not_shown(script: Path, line: int) -> None:
     assert read(script, line) is None

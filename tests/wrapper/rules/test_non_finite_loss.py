@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from perfwrap.rules import non_finite_loss as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -26,12 +27,29 @@ def test_the_first_value_that_is_not_a_number_is_found_with_step_and_line(
     assert finding.health
 
 
-def test_it_is_shown_although_it_costs_no_time(loop: Any, diagnosis: Callable[[], Any]) -> None:
+def test_the_steps_that_trained_with_it_are_its_cost(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, math.inf)
-    found = [finding for finding in diagnosis().findings if finding.rule == "non_finite_loss"]
-    assert len(found) == 1
-    assert "infinite" in found[0].sentence
-    assert found[0].share == 0.0
+    result = diagnosis()
+    assert result.findings[0].rule == "non_finite_loss"
+    assert "infinite" in result.findings[0].sentence
+    assert result.findings[0].share == pytest.approx(27 / 40, abs=0.03)
+    assert result.verdict.id == "compute-bound"
+    assert "But: A value read at train.py:30 became infinite" in result.verdict.sentence
+
+
+def test_a_single_one_is_shown_although_it_cost_no_time(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, math.inf, steps=13)
+    write(loop, None)
+    assert find(rule).share == 0.0
+
+
+def test_values_that_are_finite_now_and_then_cost_less(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for step in range(40):
+        loop.compute()
+        if step % 4 == 0:
+            loop.journal.non_finite(math.inf, "Tensor.item\x1ftrain.py\x1f30\x1fmain")
+        loop.span("sync", 0.001, "Tensor.item", 0, 30)
+    assert find(rule).share == pytest.approx(0.25, abs=0.03)
 
 
 def test_it_needs_no_twenty_steps(loop: Any, diagnosis: Callable[[], Any]) -> None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import stat
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfwrap.rules.model import Location
 
-MOST_LINES = 5
+MOST_LINES = 6
 """Lines shown of a longer stretch; the rest is told by a count."""
 
 MOST_BYTES = 4 << 20
 """No program file is larger; what is, is not read."""
 
+Numbered = tuple[int, str]
+
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Numbered lines; ``left_out`` more belong to the stretch. ``changed``: the file is newer than the
-    run."""
+    """Numbered lines; ``left_out`` more belong to the stretch. ``changed``: the file is newer than the run."""
 
-    lines: tuple[tuple[int, str], ...]
+    lines: tuple[Numbered, ...]
     left_out: int = 0
     changed: bool = False
 
@@ -38,17 +41,51 @@ def read_excerpt(location: Location, directory: str, run_end_ns: int | None) -> 
         text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):  # ValueError: a null byte in the name.
         return None
-    last = max(location.line, location.until_line or 0)
-    wanted = text.splitlines()[max(0, location.line - 1) : last]
-    numbered = [(location.line + offset, line) for offset, line in enumerate(wanted)]
-    if not numbered:
+    lines = text.splitlines()
+    if not 1 <= location.line <= len(lines):
         return None
-    kept = numbered[:MOST_LINES]
+    wanted = [(number, lines[number - 1]) for number in _numbers(location, text) if number <= len(lines)]
+    kept = _kept(wanted, location)
     changed = run_end_ns is not None and found.st_mtime_ns > run_end_ns
-    return Excerpt(tuple(_dedented(kept)), len(numbered) - len(kept), changed)
+    return Excerpt(tuple(_dedented(kept)), len(wanted) - len(kept), changed)
 
 
-def _dedented(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _numbers(location: Location, text: str) -> list[int]:
+    """Return the numbers of the lines in the stretch; one that goes round a loop ends at the loop's end."""
+    line, until = location.line, location.until_line or location.line
+    if until >= line:
+        return list(range(line, until + 1))
+    loop = _innermost_loop(text, until, line)
+    return [line] if loop is None else [*range(line, loop[1] + 1), *range(loop[0], until + 1)]
+
+
+def _innermost_loop(text: str, first: int, last: int) -> tuple[int, int] | None:
+    """Return the lines of the smallest loop around both lines, None where there is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # An odd escape in the user's strings is none of our business.
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    loops = [
+        (node.lineno, node.end_lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and node.end_lineno is not None
+    ]
+    around = [(start, end) for start, end in loops if start <= first and last <= end]
+    return min(around, key=lambda loop: loop[1] - loop[0], default=None)
+
+
+def _kept(lines: list[Numbered], location: Location) -> list[Numbered]:
+    """Return as many lines as are shown, none of them empty: of a round trip both its beginning and its end."""
+    full = [(number, text) for number, text in lines if text.strip()] or lines[:1]
+    if len(full) <= MOST_LINES or location.until_line is None or location.until_line >= location.line:
+        return full[:MOST_LINES]
+    half = MOST_LINES // 2
+    return full[:half] + full[-half:]
+
+
+def _dedented(lines: list[Numbered]) -> list[Numbered]:
     """Return the lines without the indentation that they share."""
     expanded = [(number, line.expandtabs(4).rstrip()) for number, line in lines]
     margin = min((len(line) - len(line.lstrip()) for _, line in expanded if line), default=0)

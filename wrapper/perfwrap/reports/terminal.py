@@ -130,7 +130,11 @@ def _excerpt(location: Location, diagnosis: Diagnosis, page: Page) -> None:
     if excerpt is None:
         return
     digits = max(len(str(number)) for number, _ in excerpt.lines)
+    above = excerpt.lines[0][0] - 1
     for number, text in excerpt.lines:
+        if number < above:
+            page.line((f"{'':>{digits}} │ ", "dim"), ("(next round)", "dim"), indent=5)
+        above = number
         shown = page.clipped(text, page.width - digits - 8)
         page.line((f"{number:>{digits}} │ ", "dim"), (shown, "cyan"), indent=5)
     note = _excerpt_note(excerpt)

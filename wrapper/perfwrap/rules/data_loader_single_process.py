@@ -9,18 +9,17 @@ Why it costs
     side as idle time. Worker processes make the next batches while the current one is trained on.
 
 How the saving is worked out
-    Measured: what a batch takes to make (the wait itself, as nothing overlaps) and what the rest of a step
-    takes. With N workers a step takes max(rest, fetch / N), but never less than the processor time of both
-    divided by the cores that the run may use (affinity and cgroup quota): on a machine whose cores already
-    compute, workers take cores away from the training. Receiving a batch from a worker costs some time too.
-    The far end of the range keeps half of that gain when workers and training must share cores, four fifths
-    when they need not.
+    Measured: what a batch takes to make (the wait itself, as nothing overlaps) and what the rest of a step takes.
+    With N workers a step takes max(rest, fetch / N), but never less than the processor time of both divided by
+    the cores that the run may use (affinity and cgroup quota), plus about half a millisecond to receive a batch.
+    Training on a CPU gives up a core for each worker beyond the free ones, so its rest grows. The far end of the
+    range keeps half of the gain when workers and training must share cores, four fifths when they need not.
 
 How to fix
-    Pass num_workers=N to the DataLoader. N is the smallest number that makes batches as fast as the rest of
-    the step uses them, bounded by the usable cores. With several epochs also pass persistent_workers=True,
-    or the workers start anew in each. When a batch takes less time to make than to receive, workers do not
-    help: index whole batches out of a tensor instead, or make the work per sample cheaper.
+    Pass num_workers=N to the DataLoader. N is the smallest number that is about as good as any by the model above.
+    With several epochs also pass persistent_workers=True, or the workers start anew in each. When a batch takes
+    less time to make than to receive, workers do not help: index whole batches out of a tensor instead, or make
+    the work per sample cheaper.
 
 When it is wrong
     When the data set cannot be pickled (spawn) or shares a connection that must not be forked. When a data
@@ -31,6 +30,7 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -39,7 +39,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.measures.what_if import Limit, saving
+from perfwrap.measures.what_if import Limit, step_without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -48,6 +48,12 @@ VERDICT = "data-bound"
 RECEIVE_NS = 500_000
 """What receiving a small batch from a worker costs the training thread: queue, unpickling, mapping shared
 memory. 0.4 to 0.6 ms more than making it out of tensors here took, with torch 2.13 on two cores (minima)."""
+
+MOST_WORKERS = 16
+"""More workers than this are never advised; by then something else is the limit."""
+
+ABOUT_AS_GOOD = 1.05
+"""A number of workers is as good as a larger one when its steps take at most 5 % longer."""
 
 KEPT_WITH_FREE_CORES, KEPT_WITH_SHARED_CORES = 0.8, 0.5
 """The least share of the modelled gain that is promised; held against the mended twins of the workloads."""
@@ -71,64 +77,94 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding:
     """Return the finding about one loader."""
-    step_ns = mean_step_ns(evidence, trainer)
-    wait_ns = loader.share * step_ns
-    rest = units.duration(step_ns - wait_ns)
-    cores = evidence.processors(trainer.host).usable
-    workers = _workers(wait_ns, step_ns - wait_ns, cores, trains_on_gpu(evidence, trainer))
+    step = _measured(evidence, trainer, loader)
+    workers = best_workers(step)
     where = named("the DataLoader", loader.created)
     words = [
-        f"Each step waits {units.duration(wait_ns)} for its batch and takes {rest} for all else; "
-        f"{units.counted(loader.batches, 'batch', 'batches')} seen.",
+        f"Each step waits {units.duration(step.fetch_ns)} for its batch and takes "
+        f"{units.duration(step.rest_ns)} for all else; {units.counted(loader.batches, 'batch', 'batches')} seen.",
         f"{_dataset(loader)} is read with num_workers=0, so nothing is computed meanwhile.",
     ]
-    if cores is not None:
-        words.append(f"The run may use {units.counted(round(cores), 'core')}.")
+    if step.cores is not None:
+        words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
     return Finding(
-        title=f"{SHARE} of the training loop goes into making batches in the training "
-        f"process itself, by {where}.",
+        title=f"{SHARE} of the training loop goes into making batches in the training process itself, by "
+        f"{where}.",
         share=loader.share,
-        saving=_saving(evidence, trainer, wait_ns, step_ns, workers),
+        saving=_saving(step, workers),
         evidence=tuple(words),
-        advice=_advice(loader, where, wait_ns, workers),
+        advice=_advice(loader, where, step, workers),
         location=locate(loader.created),
-        experiment=f"workers={workers}" if _worthwhile(wait_ns, workers) else None,
+        experiment=f"workers={workers}" if workers else None,
         confidence="inferred",
         claims=(pl.col("part") == "data") & (pl.col("name") == loader.name),
     )
 
 
-def _workers(wait_ns: float, rest_ns: float, cores: float | None, on_gpu: bool) -> int:
-    """Return how many workers keep up with the rest of the step, bounded by the cores; 0 on a single core."""
-    needed = max(1, math.ceil(wait_ns / max(rest_ns, 1.0)))
-    if cores is None:
-        return needed
-    free = math.floor(cores) - 1
-    # Training on a CPU wants its cores too: leave it half of them.
-    return min(needed, free if on_gpu else max(min(free, 1), math.floor(cores / 2)))
+@dataclass(frozen=True)
+class Step:
+    """A step as it was measured: ``fetch_ns`` making its batch, ``rest_ns`` for all else."""
+
+    fetch_ns: float
+    rest_ns: float
+    work_ns: float
+    """Processor time of both together."""
+    cores: float | None
+    threads: int
+    on_gpu: bool
+
+    @property
+    def now_ns(self) -> float:
+        """The step's time today."""
+        return self.fetch_ns + self.rest_ns
+
+    @property
+    def width(self) -> float:
+        """How many cores the rest of the step keeps busy; on a GPU the one that launches."""
+        if self.on_gpu or self.rest_ns <= 0:
+            return 1.0
+        return min(float(self.threads), max(1.0, (self.work_ns - self.fetch_ns) / self.rest_ns))
+
+    def with_workers(self, workers: int) -> float:
+        """Return the step's time with so many workers, when the training leaves them the cores they need."""
+        cores = self.cores if self.cores is not None else float(workers + self.threads)
+        left = max(1.0, cores - workers)
+        rest_ns = self.rest_ns * max(1.0, self.width / left)
+        limits = (Limit("workers", self.fetch_ns / workers), Limit("cores", self.work_ns / cores))
+        kept_ns = max(rest_ns, *(limit.step_ns for limit in limits))
+        return step_without(self.now_ns, self.now_ns - kept_ns - RECEIVE_NS, limits)
 
 
-def _worthwhile(wait_ns: float, workers: int) -> bool:
-    """Say whether workers can pay: there is a core for one, and a batch takes longer to make than to
-    receive."""
-    return workers >= 1 and wait_ns > 2 * RECEIVE_NS
-
-
-def _saving(
-    evidence: Evidence, trainer: Trainer, wait_ns: float, step_ns: float, workers: int
-) -> tuple[float, float]:
-    """Return the step-time ratios with so many workers, best and worst."""
-    if not _worthwhile(wait_ns, workers):
-        return (1.0 - wait_ns / step_ns, 1.0)
+def _measured(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Step:
+    """Return what was measured of the step."""
+    step_ns = mean_step_ns(evidence, trainer)
+    fetch_ns = loader.share * step_ns
     processors = evidence.processors(trainer.host)
-    limits = [Limit("workers", wait_ns / workers)]
-    shared = False
-    if processors.usable and processors.tree_busy:
-        limits.append(Limit("cores", step_ns * min(1.0, processors.tree_busy / processors.usable)))
-        shared = processors.tree_busy + workers > processors.usable
-    elif processors.usable and not trains_on_gpu(evidence, trainer):
-        shared = workers + 1 >= processors.usable
-    best, _ = saving(step_ns, wait_ns - RECEIVE_NS, wait_ns - RECEIVE_NS, limits)
+    on_gpu = trains_on_gpu(evidence, trainer)
+    threads = 1 if on_gpu else processors.threads_per_trainer or 1
+    # Without samples of the processors: one core makes the batch, and the training keeps its threads busy.
+    busy = processors.tree_busy / max(1, processors.trainers) if processors.tree_busy else None
+    work_ns = step_ns * busy if busy else fetch_ns + (step_ns - fetch_ns) * threads
+    return Step(fetch_ns, step_ns - fetch_ns, work_ns, processors.usable, threads, on_gpu)
+
+
+def best_workers(step: Step) -> int:
+    """Return the smallest number of workers that is about as good as any; 0 when none of them gains."""
+    cores = MOST_WORKERS if step.cores is None else math.floor(step.cores)
+    most = min(MOST_WORKERS, cores - 1 if step.on_gpu or cores < 2 else cores)
+    times = {workers: step.with_workers(workers) for workers in range(1, most + 1)}
+    best_ns = min(times.values(), default=step.now_ns)
+    if best_ns > step.now_ns - RECEIVE_NS:
+        return 0
+    return next(workers for workers, time_ns in times.items() if time_ns <= ABOUT_AS_GOOD * best_ns)
+
+
+def _saving(step: Step, workers: int) -> tuple[float, float]:
+    """Return the step-time ratios with so many workers, best and worst."""
+    if not workers:
+        return (1.0 - step.fetch_ns / step.now_ns, 1.0)
+    best = step.with_workers(workers) / step.now_ns
+    shared = step.cores is None or workers + step.threads > step.cores
     kept = KEPT_WITH_SHARED_CORES if shared else KEPT_WITH_FREE_CORES
     return (best, 1.0 - kept * (1.0 - best))
 
@@ -140,23 +176,23 @@ def _dataset(loader: LoaderUse) -> str:
     return f"The {name}{size}"
 
 
-def _advice(loader: LoaderUse, where: str, wait_ns: float, workers: int) -> str:
+def _advice(loader: LoaderUse, where: str, step: Step, workers: int) -> str:
     """Return what to change, with the user's own numbers."""
-    if workers < 1:
+    if not workers and step.fetch_ns > 2 * RECEIVE_NS:
         return (
-            "Make a sample cheaper to load: with a single usable core, worker processes would only take "
-            "turns with the training. Work on whole batches at once, or prepare the data before the "
-            "training."
+            "Make a sample cheaper to load: there is no core to spare, so worker processes would only take "
+            "turns with the training. Work on whole batches at once, or prepare the data before the training."
         )
-    if not _worthwhile(wait_ns, workers):
+    if not workers:
         return (
-            f"A batch takes {units.duration(wait_ns)}: worker processes would cost about as much again for "
-            "sending it. Index whole batches out of a tensor, or give the data set a __getitems__ that "
-            "does."
+            f"A batch takes {units.duration(step.fetch_ns)}: worker processes would cost about as much again "
+            "for sending it. Index whole batches out of a tensor, or give the data set a __getitems__ that does."
         )
     persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
     verb = "worker then makes" if workers == 1 else "workers then make"
+    threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
+    fewer = f" Leave them cores: call torch.set_num_threads({threads})." if threads < step.threads else ""
     return (
         f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
-        "beside the training."
+        f"beside the training.{fewer}"
     )

@@ -78,8 +78,8 @@ def _on_cpu(line: SyncLine) -> Finding:
         share=line.share,
         saving=(1.0 - line.share, 1.0 - line.share),
         evidence=(_calls(line),),
-        advice=f"{_less_often(line)} The tensors are on the CPU, so this is the cost of the conversion "
-        "itself: convert less, or work on the tensor.",
+        advice=f"Convert less, or less often, at {place(line.where, 'that line')}: the tensors are on the "
+        "CPU, so this is the cost of the conversion itself.",
         location=locate(line.where),
         claims=_claims(line),
     )

@@ -41,7 +41,7 @@ class Location:
     line: int
     function: str = ""
     until_line: int | None = None
-    """The last line, when several in a row are meant."""
+    """The last line of a stretch; it stands above ``line`` when the stretch goes round a loop."""
 
     def __str__(self) -> str:
         """Return the file's own name and the line: what a reader looks for."""

@@ -8,7 +8,8 @@ Why it costs
     A loss that is not finite trains nothing: every step after it is wasted.
 
 How the saving is worked out
-    No saving per step is claimed. The report says how many steps ran after the first such value.
+    No saving per step is claimed. The share is that of the steps between the first and the last such value, as
+    far as the values read on that line were not finite: time that trained nothing.
 
 How to fix
     Lower the learning rate, warm it up, clip gradients, look for logarithms and divisions of zero; with
@@ -20,6 +21,8 @@ When it is wrong
 """
 
 from __future__ import annotations
+
+import math
 
 import polars as pl
 
@@ -40,23 +43,37 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear("Every value that the program read was finite.")
     first = marks.row(0, named=True)
     line = line_of(first["file"], first["line"], first["function"])
-    steps = evidence.steps(trainer).table
-    done = steps.filter(pl.col("end") <= first["time"]).height
-    later = steps.height - done
-    kind = "NaN" if first["value"] is None or first["value"] != first["value"] else "infinite"
+    ends = evidence.steps(trainer).table["end"]
+    done = int((ends <= first["time"]).sum())
+    kind = "NaN" if first["value"] is None or math.isnan(first["value"]) else "infinite"
     return [
         Finding(
             title=f"A value read at {place(line, 'one line')} became {kind} after {units.count(done)} of "
-            f"{units.counted(steps.height, 'step')}.",
-            share=0.0,
+            f"{units.counted(ends.len(), 'step')}.",
+            share=_lost(evidence, trainer, marks, ends),
             saving=(1.0, 1.0),
             evidence=(
-                f"{units.counted(later, 'step')} ran after it; {units.counted(marks.height, 'such value')} "
-                "in all were noted.",
+                f"{units.counted(ends.len() - done, 'step')} ran after it; "
+                f"{units.counted(marks.height, 'such value')} in all were noted.",
             ),
-            advice="Stop at the first such value. Lower or warm up the learning rate, clip gradients, and "
-            "find the operation with torch.autograd.set_detect_anomaly(True).",
+            advice="Stop at the first such value. Lower or warm up the learning rate, clip gradients, and find "
+            "the operation with torch.autograd.set_detect_anomaly(True).",
             location=locate(line),
             health=True,
         )
     ]
+
+
+def _lost(evidence: Evidence, trainer: Trainer, marks: pl.DataFrame, ends: pl.Series) -> float:
+    """Return the share of the steps that are known to have trained with such a value.
+
+    They lie between the first and the last one; of those only as large a part counts as the reads on the same
+    line were not finite.
+    """
+    first, last = marks["time"][0], marks["time"][-1]
+    between = int(((ends > first) & (ends <= last)).sum())
+    same_line = (pl.col("file") == marks["file"][0]) & (pl.col("line") == marks["line"][0])
+    spans = evidence.timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "sync")
+    reads = spans.filter(same_line, pl.col("start").is_between(first, last)).height
+    bad = marks.filter(same_line).height
+    return between / max(1, ends.len()) * (bad / max(bad, reads, 1))

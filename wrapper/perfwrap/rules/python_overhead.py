@@ -148,11 +148,10 @@ def _lines(gap: PythonGap) -> str:
 
 
 def _location(gap: PythonGap) -> Location | None:
-    """Return where the stretch starts, and where it ends if that is further down in the same file."""
+    """Return where the stretch starts and ends."""
     if gap.after is None:
         return None
-    until = gap.until_line if gap.until_line is not None and gap.until_line > gap.after.line else None
-    return Location(gap.after.file, gap.after.line, gap.after.function, until)
+    return Location(gap.after.file, gap.after.line, gap.after.function, gap.until_line)
 
 
 def _advice(gap: PythonGap, lines: str) -> str:

@@ -83,9 +83,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 
 
 def _stands_out(steps: SlowSteps, cause: str, share: float) -> bool:
-    """Say whether irregular slow steps of a cause are more than what other programs leave over."""
+    """Say whether irregular slow steps of a cause are more than what other programs leave over.
+
+    The program's own code is told by python_overhead, with its lines, unless it comes regularly.
+    """
     noise_ns = sum(excess_ns for name, excess_ns in steps.causes.items() if name in NOISE)
-    return cause not in NOISE and share >= MINOR_SHARE and steps.causes[cause] > noise_ns
+    return cause not in (*NOISE, "python") and share >= MINOR_SHARE and steps.causes[cause] > noise_ns
 
 
 def _period(indices: list[int]) -> int | None:

@@ -102,11 +102,10 @@ def _pressure(cores: Processors) -> float | None:
 
 def _words(cores: Processors) -> tuple[str, ...]:
     """Return what was seen."""
-    words = [
-        f"{units.counted(cores.trainers, 'training process', 'training processes')} with "
-        f"{units.counted(cores.threads_per_trainer or 0, 'thread')} each, "
-        f"{units.counted(cores.workers, 'DataLoader worker')}."
-    ]
+    processes = units.counted(cores.trainers, "training process", "training processes")
+    threads = units.counted(cores.threads_per_trainer or 0, "thread")
+    each = " each" if cores.trainers > 1 else ""
+    words = [f"{processes} with {threads}{each}{_and_workers(cores)}."]
     if cores.runnable is not None:
         words.append(f"{units.number(cores.runnable)} tasks wanted to run on average.")
     if cores.throttled_share:
@@ -118,6 +117,11 @@ def _words(cores: Processors) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _and_workers(cores: Processors) -> str:
+    """Return the DataLoader workers, when there are any."""
+    return f" and {units.counted(cores.workers, 'DataLoader worker')}" if cores.workers else ""
+
+
 def _good(cores: Processors) -> int:
     """Return how many threads each training process should have."""
     return max(1, int((cores.usable or 1.0) - cores.workers) // max(1, cores.trainers))
@@ -126,8 +130,8 @@ def _good(cores: Processors) -> int:
 def _advice(cores: Processors) -> str:
     """Return what to change."""
     number = _good(cores)
+    processes = units.counted(cores.trainers, "training process", "training processes")
     return (
         f"Set OMP_NUM_THREADS={number} in the environment, or call torch.set_num_threads({number}), so that "
-        f"{units.counted(cores.trainers, 'process', 'processes')} and "
-        f"{units.counted(cores.workers, 'worker')} fit the {units.number(cores.usable or 1.0)} usable cores."
+        f"{processes}{_and_workers(cores)} fit the {units.number(cores.usable or 1.0)} usable cores."
     )
