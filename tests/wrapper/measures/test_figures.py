@@ -113,6 +113,22 @@ def test_workers_that_keep_up_show_it_by_their_processor_time(run) -> None:
     assert (loader.fetch_basis, loader.fetch_ns) == ("worker cpu", 0.5 * 4_000 / 40)
 
 
+def test_workers_of_a_fork_server_are_the_trainers(run) -> None:
+    journal = run.journal(**{"loader/1/num_workers": 1})
+    for _ in range(40):
+        journal.data(1)
+        journal.optimizer(99)
+    run.journal(pid=90, role="helper", ppid=100)
+    run.journal(pid=101, role="worker", ppid=90)
+    run.journal(pid=102, role="worker", ppid=4_000)
+    monitor = run.journal(pid=50, role="monitor")
+    for time in range(1_000, 5_001, 500):
+        monitor.sample("process/101", "cpu_cores", 0.5, time)
+        monitor.sample("process/102", "cpu_cores", 9.0, time)
+    (loader,) = of(run, "loaders")
+    assert loader.fetch_ns == 0.5 * 4_000 / 40
+
+
 def test_thinned_batches_count(run) -> None:
     journal = run.journal()
     for _ in range(20):

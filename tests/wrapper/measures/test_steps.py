@@ -147,7 +147,7 @@ def test_an_interrupted_step_is_not_counted(run) -> None:
     assert steps_of(run).count == 5
 
 
-def test_epochs_and_samples_come_from_the_loader_with_most_batches(run) -> None:
+def test_epochs_and_samples_come_from_the_loaders_that_were_trained_on(run) -> None:
     journal = run.journal()
     journal.step(loader="loader/9")
     for _ in range(2):
@@ -159,8 +159,8 @@ def test_epochs_and_samples_come_from_the_loader_with_most_batches(run) -> None:
             journal.optimizer()
         journal.span("data_end", 1, "loader/1")
     table = steps_of(run).table
-    assert table["epoch"].to_list() == [None, 0, 0, 0, 1, 1, 1]
-    assert table["samples"].to_list() == [None, 32, 32, 7, 32, 32, 7]
+    assert table["epoch"].to_list() == [0, 1, 1, 1, 2, 2, 2]
+    assert table["samples"].to_list() == [32, 32, 32, 7, 32, 32, 7]
 
 
 def test_accumulated_batches_are_samples_of_one_step(run) -> None:
@@ -433,3 +433,32 @@ def test_few_steady_steps_are_said_to_be_few(run) -> None:
     for _ in range(19):
         journal.step()
     assert steps_of(run).few
+
+
+def test_a_loader_that_is_made_anew_for_each_epoch_counts_epochs(run) -> None:
+    journal = run.journal()
+    for epoch in range(3):
+        journal.span("loader_start", 5, f"loader/{epoch}")
+        for _ in range(10):
+            journal.step(loader=f"loader/{epoch}")
+        journal.span("data_end", 1, f"loader/{epoch}")
+    table = steps_of(run).table
+    assert table["epoch"].to_list() == [0] * 10 + [1] * 10 + [2] * 10
+    assert table["samples"].unique().to_list() == [32]
+
+
+def test_a_loader_that_goes_round_beside_the_others_counts_no_epochs(run) -> None:
+    journal = run.journal()
+    journal.span("loader_start", 5, "loader/9")
+    for _ in range(3):
+        journal.span("loader_start", 5, "loader/1")
+        for _ in range(10):
+            journal.data(loader="loader/1", batch=4)
+            journal.data(loader="loader/9", batch=100)
+            journal.forward()
+            journal.backward()
+            journal.optimizer()
+        journal.span("data_end", 1, "loader/1")
+    table = steps_of(run).table
+    assert table["epoch"].n_unique() == 3
+    assert table["samples"].unique().to_list() == [4]

@@ -205,6 +205,17 @@ def test_sums_reach_until_detail_begins_again(run) -> None:
     ]
 
 
+def test_thinned_and_lost_detail_is_said_in_the_coverage_and_to_the_user(run) -> None:
+    journal = run.journal()
+    journal.describe("THIN", start=2_000, value=0)
+    journal.describe("THIN", start=3_000, value=8)
+    journal.describe("LOST", "records", 17, start=3_500)
+    timeline = run.read()
+    (row,) = timeline.coverage.filter(pl.col("what") == "detail").rows(named=True)
+    assert (row["start"], row["note"]) == (2_000, "one in 8 at the end; the others are in the sums")
+    assert timeline.warnings == ("Process 100 could not keep 17 of its records.",)
+
+
 def test_long_texts_come_in_pieces_and_in_any_order(run) -> None:
     journal = run.journal()
     path = "/home/somebody/projects/größer/" + "deep/" * 30 + "train.py"

@@ -91,7 +91,9 @@ class Evidence:
 
     def validation(self, trainer: Trainer) -> Validation:
         """The validation phases: how many, how long, and their share of the account."""
-        return self._once("validation", trainer, lambda: find_validation(*self._of(trainer)))
+        return self._once(
+            "validation", trainer, lambda: find_validation(self.steps(trainer), self.account(trainer))
+        )
 
     def python_gaps(self, trainer: Trainer) -> tuple[PythonGap, ...]:
         """Where the ``python`` part of the account was spent, from line to line; most time first."""

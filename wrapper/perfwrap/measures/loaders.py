@@ -16,8 +16,6 @@ from perfwrap.measures.loop_events import (
     Flags,
     Integers,
     LoopEvents,
-    loop_events,
-    thread_spans,
 )
 from perfwrap.measures.loop_spans import thinned_sums
 from perfwrap.measures.phases import DATA, LOADER_START, TRAINED
@@ -79,7 +77,7 @@ def find_loaders(
     timeline: Timeline, trainer: Trainer, steps: Steps, account: Account
 ) -> tuple[LoaderUse, ...]:
     """Return the loaders of a trainer, most wait first."""
-    events = loop_events(thread_spans(timeline, trainer))
+    events = steps.events
     facts = facts_of(timeline, trainer.process)
     sums = thinned_sums(timeline, trainer, account).filter(pl.col("operation").is_in(LOADER))
     cpu = worker_cpu_ns(timeline, trainer, account.start, account.end)

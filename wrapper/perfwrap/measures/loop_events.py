@@ -20,7 +20,7 @@ OPTIMIZERS = ("optimizer", "scaler_step")
 LOADER = ("data", "data_end", "loader_start")
 UNKNOWN = -1
 """The value of a batch whose size nobody knew."""
-NAMED = (*LOADER, "optimizer", "forward")
+NAMED = (*LOADER, "optimizer")
 """Operations whose events are told apart by name; the others by the line that called them."""
 
 
@@ -58,7 +58,7 @@ class LoopEvents:
     loader_kind: Integers
     sync: Events
     names: tuple[str, ...]
-    """What the keys stand for: the name of a loader, an optimizer or a model, else name, file and line."""
+    """What the keys stand for: the name of a loader or an optimizer, else name, file and line."""
 
     @property
     def batches(self) -> Events:

@@ -33,6 +33,8 @@ def thinned_sums(timeline: Timeline, trainer: Trainer, account: Account) -> pl.D
         pl.col("start") >= account.start,
         pl.col("end") <= account.end,
     )
+    if sums.is_empty():
+        return sums.with_columns(part=pl.lit(None, pl.String))
     known = known_parts(account.segments).select(*KEY, "part")
     other = pl.col("category").cast(pl.String).replace_strict(PART_OF, default="python")
     return sums.join(known, on=KEY, how="left", nulls_equal=True).with_columns(

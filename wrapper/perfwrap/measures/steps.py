@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from perfwrap.measures.epochs import batches_of
 from perfwrap.measures.loop_end import find_loop_end
-from perfwrap.measures.loop_events import UNKNOWN, Integers, LoopEvents, loop_events, thread_spans
-from perfwrap.measures.phases import DATA, TRAINED, Phases, find_phases
+from perfwrap.measures.loop_events import Integers, LoopEvents, loop_events, thread_spans
+from perfwrap.measures.phases import Phases, find_phases
 from perfwrap.measures.step_ends import StepEnds, find_step_ends
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.warm_up import warm_up_length
@@ -50,6 +51,8 @@ class Steps:
     loop_end: int
     phases: Phases
     """The validation phases, which the search for steps found along the way."""
+    events: LoopEvents
+    """What the search worked on."""
 
     @property
     def count(self) -> int:
@@ -96,14 +99,14 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     phases = find_phases(events)
     found = find_step_ends(events, phases)
     if found is None:
-        return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases)
+        return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
     thinned = timeline.sums.filter(pl.col("track") == trainer.thread)
     ends, detailed = _with_thinned(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])
     # Lengths of thinned steps are averages: only steps in detail can tell where the loop settles.
     known = np.flatnonzero(detailed)
     warm_up = int(known[warm_up_length((ends - starts)[known])]) if known.size > 1 else 0
-    epoch, samples = _batches_of(events, phases, ends)
+    epoch, samples = batches_of(events, phases, ends)
     table = pl.DataFrame(
         {
             "index": np.arange(ends.size),
@@ -118,7 +121,7 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
         schema_overrides=STEP_COLUMNS,
     )
     loop_end = find_loop_end(spans, phases, found.start, ends)
-    return Steps(table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases)
+    return Steps(table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases, events)
 
 
 def _with_thinned(
@@ -146,23 +149,3 @@ def _with_thinned(
     ends = np.concatenate(pieces)
     order = np.argsort(ends, kind="stable")
     return ends[order], (order < found.ends.size)
-
-
-def _batches_of(events: LoopEvents, phases: Phases, ends: Integers) -> tuple[pl.Series, pl.Series]:
-    """Return each step's epoch and samples, as the loader with the most batches tells them."""
-    chosen = (phases.use == TRAINED) & (events.loader_kind == DATA)
-    nothing = pl.Series([None] * ends.size, dtype=pl.Int64)
-    if not chosen.any():
-        return nothing, nothing
-    chosen &= events.loader.key == np.bincount(events.loader.key[chosen]).argmax()
-    batches = events.loader.only(chosen)
-    number = np.unique(phases.iteration[chosen], return_inverse=True)[1]
-    last = np.searchsorted(batches.start, ends) - 1
-    epoch = pl.Series(number[np.maximum(last, 0)]).set(pl.Series(last < 0), None)
-    step = np.searchsorted(ends, batches.start, side="right")
-    inside = step < ends.size
-    total = np.bincount(step[inside], batches.value[inside], ends.size)
-    known = np.bincount(step[inside], batches.value[inside] != UNKNOWN, ends.size)
-    there = np.bincount(step[inside], minlength=ends.size)
-    unknown = (there == 0) | (known < there)
-    return epoch, pl.Series(total.astype(np.int64)).set(pl.Series(unknown), None)

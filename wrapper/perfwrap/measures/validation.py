@@ -8,10 +8,8 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.account import Account
-from perfwrap.measures.loop_events import has_grad, loop_events, thread_spans
+from perfwrap.measures.loop_events import has_grad
 from perfwrap.measures.steps import Steps
-from perfwrap.measures.trainers import Trainer
-from perfwrap.timeline.model import Timeline
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,9 @@ class Validation:
     """Whether forwards of the phases ran with gradients enabled."""
 
 
-def find_validation(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> Validation:
+def find_validation(steps: Steps, account: Account) -> Validation:
     """Return the validation phases that the search for steps found."""
-    found, events = steps.phases, loop_events(thread_spans(timeline, trainer))
+    found, events = steps.phases, steps.events
     inside = events.forward.only(found.contain(events.forward.start))
     loaders = [events.names[key] if key >= 0 else None for key in found.key.tolist()]
     begun = np.searchsorted(found.start, inside.start, side="right") - 1

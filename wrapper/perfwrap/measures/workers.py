@@ -12,12 +12,22 @@ NS_PER_S = 1_000_000_000
 
 
 def worker_processes(timeline: Timeline, trainer: Trainer) -> list[int]:
-    """Return the tracks of the DataLoader workers that the trainer's process started."""
-    tracks = timeline.tracks.filter(
-        pl.col("kind") == "process", pl.col("role") == "worker", pl.col("host") == trainer.host
+    """Return the tracks of the DataLoader workers that the trainer's process started, maybe by a fork server."""
+    processes = timeline.tracks.filter(pl.col("kind") == "process", pl.col("host") == trainer.host)
+    told = timeline.facts.filter(pl.col("key") == "ppid", pl.col("value").str.contains(r"^\d+$"))
+    parents = dict(
+        processes.join(told, left_on="id", right_on="track")
+        .select("pid", pl.col("value").cast(pl.Int64))
+        .iter_rows()
     )
-    parents = timeline.facts.filter(pl.col("key") == "ppid", pl.col("value") == str(trainer.pid))
-    return sorted(set(tracks["id"].to_list()) & set(parents["track"].to_list()))
+    workers = processes.filter(pl.col("role") == "worker").select("id", "pid").iter_rows()
+    return [track for track, pid in workers if trainer.pid in _ancestors(pid, parents)]
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:
+    """Return a process's parent and its parent: the fork server stands between in newer Pythons."""
+    parent = parents.get(pid, 0)
+    return [parent, parents.get(parent, 0)]
 
 
 def worker_cpu_ns(timeline: Timeline, trainer: Trainer, start: int, end: int) -> float | None:

@@ -234,14 +234,26 @@ class JournalTables:
         for (what, start), (end, note) in watched.items():
             self._cover(what, start, end, note)
         for record in self._of("LOST"):
-            what = self._text(int(record["name"])) or "records"
-            self._cover(what, self.header.monotonic, int(record["start"]), None, max(0, int(record["value"])))
+            what, count = self._text(int(record["name"])) or "records", max(0, int(record["value"]))
+            self._cover(what, self.header.monotonic, int(record["start"]), None, count)
+            self._builder.warn(f"Process {self.header.pid} could not keep {count} of its {what}.")
+        self._cover_thinning(last)
         ended = self._of("END").size > 0
         note = None if ended else "did not say goodbye: it was killed, or left by os._exit"
         what = "monitor" if self.role == "monitor" else RECORDER
         self._cover(what, self.header.monotonic, last, note, self._journal.torn)
         for note in self._journal.notes:
             self._note(note)
+
+    def _cover_thinning(self, last: int) -> None:
+        """Say from when on not everything was kept in detail."""
+        turns = self._of("THIN")
+        if turns.size:
+            what = self._text(int(turns["name"][0])) or "detail"
+            note = f"one in {int(turns['value'].max())} at the end; the others are in the sums"
+            if self.role == "monitor":
+                note = f"looked at every {int(turns['value'].max())}. time at the end"
+            self._cover(what, int(turns["start"].min()), last, note)
 
     def _cover(self, what: str, start: int, end: int, note: str | None, lost: int | None = None) -> None:
         """Add one row of coverage; one about another process goes to that process."""
