@@ -1,13 +1,11 @@
-"""What a step would take, and that no time is sold twice."""
+"""What a step would take without a waste."""
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.what_if import Ledger, Limit, saving, step_without
+from perfwrap.measures.what_if import Limit, saving, step_without
 
 times = st.floats(0, 1e12)
 
@@ -39,15 +37,3 @@ def test_ratios_are_ordered_and_between_nothing_and_today(
 ) -> None:
     best, worst = saving(step, low, high, [Limit("floor", floor) for floor in floors])
     assert 0 <= best <= worst <= 1
-
-
-def test_the_second_claim_on_the_same_time_gets_nothing(run) -> None:
-    journal = run.journal()
-    for _ in range(20):
-        journal.step()
-    evidence = Evidence(run.read())
-    ledger = Ledger(evidence.account(evidence.trainers[0]))
-    assert ledger.take(pl.col("part") == "data") == (200, 0)
-    assert ledger.take(pl.col("part").is_in(["data", "forward"])) == (400, 200)
-    assert ledger.take(pl.col("part") == "forward") == (0, 400)
-    assert ledger.take(pl.col("file") == "nowhere.py") == (0, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from perfwrap.timeline.coverage import lost_events, notes, watched
+from perfwrap.timeline.coverage import notes
 from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of
 
 
@@ -17,7 +17,6 @@ def timeline(run):
     monitor.sample("process/100", "threads", 9.0, 1_000)
     monitor.describe("COVERAGE", "gpu", monitor.text("no driver"), start=1_000, duration=1)
     monitor.describe("COVERAGE", "host", start=1_000)
-    monitor.describe("LOST", "samples", 5)
     return run.read()
 
 
@@ -44,8 +43,6 @@ def test_facts_of_hosts_and_processes(timeline) -> None:
     assert facts_of(timeline, -1) == {}
 
 
-def test_coverage_tells_watched_from_not_watched(timeline) -> None:
-    assert watched(timeline, "host")
-    assert not watched(timeline, "gpu")
+def test_notes_say_why_something_was_not_watched(timeline) -> None:
     assert notes(timeline, "gpu") == ("no driver",)
-    assert lost_events(timeline) == 5
+    assert notes(timeline, "host") == ()

@@ -23,7 +23,6 @@ from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.measures.validation import Validation, find_validation
-from perfwrap.measures.what_if import Ledger
 from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
 from perfwrap.timeline.model import Timeline
 
@@ -64,10 +63,6 @@ class Evidence:
         return self._once(
             "account", trainer, lambda: find_account(self.timeline, trainer, self.steps(trainer))
         )
-
-    def ledger(self, trainer: Trainer) -> Ledger:
-        """A fresh ledger of the trainer's account, for claims that must not overlap."""
-        return Ledger(self.account(trainer))
 
     def loaders(self, trainer: Trainer) -> tuple[LoaderUse, ...]:
         """Each DataLoader of the trainer: wait, settings, creation line, fetch time; most wait first."""

@@ -1,14 +1,13 @@
-"""What a step would take without a waste, and a ledger in which no time is sold twice."""
+"""What a step would take without a waste, floored at the next limit.
+
+That no two findings sell the same time is the diagnosis's business: it gives each segment of the account
+away once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
-import polars as pl
-
-from perfwrap.measures.account import Account
 
 
 @dataclass(frozen=True)
@@ -39,19 +38,3 @@ def saving(
     best = step_without(step_ns, max(removed_low_ns, removed_high_ns), kept) / step_ns
     worst = step_without(step_ns, min(removed_low_ns, removed_high_ns), kept) / step_ns
     return (best, worst)
-
-
-class Ledger:
-    """The segments of one account, of which each can be claimed once."""
-
-    def __init__(self, account: Account) -> None:
-        self._segments = account.segments
-        self._lengths = (account.segments["end"] - account.segments["start"]).to_numpy()
-        self._free = np.ones(account.segments.height, dtype=np.bool_)
-
-    def take(self, claims: pl.Expr) -> tuple[int, int]:
-        """Claim the segments that an expression selects: (ns that were free, ns that were taken)."""
-        wanted = self._segments.select(claims.fill_null(False).alias("wanted"))["wanted"].to_numpy()
-        granted, refused = wanted & self._free, wanted & ~self._free
-        self._free &= ~wanted
-        return int(self._lengths[granted].sum()), int(self._lengths[refused].sum())
