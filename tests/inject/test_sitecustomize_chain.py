@@ -135,7 +135,9 @@ def test_another_tool_that_runs_ours_in_its_own_module_is_served(run, interprete
         """,
     )
     more = {"PYTHONPATH": f"{tool.parent}:{run.hook}"}
-    done = run.start(interpreter, "-Wignore", "-c", "print(hasattr(__import__('sys'), '_perfwrap'))", more=more)
+    done = run.start(
+        interpreter, "-Wignore", "-c", "print(hasattr(__import__('sys'), '_perfwrap'))", more=more
+    )
     assert (done.stdout, done.stderr) == ("tool\nTrue\n", "")
     assert run.events() == ["start"]
 
