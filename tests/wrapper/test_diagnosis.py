@@ -133,11 +133,24 @@ def test_a_loop_without_a_large_problem_is_healthy(run: Any) -> None:
     assert "small" in verdict.sentence
 
 
-def test_on_a_gpu_nothing_is_called_healthy_without_evidence_of_the_gpu(run: Any) -> None:
-    write(run, **{"model/Net/device": "cuda:0"})
+@pytest.mark.parametrize(
+    ("utilization", "words"), [(None, "nobody watched"), (0.4, "busy in only 40 % of the samples")]
+)
+def test_on_a_gpu_nothing_is_called_healthy_without_evidence_of_the_gpu(
+    run: Any, utilization: float | None, words: str
+) -> None:
+    journal = write(run, **{"model/Net/device": "cuda:0"})
+    if utilization is not None:
+        run.journal(pid=999, role="monitor").sample("gpu/0", "utilization_share", utilization, journal.now)
     verdict = diagnose(run.read()).verdict
     assert verdict.id == "unknown"
-    assert "utilisation" in verdict.sentence
+    assert words in verdict.sentence
+
+
+def test_a_gpu_in_the_machine_does_not_matter_to_training_on_the_cpu(run: Any) -> None:
+    journal = write(run, **{"model/Net/device": "cpu"})
+    run.journal(pid=999, role="monitor").sample("gpu/0", "utilization_share", 0.0, journal.now)
+    assert diagnose(run.read()).verdict.id == "compute-bound"
 
 
 @pytest.mark.parametrize(("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")])

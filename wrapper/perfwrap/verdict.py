@@ -10,6 +10,7 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
 from perfwrap.rules.model import Finding, Rule, rule_id
 from perfwrap.timeline.coverage import RECORDER
@@ -90,30 +91,30 @@ def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
 
 def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
     """Return the verdict on a loop in which no waste stands out."""
-    if evidence.gpus or _on_gpu(evidence):
-        return _unknown(
-            "No waste stands out on the host, but whether the GPU was busy is not known well enough: that "
-            "needs its utilisation at 90 % or more, or a record of its kernels."
-        )
+    if any(trains_on_gpu(evidence, trainer) for trainer in evidence.trainers):
+        return _unknown(_gpu_doubt(gpu_utilization(evidence)))
     total = sum(account.values())
-    compute = sum(account.get(part, 0) for part in ("forward", "backward", "optimizer")) / total
+    compute = sum(account[part] for part in COMPUTE_PARTS) / total
     largest = max(
         (finding for finding in findings if not finding.of_run), key=lambda f: f.share, default=None
     )
     rest = "nothing else was found"
     if largest is not None and largest.share > 0:
         rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"
-    sentence = (
-        f"{VERDICTS['healthy']}: {units.share(compute)} of the training loop is the model's own work; {rest}."
-    )
-    return Verdict("healthy", compute, sentence, "measured")
+    work = f"{units.share(compute)} of the training loop is the model's own work"
+    return Verdict("healthy", compute, f"{VERDICTS['healthy']}: {work}; {rest}.", "measured")
 
 
-def _on_gpu(evidence: Evidence) -> bool:
-    """Say whether a trainer's model or tensors were on a GPU."""
-    facts = [evidence.facts(trainer.process) for trainer in evidence.trainers]
-    return any(
-        value.startswith("cuda") for known in facts for key, value in known.items() if key.endswith("/device")
+def _gpu_doubt(utilization: float | None) -> str:
+    """Return why a loop on a GPU is not called healthy although the host wastes nothing."""
+    if utilization is None:
+        return (
+            "No waste stands out on the host, but nobody watched whether the GPU was busy: run with monitors, "
+            "on a machine with NVIDIA's driver."
+        )
+    return (
+        f"No waste stands out on the host, yet the GPU was busy in only {units.share(utilization)} of the "
+        "samples; what it waited for cannot be told without a record of its kernels."
     )
 
 
