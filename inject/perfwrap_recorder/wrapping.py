@@ -1,10 +1,10 @@
 """Puts timing wrappers in the place of torch's functions so that nobody else can tell.
 
-- The code of a wrapper bears a file name that begins with that of its original, or with ``torch/nn`` where that
-  is written in C: Dynamo goes by such names, so it treats both alike. While it traces, ``is_compiling()`` is
-  true and the wrapper is nothing but a call of the original.
-- Where a region that Dynamo compiles runs a wrapped function between two graphs, Dynamo looks at each function
-  that is called meanwhile: the recorder's own ones bear such a file name too.
+- The code of a wrapper bears a file name that begins with that of its original, or with ``torch/nn`` where
+  that is written in C: Dynamo goes by such names, so it treats both alike. While it traces,
+  ``is_compiling()`` is true and the wrapper is nothing but a call of the original.
+- Where a region that Dynamo compiles runs a wrapped function between two graphs, Dynamo looks at each
+  function that is called meanwhile: the recorder's own ones bear such a file name too.
 - A wrapper has the names, documentation and attributes of its original, which ``__wrapped__`` points to; it
   is found where pickle looks for it.
 - The file name also bears the two words by which Python's ``warnings`` knows frames of its import system:

@@ -30,7 +30,7 @@ def look():
 
 
 def _ask_versions(torch):
-    _say("torch", torch.__version__)
+    _say("torch", str(torch.__version__))
     _say("torch_cuda", torch.version.cuda or torch.version.hip)
 
 

@@ -123,12 +123,8 @@ class Finished:
     stdout: str
     stderr: str
     run_dir: Path
-
-    @property
-    def journals(self) -> list[Journal]:
-        """All journals, the largest first."""
-        paths = (self.run_dir / "journal").glob("*.pwj")
-        return sorted(map(read_journal, paths), key=lambda found: -len(found.records))
+    journals: list[Journal]
+    """The largest first."""
 
     @property
     def journal(self) -> Journal:
@@ -141,27 +137,36 @@ class Runner:
     """Runs a program in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def __call__(
         self, program: str, python: str = sys.executable, budget: int = 8 << 20, check: bool = True, **options
     ) -> Finished:
         """Run ``program`` after the preamble; it reads sys.argv[1] as the run folder."""
-        (self._folder / "journal").mkdir(parents=True, exist_ok=True)
-        script = self._folder / "program.py"
+        (self.folder / "journal").mkdir(parents=True, exist_ok=True)
+        script = self.folder / "program.py"
         script.write_text(PREAMBLE + program)
-        return self.command([python, str(script), str(self._folder), str(budget)], check, **options)
+        return self.command([python, str(script), str(self.folder), str(budget)], check, **options)
 
     def command(self, words: list[str], check: bool = True, **options) -> Finished:
         """Run any command in the folder."""
         options.setdefault("timeout", 240)
-        options.setdefault("cwd", self._folder)
+        options.setdefault("cwd", self.folder)
         done = subprocess.run(words, capture_output=True, text=True, **options)
-        finished = Finished(done.returncode, done.stdout, done.stderr, self._folder)
+        journals = sorted(
+            map(read_journal, (self.folder / "journal").glob("*.pwj")), key=lambda j: -len(j.records)
+        )
+        finished = Finished(done.returncode, done.stdout, done.stderr, self.folder, journals)
         if check:
             assert done.returncode == 0, done.stderr
             assert done.stderr == ""
         return finished
+
+
+@pytest.fixture(scope="module")
+def make_run(tmp_path_factory: pytest.TempPathFactory):
+    """Make runners, each with a folder of its own."""
+    return lambda: Runner(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture

@@ -1,0 +1,30 @@
+"""Running training programs with all probes installed."""
+
+from __future__ import annotations
+
+import pytest
+
+INSTALL = """
+from importlib import import_module
+from perfwrap_recorder import probes, guard
+open_journal()
+import torch
+from torch import nn
+for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
+    probe.install(torch)
+torch.set_num_threads(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def train(make_run):
+    """Run a program that has torch, nn and every probe; checks that no probe failed."""
+    pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
+    run = make_run()
+
+    def train(program: str, **options):
+        for old in (run.folder / "journal").glob("*"):
+            old.unlink()
+        return run(INSTALL + program + "\nassert not guard.failed, guard.failed\n", **options)
+
+    return train

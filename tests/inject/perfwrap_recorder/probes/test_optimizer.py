@@ -1,0 +1,125 @@
+"""Steps of optimizers are recorded once each, whoever calls them and whatever goes wrong."""
+
+from __future__ import annotations
+
+
+def test_several_instances_are_told_apart_even_after_one_is_gone(train) -> None:
+    done = train("""
+import gc
+parameter = nn.Parameter(torch.ones(2))
+parameter.grad = torch.ones(2)
+first, second = (torch.optim.SGD([parameter], lr=0.1) for _ in range(2))
+first.step(), second.step(), first.step()
+del first
+gc.collect()
+torch.optim.SGD([parameter], lr=0.1).step()
+""")
+    assert [span.label for span in done.journal.of("OPTIMIZER")] == ["SGD#1", "SGD#2", "SGD#1", "SGD#3"]
+
+
+def test_instances_without_end_are_bounded(train) -> None:
+    done = train("""
+parameter = nn.Parameter(torch.ones(2))
+parameter.grad = torch.ones(2)
+for _ in range(300): torch.optim.SGD([parameter], lr=0.1).step()
+from perfwrap_recorder.probes import optimizer
+print(len(optimizer._numbers))
+""")
+    spans = done.journal.of("OPTIMIZER")
+    assert len(spans) == 300
+    assert spans[-1].label == "SGD#more"
+    assert int(done.stdout) <= 100
+
+
+def test_a_closure_is_part_of_the_step_and_its_reads_are_the_users(train) -> None:
+    done = train("""
+net = nn.Linear(2, 1)
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+def closure():
+    optimizer.zero_grad()
+    loss = net(torch.ones(1, 2)).pow(2).sum()
+    loss.backward()
+    loss.item()  # MINE
+    return loss
+optimizer.step(closure)
+""")
+    (step,) = done.journal.of("OPTIMIZER")
+    assert step.label == "LBFGS#1"
+    inner = done.journal.of("FORWARD", "BACKWARD", "SYNC")
+    assert all(step.start <= span.start <= step.start + step.duration for span in inner)
+    program = (done.run_dir / "program.py").read_text().splitlines()
+    syncs = done.journal.of("SYNC")
+    assert {program[span.line[1] - 1].strip() for span in syncs} == {"loss.item()  # MINE"}
+    assert len(syncs) == len(done.journal.of("FORWARD"))
+
+
+def test_a_step_that_raises_does_not_spoil_the_next(train) -> None:
+    done = train("""
+class Failing(torch.optim.SGD):
+    fail = False
+    def step(self, closure=None):
+        if self.fail: raise RuntimeError("no memory")
+        return super().step(closure)
+parameter = nn.Parameter(torch.ones(2))
+parameter.grad = torch.ones(2)
+optimizer, other = Failing([parameter], lr=0.1), torch.optim.SGD([parameter], lr=0.1)
+for fail in (False, True, False, True):
+    optimizer.fail = fail
+    try: optimizer.step()
+    except RuntimeError as error: assert error.__context__ is None
+other.step()
+parameter.sum().item()
+""")
+    labels = [span.label for span in done.journal.of("OPTIMIZER")]
+    assert labels == ["Failing#1", "Failing#1", "SGD#2"]
+    assert len(done.journal.of("SYNC")) == 1
+
+
+def test_an_optimizer_inside_of_another_is_recorded_inside_of_it(train) -> None:
+    done = train("""
+class Lookahead(torch.optim.Optimizer):
+    def __init__(self, inner):
+        self.inner = inner
+        super().__init__(inner.param_groups, {})
+    def step(self, closure=None):
+        return self.inner.step(closure)
+parameter = nn.Parameter(torch.ones(2))
+parameter.grad = torch.ones(2)
+Lookahead(torch.optim.SGD([parameter], lr=0.1)).step()
+""")
+    outer, inner = done.journal.of("OPTIMIZER")
+    assert (outer.label.split("#")[0], inner.label.split("#")[0]) == ("Lookahead", "SGD")
+    assert outer.start <= inner.start and inner.duration <= outer.duration
+
+
+def test_a_scaler_is_recorded_also_when_it_skips(train) -> None:
+    done = train("""
+Scaler = getattr(torch.amp, "GradScaler", None)
+if Scaler is None: sys.exit()
+scaler = Scaler("cpu")
+net = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for bad in (False, True):
+    optimizer.zero_grad()
+    scaler.scale(net(torch.ones(1, 2)).sum()).backward()
+    if bad: net.weight.grad.fill_(float("inf"))
+    scaler.step(optimizer)
+    scaler.update()
+""")
+    assert len(done.journal.of("SCALER_STEP")) == 2
+    assert len(done.journal.of("OPTIMIZER")) == 1
+    assert not done.journal.of("SYNC")
+
+
+def test_a_scheduler_does_not_hide_the_users_line(train) -> None:
+    done = train("""
+net = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+def mine():
+    optimizer.step()
+mine()
+scheduler.step()
+""")
+    (step,) = done.journal.of("OPTIMIZER")
+    assert step.line[2] == "mine"
