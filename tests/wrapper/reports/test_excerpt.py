@@ -23,6 +23,18 @@ def test_a_relative_path_is_relative_to_where_the_command_was_started(script: Pa
     assert found.lines == ((1, "import torch"),)
 
 
+def test_a_line_stands_for_its_whole_statement(tmp_path: Path) -> None:
+    path = tmp_path / "wide.py"
+    path.write_text("loader = DataLoader(\n    data,\n    batch_size=8,\n)\nfor x in loader:\n    pass\n")
+    assert read(path, 1) == (
+        (1, "loader = DataLoader("),
+        (2, "    data,"),
+        (3, "    batch_size=8,"),
+        (4, ")"),
+    )
+    assert read(path, 5) == ((5, "for x in loader:"),)
+
+
 def test_of_a_long_stretch_some_lines_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "long.py"
     path.write_text("x = 1\n" * 40, encoding="utf-8")

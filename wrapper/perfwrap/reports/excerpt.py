@@ -51,22 +51,45 @@ def read_excerpt(location: Location, directory: str, run_end_ns: int | None) -> 
 
 
 def _numbers(location: Location, text: str) -> list[int]:
-    """Return the numbers of the lines in the stretch; one that goes round a loop ends at the loop's end."""
-    line, until = location.line, location.until_line or location.line
-    if until >= line:
+    """Return the numbers of the lines that are meant.
+
+    A single line stands for its whole statement; a stretch that goes round a loop ends at the loop's end.
+    """
+    line, until = location.line, location.until_line
+    if until is not None and until >= line:
         return list(range(line, until + 1))
-    loop = _innermost_loop(text, until, line)
+    tree = _parsed(text)
+    if until is None:
+        return list(range(line, _statement_end(tree, line) + 1))
+    loop = _innermost_loop(tree, until, line)
     return [line] if loop is None else [*range(line, loop[1] + 1), *range(loop[0], until + 1)]
 
 
-def _innermost_loop(text: str, first: int, last: int) -> tuple[int, int] | None:
-    """Return the lines of the smallest loop around both lines, None where there is none."""
+def _parsed(text: str) -> ast.Module:
+    """Return the program's syntax tree, an empty one when this Python cannot read it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # An odd escape in the user's strings is none of our business.
-            tree = ast.parse(text)
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _statement_end(tree: ast.Module, line: int) -> int:
+    """Return the last line of the statement that begins on that line; of one with a body, the line itself."""
+    ends = [
+        node.end_lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt)
+        and node.lineno == line
+        and node.end_lineno
+        and not hasattr(node, "body")
+    ]
+    return max(ends, default=line)
+
+
+def _innermost_loop(tree: ast.Module, first: int, last: int) -> tuple[int, int] | None:
+    """Return the lines of the smallest loop around both lines, None where there is none."""
     loops = [
         (node.lineno, node.end_lineno)
         for node in ast.walk(tree)

@@ -171,9 +171,9 @@ def _saving(step: Step, workers: int) -> tuple[float, float]:
 
 def _dataset(loader: LoaderUse) -> str:
     """Return what is read, as the subject of a sentence."""
-    name = (loader.dataset or "data set").rpartition(".")[2]
+    name = "" if loader.dataset is None else f" {loader.dataset.rpartition('.')[2]}"
     size = "" if loader.dataset_length is None else f" ({units.counted(loader.dataset_length, 'sample')})"
-    return f"The {name}{size}"
+    return f"The data set{name}{size}"
 
 
 def _advice(loader: LoaderUse, where: str, step: Step, workers: int) -> str:
