@@ -36,6 +36,12 @@ def test_steps_that_only_vary_have_no_warm_up(noise: float) -> None:
     assert warm_up_length(np.array(steady(300, noise=noise), dtype=np.int64)) <= 2
 
 
+@pytest.mark.parametrize("factor", [0.3, 3.0])
+def test_a_machine_that_changes_its_pace_for_good_was_not_warming_up_before(factor: float) -> None:
+    durations = np.array([9_000, *steady(70, 1000 * factor), *steady(120)], dtype=np.int64)
+    assert warm_up_length(durations) == 1
+
+
 def test_slow_steps_later_on_do_not_move_it() -> None:
     durations = steady(400)
     for place in range(50, 400, 50):
