@@ -196,6 +196,15 @@ def test_ranks_are_told_together_with_the_worst_ones_figures(run: Any) -> None:
     )
 
 
+def test_ranks_that_may_wait_for_each_other_are_not_called_healthy(run: Any) -> None:
+    for rank in range(2):
+        write(run, pid=100 + rank, rank=rank)
+    diagnosis = diagnose(run.read())
+    assert diagnosis.verdict.id == "unknown"
+    assert "waited for each other" in diagnosis.verdict.sentence
+    assert {outcome.rule: outcome.state for outcome in diagnosis.outcomes}["compute_bound"] == "not checked"
+
+
 def test_the_account_holds_all_trainers(run: Any) -> None:
     for rank in range(2):
         write(run, pid=100 + rank, rank=rank)

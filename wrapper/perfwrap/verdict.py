@@ -93,6 +93,11 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
     """Return the verdict on a loop in which no waste stands out."""
     if any(trains_on_gpu(evidence, trainer) for trainer in evidence.trainers):
         return _unknown(_gpu_doubt(gpu_utilization(evidence)))
+    if len(evidence.trainers) > 1 and evidence.trainers[0].rank is not None:
+        return _unknown(
+            "No waste stands out on the host, but how long the ranks waited for each other was not recorded; "
+            "part of the backward pass may be that."
+        )
     total = sum(account.values())
     compute = sum(account[part] for part in COMPUTE_PARTS) / total
     largest = max(

@@ -16,6 +16,7 @@ How to fix
     larger batch, a faster device.
 
 When it is wrong
+    In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
     GPU that kernel used; a record of kernels tells more.
 """
@@ -44,6 +45,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look whether the model's own work leaves room for anything else."""
     if trains_on_gpu(evidence, trainer):
         return _on_gpu(evidence)
+    if len(evidence.trainers) > 1 and trainer.rank is not None:
+        return NotChecked(
+            "In a job of several ranks the backward pass also waits for the others; how long needs a record of "
+            "their collectives."
+        )
     account = evidence.account(trainer)
     loss = _loss(evidence, trainer)
     compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
