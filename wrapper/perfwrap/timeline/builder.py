@@ -32,6 +32,7 @@ class TimelineBuilder:
         self._ids: dict[tuple[object, ...], int] = {}
         self._latest: dict[tuple[str, int], int] = {}
         self._pieces: dict[str, list[pl.DataFrame]] = {table: [] for table in TABLES}
+        self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
         self._warnings: list[str] = []
 
     def host(self, name: str) -> int:
@@ -120,8 +121,11 @@ class TimelineBuilder:
             )
 
     def add_row(self, table: str, **values: object) -> None:
-        """Append one row."""
-        self.add(table, {name: [value] for name, value in values.items()})
+        """Append one row; ValueError for a column that the table lacks."""
+        unknown = values.keys() - SCHEMAS[table].keys()
+        if unknown:
+            raise ValueError(f"{table} has no columns {sorted(unknown)}")
+        self._rows[table].append(values)
 
     def warn(self, text: str) -> None:
         """Keep a full sentence that the user is to see; the same sentence once."""
@@ -137,6 +141,8 @@ class TimelineBuilder:
     def _finish(self, table: str) -> pl.DataFrame:
         """Return the sorted table and let go of its pieces."""
         pieces, self._pieces[table] = self._pieces[table], []
+        if self._rows[table]:
+            pieces.append(pl.DataFrame(self._rows.pop(table), schema=SCHEMAS[table], orient="row"))
         if not pieces:
             return empty(table)
         # Longer spans first among those that start together, so that what contains comes before its contents.
