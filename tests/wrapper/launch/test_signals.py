@@ -184,6 +184,38 @@ def test_a_stopped_job_continues_as_a_whole(
     assert process.wait() == 7
 
 
+STOPPED_ANEW = """\
+import os, signal, subprocess
+from perfwrap.launch.signals import OriginalSignals, Supervisor
+
+class Late:
+    # A canary that the second stop has robbed of the SIGCONT before.
+    pid = -1
+    def saw(self, number, sender, moment):
+        if number == signal.SIGCONT:
+            os.kill(child, signal.SIGSTOP)
+            os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
+        return False
+    def wake_launcher_when_runs(self, child):
+        pass
+
+original = OriginalSignals()
+child = os.fork()
+if child == 0:
+    original.restore()
+    os.execvp("sleep", ["sleep", "600"])
+print(child, flush=True)
+subprocess.run(["sh", "-c", f"kill -CONT {os.getpid()}"])
+Supervisor(Late()).wait(child)
+"""
+
+
+def test_a_stop_right_after_a_continuation_holds(start: Any, wait_for: Any, state: Any) -> None:
+    process = start([sys.executable, "-c", STOPPED_ANEW], stdout=subprocess.PIPE)
+    child = int(process.stdout.readline())
+    wait_for(lambda: state(process.pid) == "T" and state(child) == "T", "both to stop")
+
+
 def test_the_launcher_goes_on_when_only_the_command_is_continued(
     wrap: Any, counter: Any, start: Any, wait_for: Any, state: Any
 ) -> None:

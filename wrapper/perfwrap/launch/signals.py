@@ -136,6 +136,9 @@ class Supervisor:
         number = sent.si_signo
         if number == signal.SIGCHLD:
             return
+        # As the kernel does with pending ones: stops and SIGCONT take each other back.
+        opposite = {signal.SIGCONT} if number in STOPS else STOPS if number == signal.SIGCONT else set()
+        self._waiting = [waiting for waiting in self._waiting if waiting.number not in opposite]
         if sent.si_code <= 0:
             now = time.monotonic()
             self._waiting.append(Sent(number, sent.si_pid, now, now + SETTLE_SECONDS))
@@ -165,13 +168,18 @@ class Supervisor:
         """Pass one signal on, unless the whole group got it."""
         if self.canary is not None and self.canary.saw(sent.number, sent.sender, sent.time):
             return
-        if sent.number == signal.SIGCONT and not proc.is_stopped(child):
-            return  # Whoever continues only the launcher means the job; otherwise there is nothing to do.
+        if sent.number == signal.SIGCONT and not self._stays_stopped(child):
+            return  # Who continues only the launcher means the job; here it runs, or was stopped anew.
         if sent.sender == child:
             # The command signals its parent: without perfwrap that is ours.
             _send(os.getppid(), sent.number)
         else:
             _send(child, sent.number)
+
+    def _stays_stopped(self, child: int) -> bool:
+        """Say whether the child is still in the stop that was followed, not in a newer one."""
+        newer = os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        return proc.is_stopped(child) and not self._stop and newer is None
 
     def _stop_like(self, number: int, child: int) -> None:
         """Stop as the child did, unless it runs again already; returns when continued."""
