@@ -244,7 +244,7 @@ def _make(budget):
     _file = file
     state = count(FIRST_SLOT).__next__, file.memory
     limit = _next_limit()
-    for value, number in list(text_numbers.items()):
+    for value, number in text_numbers.copy().items():  # a collection of garbage may add one meanwhile
         _write_text(value, number)
 
 
