@@ -44,6 +44,29 @@ def test_a_loss_between_forward_and_backward_is_no_python_problem(
     assert isinstance(ask(rule), Clear)
 
 
+def test_gaps_on_one_line_are_told_together(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.python(2)
+        loop.span("sync", 0.01, "Tensor.item", 0, 21)
+        loop.python(1)
+        loop.span("backward", 5, line=21)
+        loop.span("optimizer", 1, "SGD#1", line=21)
+    finding = find(rule)
+    assert finding.share == pytest.approx(3 / 13, abs=0.02)
+    assert "around line 21 of train.py" in finding.sentence
+    assert "mostly between the forward pass and reading a value" in finding.evidence[0]
+
+
+def test_in_very_short_steps_the_batch_is_to_blame(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.python(0.03)
+        loop.compute(0.03, 0.03, 0.01)
+    finding = find(rule)
+    assert "A whole step takes" in finding.evidence[1]
+    assert "larger batch" in finding.advice
+
+
 def test_many_short_stretches_are_told_together(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
         loop.compute()

@@ -11,7 +11,7 @@ Why it costs
 How the saving is worked out
     Measured: what a batch takes to make (the wait itself, as nothing overlaps) and what the rest of a step takes.
     With N workers a step takes max(rest, fetch / N), but never less than the processor time of both divided by
-    the cores that the run may use (affinity and cgroup quota), plus about half a millisecond to receive a batch.
+    the cores that the run may use (affinity and cgroup quota), plus about a millisecond to receive a batch.
     Training on a CPU gives up a core for each worker beyond the free ones, so its rest grows. The far end of the
     range keeps half of the gain when workers and training must share cores, four fifths when they need not.
 
@@ -45,9 +45,9 @@ from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, loc
 NEEDS = ("data", "steady_steps")
 VERDICT = "data-bound"
 
-RECEIVE_NS = 500_000
+RECEIVE_NS = 900_000
 """What receiving a small batch from a worker costs the training thread: queue, unpickling, mapping shared
-memory. 0.4 to 0.6 ms more than making it out of tensors here took, with torch 2.13 on two cores (minima)."""
+memory. The least that was measured with torch 2.13 on two busy cores, for 32 and for 768 KiB."""
 
 MOST_WORKERS = 16
 """More workers than this are never advised; by then something else is the limit."""

@@ -74,7 +74,8 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         f"One wait takes {waits}, with {_setting(loader)}.",
     ]
     if cores.usable is not None and busy is not None:
-        words.append(f"{units.number(busy)} of {units.number(cores.usable)} usable cores were busy.")
+        own = "" if cores.tree_busy is None else f", {units.number(cores.tree_busy)} of them with this run"
+        words.append(f"{units.number(busy)} of {units.number(cores.usable)} usable cores were busy{own}.")
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for batches of {where}.",
         share=loader.share,

@@ -26,13 +26,17 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from pathlib import PurePath
 
 import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.lines import Line
+from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, place
@@ -51,6 +55,10 @@ SCATTERED_SHARE = 0.20
 """Share of the loop from which many short stretches are reported together: none of them stands out, all of
 them make the loop what the scale of severity calls critical."""
 
+SHORT_STEP_NS = units.MILLISECOND
+"""Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch
+function from Python takes some microseconds, and a step makes dozens."""
+
 NAMES = {
     "data": "the batch",
     "data_end": "the end of the epoch",
@@ -68,68 +76,105 @@ NAMES = {
 """What the recorded events are called in a sentence."""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """The gaps between the same two lines, most time first: on a line of several calls there are several."""
+
+    gaps: tuple[PythonGap, ...]
+
+    @property
+    def longest(self) -> PythonGap:
+        """The gap with most of the time."""
+        return self.gaps[0]
+
+    @property
+    def share(self) -> float:
+        """Their share of the account, together."""
+        return sum(gap.share for gap in self.gaps)
+
+    @property
+    def per_step_ns(self) -> float:
+        """Their time per step, together."""
+        return sum(gap.per_step_ns for gap in self.gaps)
+
+    @property
+    def holds_loss(self) -> bool:
+        """Whether the loss function is likely to run in it."""
+        gap = self.longest
+        return gap.after_operation == "forward" and gap.before_operation in ("backward", "zero_grad")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth a finding."""
+        return self.share >= (LARGE_LOSS_SHARE if self.holds_loss else LARGE_SHARE)
+
+
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for long stretches of the program's own code, or for very many short ones."""
-    gaps = evidence.python_gaps(trainer)
-    found = [_finding(gap) for gap in gaps if gap.share >= _least_share(gap)]
+    stretches = _stretches(evidence.python_gaps(trainer))
+    step_ns = mean_step_ns(evidence, trainer)
+    found = [_finding(stretch, step_ns) for stretch in stretches if stretch.is_large]
     if found:
         return found
-    scattered = [gap for gap in gaps if not _holds_loss(gap)]
-    share = sum(gap.share for gap in scattered)
-    if share >= SCATTERED_SHARE:
-        return [_scattered(scattered, share)]
+    scattered = [stretch for stretch in stretches if not stretch.holds_loss]
+    if sum(stretch.share for stretch in scattered) >= SCATTERED_SHARE:
+        return [_scattered(scattered)]
     total = evidence.account(trainer).shares["python"]
     return Clear(
         f"The program's own code between the phases takes {units.share(total)} of the loop, no stretch much."
     )
 
 
-def _least_share(gap: PythonGap) -> float:
-    """Return the share from which a stretch is reported."""
-    return LARGE_LOSS_SHARE if _holds_loss(gap) else LARGE_SHARE
+def _stretches(gaps: Sequence[PythonGap]) -> list[Stretch]:
+    """Return the gaps by the lines around them, most time first."""
+    groups: dict[tuple[Line | None, int | None], list[PythonGap]] = {}
+    for gap in gaps:
+        groups.setdefault((gap.after, gap.until_line), []).append(gap)
+    return sorted((Stretch(tuple(group)) for group in groups.values()), key=lambda stretch: -stretch.share)
 
 
-def _holds_loss(gap: PythonGap) -> bool:
-    """Say whether the loss function is likely to run in the stretch."""
-    return gap.after_operation == "forward" and gap.before_operation in ("backward", "zero_grad")
-
-
-def _finding(gap: PythonGap) -> Finding:
+def _finding(stretch: Stretch, step_ns: float) -> Finding:
     """Return the finding about one stretch."""
-    lines = _lines(gap)
-    before, after = (
-        NAMES.get(gap.after_operation, gap.after_operation),
-        NAMES.get(gap.before_operation, "the next event"),
-    )
+    gap, lines, share = stretch.longest, _lines(stretch.longest), stretch.share
+    before = NAMES.get(gap.after_operation, gap.after_operation)
+    after = NAMES.get(gap.before_operation, "the next event")
+    mostly = "mostly " if len(stretch.gaps) > 1 else ""
+    words = [
+        f"{units.duration(stretch.per_step_ns)} per step, {mostly}between {before} and {after}; "
+        f"{units.counted(gap.count, 'time')} in the steady loop."
+    ]
+    if step_ns < SHORT_STEP_NS:
+        words.append(
+            f"A whole step takes {units.duration(step_ns)}: at that length every call of Python and of torch "
+            "shows, and perfwrap's own probes do, too."
+        )
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code {lines}.",
-        share=gap.share,
-        saving=(1.0 - gap.share, 1.0 - gap.share / 2),
-        evidence=(
-            f"{units.duration(gap.per_step_ns)} per step between {before} and {after}, "
-            f"{units.counted(gap.count, 'time')} in the steady loop.",
-        ),
-        advice=_advice(gap, lines),
+        share=share,
+        saving=(1.0 - share, 1.0 - share / 2),
+        evidence=tuple(words),
+        advice=_advice(stretch, lines, step_ns),
         location=_location(gap),
         confidence="inferred",
-        claims=_claims(gap),
+        claims=_claims([stretch]),
     )
 
 
-def _scattered(gaps: Sequence[PythonGap], share: float) -> Finding:
-    """Return the finding about many short stretches; the gaps stand in order of their time."""
-    largest = ", ".join(place(gap.after, "an unknown line") for gap in gaps[:3])
-    stretches = units.counted(len(gaps), "short stretch", "short stretches")
-    step_ns = sum(gap.per_step_ns for gap in gaps)
+def _scattered(stretches: Sequence[Stretch]) -> Finding:
+    """Return the finding about many short stretches, which stand in order of their time."""
+    share = sum(stretch.share for stretch in stretches)
+    step_ns = sum(stretch.per_step_ns for stretch in stretches)
+    largest = ", ".join(place(stretch.longest.after, "an unknown line") for stretch in stretches[:3])
+    number = units.counted(len(stretches), "short stretch", "short stretches")
     return Finding(
-        title=f"{SHARE} of the training loop is the program's own code, in {stretches}.",
+        title=f"{SHARE} of the training loop is the program's own code, in {number}.",
         share=share,
         saving=(1.0 - share, 1.0 - share / 2),
         evidence=(f"{units.duration(step_ns)} per step in all; the longest stretches are after {largest}.",),
         advice="Do more per call: read values together instead of one by one, and work on whole batches.",
-        location=_location(gaps[0]),
+        location=_location(stretches[0].longest),
         confidence="inferred",
-        claims=reduce(or_, (_claims(gap) for gap in gaps)),
+        claims=_claims(stretches),
     )
 
 
@@ -137,14 +182,12 @@ def _lines(gap: PythonGap) -> str:
     """Return where the stretch is, e.g. ``in lines 27 to 35 of train.py``."""
     if gap.after is None:
         return "whose line is not known"
-    name = place(gap.after, "").rpartition(":")[0]
-    if gap.until_line is None:
-        return f"after line {gap.after.line} of {name}"
-    if gap.until_line < gap.after.line:
-        return f"after line {gap.after.line} of {name}, up to line {gap.until_line} of the next round"
-    if gap.until_line == gap.after.line:
-        return f"around line {gap.after.line} of {name}"
-    return f"in lines {gap.after.line} to {gap.until_line} of {name}"
+    name, line, until = PurePath(gap.after.file).name, gap.after.line, gap.until_line
+    if until is None:
+        return f"after line {line} of {name}"
+    if until < line:
+        return f"after line {line} of {name}, up to line {until} of the next round"
+    return f"around line {line} of {name}" if until == line else f"in lines {line} to {until} of {name}"
 
 
 def _location(gap: PythonGap) -> Location | None:
@@ -154,17 +197,19 @@ def _location(gap: PythonGap) -> Location | None:
     return Location(gap.after.file, gap.after.line, gap.after.function, gap.until_line)
 
 
-def _advice(gap: PythonGap, lines: str) -> str:
+def _advice(stretch: Stretch, lines: str, step_ns: float) -> str:
     """Return what to change."""
-    if gap.after_operation in ("optimizer", "scaler_step", "zero_grad") and gap.before_operation == "forward":
+    if step_ns < SHORT_STEP_NS:
+        return "Do more in each step: a larger batch, or torch.compile over the whole step."
+    if stretch.holds_loss:
+        return (
+            f"Look at the code {lines}: the loss function runs there. If it is made of many small tensor "
+            "operations, write it with few of them for the whole batch, or compile it."
+        )
+    if stretch.longest.before_operation == "forward":
         return (
             f"Look at the code {lines}: if it makes the next batch, let DataLoader workers make it beside "
             "the training; if it keeps books, do that every N steps."
-        )
-    if _holds_loss(gap):
-        return (
-            f"Look at the code {lines}: the loss function runs there. Write it with tensor operations of "
-            "the whole batch."
         )
     return (
         f"Look at the code {lines}: replace loops over samples by tensor operations, and keep books every N "
@@ -172,8 +217,13 @@ def _advice(gap: PythonGap, lines: str) -> str:
     )
 
 
-def _claims(gap: PythonGap) -> pl.Expr:
-    """Return the segments of the account in this stretch."""
+def _claims(stretches: Sequence[Stretch]) -> pl.Expr:
+    """Return the segments of the account in these stretches."""
+    return reduce(or_, (_claim(gap) for stretch in stretches for gap in stretch.gaps))
+
+
+def _claim(gap: PythonGap) -> pl.Expr:
+    """Return the segments of the account in one gap."""
     own = pl.col("part") == "python"
     if gap.after is None:
         own &= pl.col("file").is_null()
