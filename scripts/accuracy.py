@@ -6,7 +6,8 @@
 
 Prints a line per script, a confusion table and the figures: right rule first, right rule among the first
 three, right line, false alarms. The exit code is 1 when a planted problem is missed or a healthy script
-raises a false alarm of severity major or above."""
+raises a false alarm of severity major or above.
+"""
 
 from __future__ import annotations
 

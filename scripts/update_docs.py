@@ -4,7 +4,8 @@
     python scripts/update_docs.py --check    change nothing; exit code 1 when something is stale
 
 A part stands between ``<!-- rules -->`` and ``<!-- /rules -->``, and so on for ``commands`` and ``costs``.
-The costs come from docs/overhead.json, which scripts/overhead.py writes when it is told to."""
+The costs come from docs/overhead.json, which scripts/overhead.py writes when it is told to.
+"""
 
 from __future__ import annotations
 

@@ -34,13 +34,12 @@ def write(run: Any, steps: int = 40, pid: int = 100, data: float = 0, python: fl
     return journal
 
 
-def rule(name: str, answer: Callable[[], Any], verdict: str | None = None) -> Rule:
+def rule(name: str, answer: Callable[[], Any]) -> Rule:
     """Return a rule that answers so; a module in all that matters."""
     return SimpleNamespace(  # type: ignore[return-value]
         __name__=f"perfwrap.rules.{name}",
         __doc__="A problem.",
         NEEDS=(),
-        VERDICT=verdict,
         check=lambda evidence, trainer: answer(),
     )
 
@@ -115,9 +114,9 @@ def test_health_is_shown_even_when_its_time_is_taken(run: Any) -> None:
 def test_several_findings_of_a_kind_give_one_verdict_together(run: Any) -> None:
     write(run, data=2)
     rules = (
-        rule("one", lambda: [finding(0.07, "data")], "data-bound"),
-        rule("two", lambda: [finding(0.06, "optimizer")], "data-bound"),
-        rule("three", lambda: [finding(0.09, "forward")], "python-bound"),
+        rule("one", lambda: [finding(0.07, "data", verdict="data-bound")]),
+        rule("two", lambda: [finding(0.06, "optimizer", verdict="data-bound")]),
+        rule("three", lambda: [finding(0.09, "forward", verdict="python-bound")]),
     )
     verdict = diagnose(run.read(), rules).verdict
     assert (verdict.id, verdict.share) == ("data-bound", pytest.approx(0.13))
@@ -127,7 +126,7 @@ def test_several_findings_of_a_kind_give_one_verdict_together(run: Any) -> None:
 def test_a_loop_without_a_large_problem_is_healthy(run: Any) -> None:
     write(run)
     verdict = diagnose(
-        run.read(), (rule("small", lambda: [finding(0.04, "optimizer")], "data-bound"),)
+        run.read(), (rule("small", lambda: [finding(0.04, "optimizer", verdict="data-bound")]),)
     ).verdict
     assert verdict.id == "healthy"
     assert "small" in verdict.sentence

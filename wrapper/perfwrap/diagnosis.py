@@ -1,7 +1,8 @@
 """Run the rules on a timeline, let no time be sold twice, order what was found, and speak one verdict.
 
 The only part of the reading half that catches whatever is raised: a rule that fails costs its own answer,
-never the report."""
+never the report.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Diagnosis:
 
     ``findings`` stand by cost, ``outcomes`` in the order of RULES. ``account`` holds each part of the
     training loop in nanoseconds, of all trainers together; it is empty when there was no steady loop.
-    ``run`` is the manifest."""
+    ``run`` is the manifest.
+    """
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
@@ -93,7 +95,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
     account = _account(evidence)
     main = evidence.main
     return Diagnosis(
-        verdict=judge(evidence, findings, account, rules),
+        verdict=judge(evidence, findings, account),
         findings=findings,
         outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
         account=account,

@@ -12,7 +12,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
-from perfwrap.rules.model import Finding, Rule, rule_id
+from perfwrap.rules.model import Finding
 from perfwrap.timeline.coverage import RECORDER
 
 VERDICTS = {
@@ -48,16 +48,12 @@ class Verdict:
     confidence: Certainty
 
 
-def judge(
-    evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int], rules: Sequence[Rule]
-) -> Verdict:
+def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
     """Return the verdict; ``account`` holds the nanoseconds of each part."""
-    kinds = {rule_id(rule): rule.VERDICT for rule in rules}
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
-        kind = kinds.get(finding.rule)
-        if kind is not None and not finding.of_run:
-            groups.setdefault(kind, []).append(finding)
+        if finding.verdict is not None and not finding.of_run:
+            groups.setdefault(finding.verdict, []).append(finding)
     reason = _reason_to_abstain(evidence, account)
     if reason:
         return _with_health(_unknown(reason), findings)

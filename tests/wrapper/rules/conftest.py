@@ -9,6 +9,7 @@ import pytest
 from perfwrap.diagnosis import Diagnosis, diagnose
 from perfwrap.measures.evidence import Evidence
 from perfwrap.rules.model import Answer, Finding, Rule
+from perfwrap.verdict import VERDICTS
 
 MS = 1_000_000
 NET = 3
@@ -90,7 +91,9 @@ def ask(run: Any) -> Callable[[Rule], Answer]:
         evidence = Evidence(run.read())
         assert evidence.main is not None
         assert [evidence.missing(need) for need in rule.NEEDS] == [None] * len(rule.NEEDS)
-        return rule.check(evidence, evidence.main)
+        found = rule.check(evidence, evidence.main)
+        assert not isinstance(found, list) or all(one.verdict in (None, *VERDICTS) for one in found)
+        return found
 
     return answer
 

@@ -73,3 +73,18 @@ def test_a_period_is_seen_among_accidents(loop: Any, find: Callable[[Rule], Find
         loop.compute(backward=65 if step in (50, 61, 97) else 5)
         loop.python(60 if step % 10 == 9 else 0.1)
     assert find(rule).sentence.startswith("Every 10th step")
+
+
+def test_a_rhythm_for_a_while_is_the_machines(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(120):
+        loop.compute(backward=25 if 40 <= step < 60 and step % 2 else 5)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_slow_compute_that_comes_regularly_gives_no_verdict(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for step in range(120):
+        loop.compute(backward=60 if step % 10 == 9 else 5)
+    result = diagnosis()
+    found = next(finding for finding in result.findings if finding.rule == "slow_steps")
+    assert "more time in backward" in found.sentence
+    assert result.verdict.id in ("compute-bound", "healthy")

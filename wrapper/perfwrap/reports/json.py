@@ -1,5 +1,7 @@
-"""The diagnosis as ``diagnosis.json``: strict JSON, described in docs/diagnosis-json.md and
-diagnosis.schema.json."""
+"""The diagnosis as ``diagnosis.json``: strict JSON.
+
+Described in docs/diagnosis-json.md and, for programs, in diagnosis.schema.json.
+"""
 
 from __future__ import annotations
 

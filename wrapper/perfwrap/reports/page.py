@@ -1,5 +1,4 @@
-"""A page of text for a terminal: wrapped, indented, safe to show, and plain where colour or Unicode is
-missing."""
+"""A page of text for a terminal: wrapped, indented, safe to show, plain where Unicode is missing."""
 
 from __future__ import annotations
 

@@ -33,7 +33,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("checkpoints", "steady_steps")
-VERDICT = "checkpoint/validation-bound"
 
 GOOD_SHARE = 0.01
 """What checkpoints may cost in the advice; Young's and Daly's optima for common failure rates lie near 1
@@ -63,6 +62,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
             f"{units.duration(line.median_ns)} each as a median{written}.",
         ),
         advice=_advice(line, where, (1.0 - line.share) * mean_step_ns(evidence, trainer)),
+        verdict="checkpoint/validation-bound",
         location=locate(line.where),
         experiment="no-checkpoint",
         claims=_claims(line),

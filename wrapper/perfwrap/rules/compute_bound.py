@@ -32,7 +32,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps",)
-VERDICT = "compute-bound"
 
 COMPUTE_SHARE = 0.90
 """Share of the loop from which the model's own work leaves no room for others; TraceML's figure."""
@@ -101,6 +100,7 @@ def _finding(share: float, words: str, prefix: str = "") -> Finding:
         evidence=(words,),
         advice="Nothing is wasted. Next levers: torch.compile, bfloat16 autocast, a larger batch, a faster "
         "device.",
+        verdict="compute-bound",
         experiment="three-run",
         claims=pl.col("part").is_in([*COMPUTE_PARTS]),
         benign=True,

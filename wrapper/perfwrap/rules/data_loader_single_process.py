@@ -43,7 +43,6 @@ from perfwrap.measures.what_if import Limit, step_without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
-VERDICT = "data-bound"
 
 RECEIVE_NS = 900_000
 """What receiving a small batch from a worker costs the training thread: queue, unpickling, mapping shared
@@ -94,6 +93,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         saving=_saving(step, workers),
         evidence=tuple(words),
         advice=_advice(loader, where, step, workers),
+        verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={workers}" if workers else None,
         confidence="inferred",

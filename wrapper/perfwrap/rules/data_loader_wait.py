@@ -35,7 +35,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
-VERDICT = "data-bound"
 
 BUSY_SHARE = 0.9
 """Share of the usable cores in use from which more workers only take turns; the catalogue's figure for
@@ -82,6 +81,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         saving=(1.0 - loader.share, 1.0 - loader.share / 2 if more else 1.0),
         evidence=tuple(words),
         advice=_advice(loader, where, more, full),
+        verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={more}" if more else "cached-batch",
         confidence="inferred",
@@ -90,8 +90,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
 
 
 def _needed(loader: LoaderUse, rest_ns: float) -> int | None:
-    """Return how many workers make batches as fast as the rest of a step uses them, None when nobody
-    knows."""
+    """Return how many workers keep up with the rest of a step, None when nobody knows."""
     if loader.fetch_ns is None or rest_ns <= 0 or not loader.workers:
         return None
     needed = math.ceil(loader.fetch_ns / rest_ns)

@@ -33,7 +33,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("gc", "steady_steps")
-VERDICT = "python-bound"
 
 FULL = 2
 """The generation that walks through everything."""
@@ -60,6 +59,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             saving=(1.0 - garbage.share, 1.0 - garbage.share / 2),
             evidence=_words(garbage),
             advice=_advice(line, often),
+            verdict="python-bound",
             location=locate(line),
             experiment="gc-freeze",
             claims=pl.col("part") == "gc",

@@ -37,7 +37,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
 
 NEEDS = ("syncs", "steady_steps")
-VERDICT = "sync-bound"
 
 FULL_UTILIZATION = 0.95
 """Sampled GPU utilisation from which blocked time is taken for waiting on useful work. NVML calls a sample
@@ -80,6 +79,7 @@ def _on_cpu(line: SyncLine) -> Finding:
         evidence=(_calls(line),),
         advice=f"Convert less, or less often, at {place(line.where, 'that line')}: the tensors are on the "
         "CPU, so this is the cost of the conversion itself.",
+        verdict="sync-bound",
         location=locate(line.where),
         claims=_claims(line),
     )
@@ -99,6 +99,7 @@ def _on_gpu(line: SyncLine, utilization: float) -> Finding:
             "follows this line is not known without a record of kernels.",
         ),
         advice=_less_often(line),
+        verdict="sync-bound",
         location=locate(line.where),
         experiment="defer-item",
         confidence="inferred",

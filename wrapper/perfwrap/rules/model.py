@@ -80,6 +80,8 @@ class Finding:
     saving: tuple[float, float]
     evidence: tuple[str, ...]
     advice: str
+    verdict: str | None = None
+    """The verdict that it speaks for, with the others that speak for the same."""
     location: Location | None = None
     experiment: str | None = None
     confidence: Confidence = "measured"
@@ -134,8 +136,8 @@ Answer = list[Finding] | Clear | NotChecked
 class Rule(Protocol):
     """A module of this folder: its docstring explains the problem, ``check`` looks for it in one trainer.
 
-    ``NEEDS`` are words of ``Evidence.missing``: the engine asks them before it calls the rule. ``VERDICT``
-    is the verdict that the rule's findings speak for, None when they never do."""
+    ``NEEDS`` are words of ``Evidence.missing``: the engine asks them before it calls the rule.
+    """
 
     @property
     def __name__(self) -> str:
@@ -148,10 +150,6 @@ class Rule(Protocol):
     @property
     def NEEDS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
         """The evidence without which the rule cannot be checked."""
-
-    @property
-    def VERDICT(self) -> str | None:  # noqa: N802 - a constant of the module
-        """The verdict that its findings speak for."""
 
     def check(self, evidence: Evidence, trainer: Trainer, /) -> Answer:
         """Look for the problem in one trainer's steady loop."""

@@ -33,7 +33,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, locate, place
 
 NEEDS = ("trainer", "syncs")
-VERDICT = None
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:

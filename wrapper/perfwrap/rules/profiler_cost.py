@@ -30,7 +30,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding
 
 NEEDS = ("steady_steps",)
-VERDICT = None
 
 SHORT_STEP_NS = units.MILLISECOND / 2
 BUDGET_SHORT_STEP, BUDGET = 0.05, 0.02

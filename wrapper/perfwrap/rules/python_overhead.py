@@ -42,7 +42,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, place
 
 NEEDS = ("steady_steps",)
-VERDICT = "python-bound"
 
 LARGE_SHARE = 0.05
 """Share of the loop from which a stretch is reported: some Python between the phases is natural, and the
@@ -154,6 +153,7 @@ def _finding(stretch: Stretch, step_ns: float) -> Finding:
         saving=(1.0 - share, 1.0 - share / 2),
         evidence=tuple(words),
         advice=_advice(stretch, lines, step_ns),
+        verdict="python-bound",
         location=_location(gap),
         confidence="inferred",
         claims=_claims([stretch]),
@@ -172,6 +172,7 @@ def _scattered(stretches: Sequence[Stretch]) -> Finding:
         saving=(1.0 - share, 1.0 - share / 2),
         evidence=(f"{units.duration(step_ns)} per step in all; the longest stretches are after {largest}.",),
         advice="Do more per call: read values together instead of one by one, and work on whole batches.",
+        verdict="python-bound",
         location=_location(stretches[0].longest),
         confidence="inferred",
         claims=_claims(stretches),

@@ -28,7 +28,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steps",)
-VERDICT = None
 
 LONG_NS = 5 * units.SECOND
 """Own start-up time from which it is felt; the import of torch alone takes one to three seconds."""

@@ -1,8 +1,8 @@
 """Some steps take far longer than the others, and for a reason.
 
 What it finds
-    A p99 of the steady steps of 1.5 times the median or more, when the time beyond as many median steps is 2
-    % of the training loop or more. Each slow step is explained by the part of the account that it has more
+    A p99 of the steady steps of 1.5 times the median or more, when the time beyond as many median steps is
+    2 % of the training loop or more. Each slow step is explained by the part of the account that it has more
     of.
 
 Why it costs
@@ -48,7 +48,6 @@ from perfwrap.rules.model import (
 )
 
 NEEDS = ("steady_steps",)
-VERDICT = "python-bound"
 
 SPREAD = 1.5
 """p99 over p50 from which some steps count as slow; the catalogue's figure, between nsys-ai's 1.5 and
@@ -57,9 +56,21 @@ gpuprof's 2."""
 NOISE = (*COMPUTE_PARTS, "unexplained")
 """Causes that are nobody's line: the same work took longer, as it does when other programs want the cores."""
 
+VERDICTS = {
+    "data": "data-bound",
+    "epoch start": "data-bound",
+    "transfer": "transfer-bound",
+    "sync": "sync-bound",
+    "checkpoint": "checkpoint/validation-bound",
+    "validation": "checkpoint/validation-bound",
+    "gc": "python-bound",
+    "python": "python-bound",
+}
+"""The verdict that each cause speaks for; that the same work took longer speaks for none."""
+
 REGULAR = 0.6
-"""Share of the distances between slow steps that must be the same for a period; a shared machine adds
-others."""
+"""Share of the distances between slow steps that must be the same for a period, and of the loop that it must
+cover; a shared machine adds others, and has rhythms of its own for a while."""
 
 LEAST_FOR_PERIOD = 4
 """Slow steps that it takes: three equal distances are no accident."""
@@ -76,7 +87,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
         share = sum(step.cause_ns for step in slow) / max(1, evidence.account(trainer).total_ns)
-        period = _period([step.index for step in slow])
+        period = _period([step.index for step in slow], evidence.steps(trainer).steady)
         if share >= QUIET_SHARE and (period or _stands_out(steps, cause, share)):
             return [_finding(steps, slow, share, period)]
     return Clear(f"{spread}, irregularly and for no reason in the program: what a shared machine does.")
@@ -91,13 +102,14 @@ def _stands_out(steps: SlowSteps, cause: str, share: float) -> bool:
     return cause not in (*NOISE, "python") and share >= MINOR_SHARE and steps.causes[cause] > noise_ns
 
 
-def _period(indices: list[int]) -> int | None:
-    """Return the distance at which slow steps come, None when they come irregularly."""
+def _period(indices: list[int], steady: int) -> int | None:
+    """Return the distance at which slow steps come, None when they come irregularly or for a while only."""
     distances = [later - earlier for earlier, later in pairwise(indices)]
     if len(indices) < LEAST_FOR_PERIOD:
         return None
     usual = mode(distances)
-    return usual if usual > 1 and distances.count(usual) >= REGULAR * len(distances) else None
+    regular = distances.count(usual) >= REGULAR * len(distances)
+    return usual if usual > 1 and regular and len(indices) * usual >= REGULAR * steady else None
 
 
 def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int | None) -> Finding:
@@ -118,6 +130,7 @@ def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int |
             f"with {units.duration(slow[0].duration_ns)}.",
         ),
         advice=_advice(cause, at, period),
+        verdict=VERDICTS.get(cause),
         location=locate(where),
         confidence="inferred" if cause in NOISE else "measured",
         claims=_claims(slow, cause),

@@ -37,7 +37,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("host", "steady_steps")
-VERDICT = "throttled"
 
 WANTED_PER_CORE = 1.5
 """Compute threads per usable core from which they count as too many; one worker beside a trainer is no
@@ -81,6 +80,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             saving=(1.0 - share, 1.0),
             evidence=_words(cores),
             advice=_advice(cores),
+            verdict="throttled",
             experiment=f"threads={_good(cores)}",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),
@@ -89,8 +89,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 
 
 def _pressure(cores: Processors) -> float | None:
-    """Return how many times too many tasks wanted the cores; 1 when there were enough, None when nobody
-    knows."""
+    """Return how many times too many tasks wanted the cores: 1 for enough cores, None for unknown."""
     usable = cores.usable or 1.0
     if cores.runnable is not None and cores.runnable >= RUNNABLE_PER_CORE * usable:
         # Other programs' tasks are counted too: never more than the run itself can have added.

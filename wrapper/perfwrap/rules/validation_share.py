@@ -29,7 +29,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("steady_steps",)
-VERDICT = "checkpoint/validation-bound"
 
 LARGE_SHARE = 0.20
 """Share of the loop from which validation counts as a problem; the catalogue's figure. Below, it is a
@@ -62,6 +61,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             saving=(1.0 - RARER_MOST * share, 1.0 - RARER_LEAST * share),
             evidence=tuple(words),
             advice=f"Validate half as often, or on a part of the data with a larger batch.{inference}",
+            verdict="checkpoint/validation-bound",
             location=locate(line),
             experiment="no-validation",
             claims=pl.col("part") == "validation",

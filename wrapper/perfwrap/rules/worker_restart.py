@@ -32,7 +32,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
-VERDICT = "data-bound"
 
 LEAST_STARTS = 2
 """Starts inside the steady loop; a single one tells nothing about the next epoch."""
@@ -81,6 +80,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
             f"{workers} with persistent_workers=False; {units.counted(loader.epochs, 'epoch')} in the run.",
         ),
         advice=f"Pass persistent_workers=True to {where}: the workers then stay for all epochs.",
+        verdict="data-bound",
         location=locate(loader.created),
         experiment="persistent-workers",
         claims=_claims(loader),
