@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,27 @@ def test_every_command_and_its_options_are_described(update_docs: ModuleType) ->
     assert all(f"`perfwrap {name}" in text for name, _, _ in COMMANDS)
     assert "| `--out" in text
     assert "#### `perfwrap report RUN`" in text
+
+
+def test_measured_costs_become_the_table_that_the_measurement_prints(
+    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    monkeypatch.setattr(update_docs, "COSTS", tmp_path / "overhead.json")
+    assert "Not measured yet" in update_docs.costs()
+    ratio = {"median": 0.013, "low": 0.009, "high": 0.018}
+    loop = {
+        "step_ns": 310_000,
+        "ratios": {"bare again": {**ratio, "median": 0.001}, "perfwrap run": ratio},
+        "monitors_share": 0.007,
+        "target": 0.05,
+    }
+    start = {"median_ms": 0.4, "low_ms": 0.3, "high_ms": 0.6}
+    (tmp_path / "overhead.json").write_text(json.dumps({"loops": {"0.3": loop}, "start_up": start}))
+    monkeypatch.syspath_prepend(str(repository / "scripts"))
+    text = update_docs.costs()
+    assert "| 0.31 ms |" in text
+    assert "+1.3%" in text
+    assert "0.40 ms" in text
 
 
 def test_a_marker_that_nothing_generates_is_refused(update_docs: ModuleType) -> None:
