@@ -31,22 +31,25 @@ GO_ON_VIA = -2
 PACKAGES = ("/site-packages/", "/dist-packages/")
 SEPARATOR = "\x1f"
 
-BUSINESSES = ("optim/", "utils/data/", "amp/", "cuda/amp/")
+BUSINESSES = ("optim/", "utils/data/", "amp/", "cuda/amp/", "_dynamo/", "_functorch/", "_inductor/", "fx/")
 """Folders of torch whose code reads values for its own purposes, not for the user's line."""
 
 labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, GO_ON or GO_ON_VIA
 _installed = {}  # (id of a code object, instruction) -> (file, line, function)
 _codes = {}  # id of a code object -> the object, kept because another one could get its id
 _sorts = {}  # file name -> sort
-_businesses = {}  # file name -> whether it is torch's own business
+businesses = {}  # file name -> whether it is torch's own business
 _start_directory = os.getcwd()  # what a script's relative file name is relative to
 _standard_library = os.path.dirname(os.__file__) + "/"
 _scripts = os.path.dirname(sys.executable or "/")
 _recorder = (os.path.dirname(journal.span.__code__.co_filename) or "<perfwrap") + "/"
 
 
-def label(name, frame):
-    """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs."""
+def learn(name, frame):
+    """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs.
+
+    Whoever calls this often looks into ``labels`` first: what is 0 or more there is the answer.
+    """
     via = None
     while frame is not None:
         code = frame.f_code
@@ -54,7 +57,7 @@ def label(name, frame):
         key = (name, id(code), instruction) if via is None else (name, id(code), instruction, via)
         found = labels.get(key)
         if found is None:
-            found = _learn(key, name, frame, via)
+            found = _add_place(key, name, frame, via)
         if found >= 0:
             return found
         if found == GO_ON_VIA and via is None:
@@ -67,12 +70,10 @@ def label(name, frame):
 def is_own_business(frame):
     """Say whether a frame runs the loop of an optimizer, loader or scaler of torch's."""
     path = frame.f_code.co_filename
-    found = _businesses.get(path)
+    found = businesses.get(path)
     if found is None:
         torch = _torch_directory()
-        found = _businesses[path] = bool(torch) and path.startswith(
-            tuple(torch + name for name in BUSINESSES)
-        )
+        found = businesses[path] = bool(torch) and path.startswith(tuple(torch + name for name in BUSINESSES))
     return found
 
 
@@ -104,7 +105,7 @@ def call_from(frame, function, value):
 _call = lambda function, value: function(value)  # noqa: E731 - its body is on its first line
 
 
-def _learn(key, name, frame, via):
+def _add_place(key, name, frame, via):
     """Return what stands in ``labels`` for a place from now on."""
     if len(labels) >= MAXIMUM_PLACES:
         labels.clear()
