@@ -7,14 +7,14 @@ from typing import Any
 
 from perfwrap.commands import demo, doctor, explain, report, run
 
-PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""For commands that take somebody else's command line."""
+PASS_THROUGH = {"allow_interspersed_args": False}
+"""For commands that take somebody else's: what stands behind its first word is its own."""
 
 COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
-    ("run", run.run, run.SETTINGS),
+    ("run", run.run, PASS_THROUGH),
     ("report", report.report, {}),
     ("explain", explain.explain, {}),
-    ("doctor", doctor.doctor, doctor.SETTINGS),
+    ("doctor", doctor.doctor, PASS_THROUGH),
     ("demo", demo.demo, {}),
 )
 """Name, function, typer context settings."""

@@ -17,8 +17,6 @@ from perfwrap.checkup.model import Line
 if TYPE_CHECKING:
     from perfwrap.reports.page import Page
 
-SETTINGS = {"allow_interspersed_args": False}
-"""What stands behind the command's first word is the command's."""
 NAME_COLUMNS = 15
 STYLES = {"yes": "green", "no": "red", "partly": "yellow"}
 NOTHING = 1

@@ -12,9 +12,6 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.launch import session
 from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_RATE_HZ, MEBIBYTE, Options
 
-SETTINGS = {"allow_interspersed_args": False}
-"""What stands behind the command's first word is the command's."""
-
 
 def run(
     command: Annotated[list[str] | None, typer.Argument(metavar="[--] CMD...", show_default=False)] = None,
