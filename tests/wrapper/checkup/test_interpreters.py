@@ -87,7 +87,7 @@ def test_the_users_own_sitecustomize_is_named(look: Examine, tmp_path: Path) -> 
 
 def test_a_reason_is_given_where_perfwrap_is_switched_off(look: Examine) -> None:
     found = look(sys.executable, PERFWRAP_OFF="1")
-    assert (found.vector, found.reason) == ("", "PERFWRAP_OFF=1 was set")
+    assert (found.vector, found.reason) == ("", "was left alone because of PERFWRAP_OFF=1")
     assert found.line().works == "no"
 
 

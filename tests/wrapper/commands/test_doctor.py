@@ -103,7 +103,7 @@ def test_a_training_is_run_and_its_processes_are_explained(tmp_path: Path) -> No
     assert "reached by sitecustomize" in text
     assert "role main" in text
     assert "optimizer" in text.partition("probes ")[2].partition(":")[0]
-    assert "it was started with -I" in text
+    assert "was started with -I" in text
     assert max(map(len, answer.stdout.splitlines())) <= 80
     assert not list(tmp_path.glob("*perfwrap*"))
 
