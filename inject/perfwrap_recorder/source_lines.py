@@ -38,18 +38,15 @@ labels = {}  # (name, id of a code object, instruction[, installed place]) -> te
 _installed = {}  # (id of a code object, instruction) -> (file, line, function)
 _codes = {}  # id of a code object -> the object, kept because another one could get its id
 _sorts = {}  # file name -> sort
-businesses = {}  # file name -> whether it is torch's own business
+_businesses = {}  # file name -> whether it is torch's own business
 _start_directory = os.getcwd()  # what a script's relative file name is relative to
 _standard_library = os.path.dirname(os.__file__) + "/"
 _scripts = os.path.dirname(sys.executable or "/")
 _recorder = (os.path.dirname(journal.span.__code__.co_filename) or "<perfwrap") + "/"
 
 
-def learn(name, frame):
-    """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs.
-
-    Whoever calls this often looks into ``labels`` first: what is 0 or more there is the answer.
-    """
+def label(name, frame):
+    """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs."""
     via = None
     while frame is not None:
         code = frame.f_code
@@ -57,7 +54,7 @@ def learn(name, frame):
         key = (name, id(code), instruction) if via is None else (name, id(code), instruction, via)
         found = labels.get(key)
         if found is None:
-            found = _add_place(key, name, frame, via)
+            found = _learn(key, name, frame, via)
         if found >= 0:
             return found
         if found == GO_ON_VIA and via is None:
@@ -70,10 +67,12 @@ def learn(name, frame):
 def is_own_business(frame):
     """Say whether a frame runs the loop of an optimizer, loader or scaler of torch's."""
     path = frame.f_code.co_filename
-    found = businesses.get(path)
+    found = _businesses.get(path)
     if found is None:
         torch = _torch_directory()
-        found = businesses[path] = bool(torch) and path.startswith(tuple(torch + name for name in BUSINESSES))
+        found = _businesses[path] = bool(torch) and path.startswith(
+            tuple(torch + name for name in BUSINESSES)
+        )
     return found
 
 
@@ -105,7 +104,7 @@ def call_from(frame, function, value):
 _call = lambda function, value: function(value)  # noqa: E731 - its body is on its first line
 
 
-def _add_place(key, name, frame, via):
+def _learn(key, name, frame, via):
     """Return what stands in ``labels`` for a place from now on."""
     if len(labels) >= MAXIMUM_PLACES:
         labels.clear()
