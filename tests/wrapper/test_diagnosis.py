@@ -177,7 +177,16 @@ def test_a_run_without_torch_gives_no_verdict(run: Any) -> None:
     run.start(pid=101)
     sentence = diagnose(run.read()).verdict.sentence
     assert "2 Python processes" in sentence
-    assert "none of them imported torch" in sentence
+    assert "it never imported torch" in sentence
+
+
+def test_a_recorder_that_could_not_start_is_the_reason(run: Any) -> None:
+    run.start(pid=100)
+    monitor = run.journal(pid=999, role="monitor")
+    why = monitor.text("could not start its recorder: SyntaxError")
+    monitor.describe("COVERAGE", "process/100", why, start=monitor.now, duration=1)
+    sentence = diagnose(run.read()).verdict.sentence
+    assert "could not start its recorder: SyntaxError" in sentence
 
 
 def test_ranks_are_told_together_with_the_worst_ones_figures(run: Any) -> None:

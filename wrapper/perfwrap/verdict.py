@@ -13,7 +13,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
 from perfwrap.rules.model import Finding
-from perfwrap.timeline.coverage import RECORDER
+from perfwrap.timeline.coverage import RECORDER, notes
 
 VERDICTS = {
     "data-bound": "Data-bound",
@@ -143,8 +143,16 @@ def _nothing_trained(evidence: Evidence) -> str:
     if rows.is_empty():
         return "No Python process was reached. `perfwrap doctor` says what can be recorded here."
     if rows.filter(pl.col("end") > pl.col("start")).is_empty():
-        return f"{processes} ran, but none of them imported torch: there is no training to look at."
+        return f"{processes} ran, but none of them was recorded: {_why_not(notes(timeline, RECORDER))}."
     return f"{processes} ran and torch was imported, but nothing trained: no backward pass, no optimizer."
+
+
+def _why_not(reasons: Sequence[str]) -> str:
+    """Return why processes were not recorded, in one clause."""
+    if not reasons:
+        return "no reason was noted"
+    more = f", and {units.counted(len(reasons) - 2, 'other reason')}" if len(reasons) > 2 else ""
+    return "; ".join(f"it {reason}" for reason in reasons[:2]) + more
 
 
 def _unknown(reason: str) -> Verdict:
