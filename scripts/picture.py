@@ -1,7 +1,7 @@
 """Draw what a command prints as an SVG: the picture in the README is real output.
 
-    perfwrap demo --out runs/demo
-    python scripts/picture.py docs/demo.svg perfwrap report runs/demo/slow
+perfwrap demo --out runs/demo
+python scripts/picture.py docs/demo.svg perfwrap report runs/demo/slow
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def main() -> None:
     output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))
     console.print(Text.from_ansi(output.rstrip()))
-    Path(target).write_text(console.export_svg(title="perfwrap run -- python train_digits.py"), encoding="utf-8")
+    Path(target).write_text(
+        console.export_svg(title="perfwrap run -- python train_digits.py"), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
