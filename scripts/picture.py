@@ -6,6 +6,7 @@ python scripts/picture.py docs/demo.svg perfwrap report runs/demo/slow
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ def main() -> None:
     target, *command = sys.argv[1:]
     environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
     output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text.from_ansi(output.rstrip()))
     Path(target).write_text(
         console.export_svg(title="perfwrap run -- python train_digits.py"), encoding="utf-8"
