@@ -13,9 +13,9 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of, samples_of
 from perfwrap.timeline.model import Timeline
 
-RECORD_NS = 700
-"""What one record costs the thread that writes it, its probe included: wrapping a step costs 5 to 10 us for
-about a dozen records, as scripts/overhead.py measures it."""
+RECORD_NS = 8_000
+"""What one span costs the thread that writes it, its probe included, in a real loop with its cold caches: about
+55 us for the seven spans of a step, as scripts/overhead.py measured it (docs/overhead.json); hot it is 1 to 3 us."""
 
 
 @dataclass(frozen=True)
