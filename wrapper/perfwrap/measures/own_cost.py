@@ -15,7 +15,13 @@ from perfwrap.timeline.model import Timeline
 
 RECORD_NS = 8_000
 """What one span costs the thread that writes it, its probe included, in a real loop with its cold caches: about
-55 us for the seven spans of a step, as scripts/overhead.py measured it (docs/overhead.json); hot it is 1 to 3 us."""
+55 us for the seven spans of a step, as scripts/overhead.py measured it (docs/overhead.json)."""
+
+HOT_RECORD_NS = 1_000
+"""What a span costs that comes right after others of its kind: ``item()`` under perfwrap less ``item()`` without."""
+
+COLD_PER_STEP = 10
+"""Spans of a step that are taken for cold; a step with more of them repeats one kind."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class OwnCost:
     recorded_ns: int
     """Own work that the recorder timed (PERFWRAP spans) on the training thread."""
     probes_ns: int
-    """Estimate of the probes' own time: records x cost per record, see RECORD_NS."""
+    """Estimate of the probes' own time: records x cost per record, see above."""
     share: float
     """Both over the whole account."""
     records: int
@@ -45,11 +51,12 @@ def find_own_cost(timeline: Timeline, trainer: Trainer, account: Account) -> Own
     records += int(thinned_sums(timeline, trainer, account)["count"].sum())
     recorded = account.ns["perfwrap"]
     size = facts_of(timeline, trainer.process).get("journal_bytes", "")
-    cost = recorded + records * RECORD_NS
+    cold = min(records, COLD_PER_STEP * account.segments["step"].n_unique())
+    probes = cold * RECORD_NS + (records - cold) * HOT_RECORD_NS
     return OwnCost(
         recorded_ns=recorded,
-        probes_ns=records * RECORD_NS,
-        share=cost / account.total_ns if account.total_ns else 0.0,
+        probes_ns=probes,
+        share=(recorded + probes) / account.total_ns if account.total_ns else 0.0,
         records=records,
         monitor_cores=_monitor_cores(timeline, trainer.host),
         journal_bytes=int(size) if size.isdigit() else None,
