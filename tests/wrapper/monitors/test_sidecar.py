@@ -118,7 +118,8 @@ def test_a_missing_library_costs_only_what_needs_it(
     content = sidecar.finish()
     assert content.notes("memory, swap and disks")
     (note,) = content.notes("gpu")
-    assert "RuntimeError: ctypes is broken" in note
+    # Two threads import it at once: the second may get the half-made module instead of the error.
+    assert "ctypes" in note
     assert len(content.end) == 1
 
 
