@@ -35,13 +35,21 @@ ns together (inclusive of what they contain). ``start`` is that of the THIN reco
 the stretch ends where the next THIN record begins another. A sum is written when the first of its spans ends
 and then updated in place, so it survives SIGKILL too.
 
-Bounded. Each journal has a budget. When half of it is used, and from then on whenever an eighth of what is
-left is used, detail is halved. From then on stretches with detail (four neighbouring steps) and stretches
-without take turns, and a THIN record begins each: ``value`` 0 says that spans are only summed from ``start``
-on, another value that from there on they stand in detail, as one step in so many does. A step ends when one
-of the optimizers has stepped; in a program without, after an outermost module call or before a batch. Of the
-rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE) the first sixteen of a stretch without
-detail stand there all the same; further NON_FINITE instants are left out. So a run of any length fits.
+Cheap and bounded. Where detail would cost too much time, or when the journal's budget wears thin, stretches with
+detail (some neighbouring steps) and stretches without take turns, and a THIN record begins each:
+
+- ``value`` above 0: from ``start`` on spans stand in detail, as one step in so many does.
+- ``value`` 0: spans are summed. That is for want of room: when half of the budget is used, and from then on
+  whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
+- ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
+  two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
+  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, GC, and FORWARD unless it ends the steps, are not
+  noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second of it.
+
+A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
+before a batch. Sums and rests do not reach over the start or the end of a loader's iteration, unless such turns
+are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE) the first sixteen of a
+stretch without detail stand there all the same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -53,10 +61,11 @@ from _thread import get_ident, get_native_id
 from itertools import count
 from struct import Struct
 
+from perfwrap_recorder import rest
 from perfwrap_recorder.clock import now, read_pair
 from perfwrap_recorder.journal_file import JournalFile
 from perfwrap_recorder.texts import Texts, pieces_of
-from perfwrap_recorder.thinning import Thinning
+from perfwrap_recorder.thinning import PATIENCE, Thinning
 
 FORMAT = 1
 
@@ -90,6 +99,7 @@ NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, GC))
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 
 HEADER = Struct("<8sIIqq")
@@ -101,6 +111,9 @@ END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2
 BEGIN = None
 
 CLOCK_INTERVAL_NS = 10_000_000_000
+REST_INTERVAL_NS = 100_000_000
+REST_STEPS = 256
+"""So long, and so many steps, may what a rest counts stay unwritten."""
 LAST_THREAD = 0xFFFF
 """The index that all threads beyond it share."""
 
@@ -124,6 +137,8 @@ _file = None
 _unmade = []  # one token while a child of a fork has no file yet: who takes it makes the file
 _thinning = Thinning(0)
 _pid = 0
+_stepper = 0  # the thread whose step began the present sums
+_looked = 0  # when a rest was last looked at
 _texts = Texts()
 _thread_indices = count(1).__next__
 _lost_records = 0
@@ -147,6 +162,7 @@ def begin_in_child():
     limit = 0
     state = count(FIRST_SLOT).__next__, state[1]
     summing, sums = False, {}
+    rest.end()
     _file, _unmade[:] = None, [True]
     threads.clear()
     _thread_indices = count(1).__next__
@@ -218,14 +234,24 @@ def end_step(kind, which, moment):
     steps += 1
     if moment >= due:
         _tick(moment)
-    if _thinning.stride > 1 and _thinning.ends_stretch(kind, which):
-        _turn(moment)
+    if _thinning.ends_stretch(kind, which):
+        _end_stretch(moment)
+
+
+def begin_phase(moment):
+    """Say that what comes is something else than what came: an iteration of a loader starts or has ended."""
+    if summing and get_ident() == _stepper:
+        _write_tallies()
+        if _thinning.may_end_early():
+            _turn(moment)
+        elif _thinning.keep_rare():
+            _begin_sums(moment, bool(rest.resting))
 
 
 def reduce_budget(share):
     """Keep to one part in ``share`` of the budget from now on."""
     global _thinning, limit
-    _thinning = Thinning(_slots(settings.budget_bytes // share))
+    _thinning = Thinning(_slots(settings.budget_bytes // share), _next_slot(), now())
     limit = 0  # whoever comes next works it out
 
 
@@ -240,7 +266,7 @@ def _make(budget):
     moment, wall = read_pair()
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
     _pid, due = os.getpid(), moment + CLOCK_INTERVAL_NS
-    _thinning = Thinning(_slots(budget))
+    _thinning = Thinning(_slots(budget), FIRST_SLOT, moment)
     _file = file
     state = count(FIRST_SLOT).__next__, file.memory
     limit = _next_limit()
@@ -266,6 +292,13 @@ def _make_in_child():
 def _fall_silent():
     global limit, _file
     _file, limit = None, 0
+
+
+def _next_slot():
+    """Return the slot that the next record will get."""
+    return int(
+        repr(state[0].__self__)[6:-1]
+    )  # "count(123)": all else claims it, or is gone in newer versions
 
 
 def _next_limit():
@@ -296,31 +329,91 @@ def _find_room(claim, slot):
     return state[1], slot
 
 
+def _end_stretch(moment):
+    """End a stretch that has had its steps; what follows full detail may be the same again."""
+    if not summing:
+        slot = _next_slot()
+        _thinning.weigh(slot, moment)
+        if _thinning.stride == 1:
+            _thinning.begin_detail(slot, moment)
+            return
+    _turn(moment)
+
+
 def _turn(moment):
     """End a stretch with detail or one without, and begin the other."""
-    global summing, sums, limit
+    global summing, limit
     if summing:
+        _write_tallies()
+        rest.end()
         slot = put(moment, 0, _thinning.stride, 0, 0, THIN)
-        _thinning.begin_detail(slot if slot > 0 else _thinning.slots)
+        _thinning.begin_detail(slot if slot > 0 else _thinning.slots, moment)
         summing = False
     else:
-        _thinning.begin_sums()
-        sums = {BEGIN: moment}
+        _begin_sums(moment, _thinning.begin_sums())
         summing = True
-        put(moment, 0, 0, 0, 0, THIN)
     limit = 0  # whoever comes next works it out
+
+
+def _begin_sums(moment, is_rest):
+    """Begin new sums; in a rest the probes leave most to the detail, and this thread counts its steps."""
+    global sums, _stepper, _looked
+    _stepper, _looked = get_ident(), moment
+    sums = {BEGIN: moment}
+    put(moment, 0, -1 if is_rest else 0, 0, 0, THIN)
+    if is_rest:
+        rest.begin(_stepper, RESTING - {_thinning.counts[0]})
+        rest.ask_again(moment + REST_INTERVAL_NS, _limit_of)
+
+
+def _limit_of(tally):
+    """Return how many spans of a tally may be counted before the journal wants to be asked."""
+    is_step = (tally.kind, tally.which) == _thinning.counts
+    return min(_thinning.left, REST_STEPS) if is_step else PATIENCE
+
+
+def _look_at_rest():
+    """Write what was counted, and end the rest where it has had its steps or lasts too long."""
+    global _looked
+    moment, left = now(), _thinning.left
+    if moment >= due:
+        _tick(moment)
+    is_over = _write_tallies()
+    if summing and (is_over or _thinning.is_slower(left, moment - _looked)):
+        _turn(moment)
+    else:
+        rest.ask_again(moment + REST_INTERVAL_NS, _limit_of)
+    _looked = moment
+
+
+def _write_tallies():
+    """Write what a rest has counted so far; say whether it has had its steps."""
+    thread = threads.get(_stepper) or _add_thread()
+    ends = {}
+    for tally, many, duration in rest.take():
+        _add(sums, (tally.kind, text(tally.name), thread), many, duration)
+        ends[tally.kind, tally.which] = many
+    if _thinning.counts in ends:
+        ends = {_thinning.counts: ends[_thinning.counts]}
+    is_over = False
+    for what, many in ends.items():
+        is_over = _thinning.ends_stretch(*what, many) or is_over
+    return is_over
 
 
 def _add_to_sum(start, duration, value, name, kind):
     if kind in RARE and _thinning.keep_rare():
         record(start, duration, value, name, kind)
         return
-    thread = threads.get(get_ident()) or _add_thread()
-    stretch = sums
-    key = kind, name, thread
+    _add(sums, (kind, name, threads.get(get_ident()) or _add_thread()), 1, duration)
+
+
+def _add(stretch, key, many, duration):
+    """Add to a sum of a stretch, which is written at once."""
     total = stretch.get(key) or _begin_sum(stretch, key)
     if total:
-        total[2] += 1
+        kind, name, thread = key
+        total[2] += many
         total[3] += duration
         pack(total[0], total[1], stretch[BEGIN], total[3], total[2], name, thread, kind | SUM)
 
@@ -391,10 +484,14 @@ def _write_in_place(slot, moment, value, name, kind):
 def _end():
     """Say goodbye, in the process that opened the journal and not in what it forked."""
     if _file is not None and _pid == os.getpid():
+        if rest.resting:
+            _write_tallies()
         moment, wall = read_pair()
         _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
         _write_in_place(END_SLOT, moment, 0, 0, END)
 
+
+rest.ask = _look_at_rest
 
 current = sys.modules[__name__]
 """The journal as an object, for those who hold it as one."""

@@ -1,7 +1,14 @@
-"""Decides which steps a journal keeps in detail, so that a run of any length fits its budget.
+"""Decides which steps a journal keeps in detail, so that recording stays cheap and any run fits its budget.
 
-The first half of the budget is for full detail. When it is used, and from then on whenever an eighth of what
-is left is used, detail is halved: each such stage then covers 1.75 times as many steps as the one before.
+Two things ask for less detail:
+
+- *Cost.* After the first steps, and from then on every few, what the records cost is held against the time
+  that the steps took. Where it is more than a two-hundredth, one step in so many stays in detail that it is
+  not; for the others the probes rest.
+- *Room.* The first half of the budget is for what cost allows. When it is used, and from then on whenever an
+  eighth of what is left is used, detail is halved: each such stage then covers 1.75 times as many steps as
+  the one before.
+
 Detail comes in blocks of neighbouring steps, since a reader may take another event for a step's end than we
 do: three of a block's four steps are complete whatever it takes.
 """
@@ -9,13 +16,31 @@ do: three of a block's four steps are complete whatever it takes.
 from __future__ import annotations
 
 BLOCK_STEPS = 4
-"""Steps that stand in detail together."""
+"""Steps that stand in detail together for want of room."""
+
+REST_BLOCK_STEPS = 16
+"""Steps that stand in detail together between two rests: turns cost something too."""
+
+FIRST_STEPS = 256
+"""Steps at the beginning of which all stand in detail: short runs have no other."""
+
+COST_SHARE = 1 / 200
+"""What records may cost, of the steps' time."""
+
+MOST_STRIDE = 64
+"""Cost alone never asks for less detail than this."""
+
+COLD_NS, HOT_NS, COLD_PER_STEP = 6_000, 1_500, 10
+"""What a record costs: the first ones of a step find the processor's caches used up by torch."""
 
 STAGE_SHARE = 8
 """One part in so many of what is left of the budget is what detail must last for until it is halved again."""
 
 RARE_KEPT = 16
 """How many records of the rarer kinds stand in detail in a stretch that has no detail."""
+
+SLOWER = 4
+"""A rest ends early when its steps take so many times as long as those before it did."""
 
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
@@ -24,64 +49,104 @@ PATIENCE = 1000
 class Thinning:
     """The plan for one journal of so many slots."""
 
-    def __init__(self, slots):
+    def __init__(self, slots, slot=0, moment=0):
         self.slots = slots
-        self.stride = 1
-        """One step of so many is kept in detail."""
+        self.room_stride = 1
+        self.cost_stride = 1
+        """One step of so many is kept in detail, for want of room and because of the cost."""
         self.threshold = slots // 2
         """The slot from which on detail is halved again."""
         self.stop = slots
         """The slot at which the present stretch of detail ends, though no step has."""
-        self._counts = 0, None
+        self.counts = 0, None
+        """What ends a step: OPTIMIZER, FORWARD or DATA, and which of them."""
         self._others = 0
-        self._left = 0
+        self._planned = FIRST_STEPS
+        self.left = FIRST_STEPS
+        """Steps until the present stretch has had its own."""
         self._rare_left = 0
+        self._begun = slot, moment
+        self._cost = None
+        self._step_ns = 0
+        self._slow = 0
+
+    @property
+    def stride(self):
+        """One step of so many is kept in detail."""
+        return max(self.room_stride, self.cost_stride)
 
     def is_stage_over(self, slot):
         """Halve the detail where the slot asks for it, and say whether the present detail must end there.
 
-        Full detail ends with its half of the budget, a stretch of detail only when it would take too much.
+        Detail that has all the room ends with its half of the budget, any other only when it would take too
+        much.
         """
-        was_full = self.stride == 1
+        had_room = self.room_stride == 1
         while self.threshold <= slot and self.threshold < self.slots:
-            self.stride *= 2
+            self.room_stride *= 2
             self.threshold += max(1, (self.slots - self.threshold) // STAGE_SHARE)
-        return slot >= self.stop or (was_full and self.stride > 1)
+        return slot >= self.stop or (had_room and self.room_stride > 1)
 
-    def begin_detail(self, slot):
+    def begin_detail(self, slot, moment):
         """Plan a stretch of detail that starts at the slot."""
-        self._left = BLOCK_STEPS
+        self._planned = self.left = self._block_steps()
+        self._begun = slot, moment
         self.stop = slot + max(BLOCK_STEPS, (self.slots - slot) // STAGE_SHARE)
+        if self.room_stride == 1:
+            self.stop = self.slots
+
+    def _block_steps(self):
+        return BLOCK_STEPS if self.cost_stride == 1 < self.room_stride else REST_BLOCK_STEPS
 
     def begin_sums(self):
-        """Plan a stretch without detail."""
-        self._left = BLOCK_STEPS * (self.stride - 1)
+        """Plan a stretch without detail, and say whether the probes shall rest meanwhile."""
+        self._planned = self.left = self._block_steps() * (self.stride - 1)
         self._rare_left = RARE_KEPT
+        self._slow = 0
         self.stop = self.slots
+        return self.cost_stride > 1
+
+    def may_end_early(self):
+        """Say whether a stretch without detail may end where a better place than its last step comes."""
+        return self.room_stride == 1 and self.left * 2 <= self._planned
+
+    def is_slower(self, left_before, elapsed):
+        """Say whether the steps of a rest are not what they were before it, from those since it was last asked.
+
+        One long wait between steps says nothing yet.
+        """
+        is_slow = elapsed > SLOWER * (left_before - self.left + 1) * self._step_ns
+        self._slow = self._slow + 1 if is_slow else 0
+        return self._slow > 1
 
     def keep_rare(self):
         """Say whether one more of the rarer kinds may stand in detail in this stretch without."""
         self._rare_left -= 1
         return self._rare_left >= 0
 
-    def ends_stretch(self, what, which):
-        """Count the end of a step and say whether the present stretch ends with it.
+    def weigh(self, slot, moment):
+        """Hold the records since the beginning of the stretch of detail, which ends here, against its time."""
+        records, time = slot - self._begun[0], max(1, moment - self._begun[1])
+        self._step_ns = time / self._planned
+        cold = min(records, COLD_PER_STEP * self._planned)
+        cost = (cold * COLD_NS + (records - cold) * HOT_NS) / time
+        # One stretch with a long wait in it must not bring all detail back at once.
+        self._cost = cost if self._cost is None else self._cost + (cost - self._cost) / 4
+        self.cost_stride = 1
+        while self.cost_stride * COST_SHARE < self._cost and self.cost_stride < MOST_STRIDE:
+            self.cost_stride *= 2
+
+    def ends_stretch(self, what, which, many=1):
+        """Count the ends of so many steps and say whether the present stretch ends with them.
 
         ``what`` is OPTIMIZER, FORWARD or DATA, of which the greater number tells a step better, and ``which``
         tells apart several of that kind: only one optimizer of a GAN's two ends steps, say.
         """
-        if not self._is_counted(what, which):
-            return False
-        self._left -= 1
-        return self._left <= 0
-
-    def _is_counted(self, what, which):
-        if (what, which) == self._counts:
-            self._others = 0
-            return True
-        self._others += 1
-        if what <= self._counts[0] and self._others < PATIENCE:
-            return False
-        self._counts = what, which
+        if (what, which) != self.counts:
+            self._others += many
+            if what <= self.counts[0] and self._others < PATIENCE:
+                return False
+            self.counts = what, which
         self._others = 0
-        return True
+        self.left -= many
+        return self.left <= 0

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import os
 import sys
+from sys import _getframe
 
-from perfwrap_recorder import ranges
+from perfwrap_recorder import guard, ranges
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import resting
 
 UNCOUNTED_FILE = "<perfwrap importlib._bootstrap>"
 COUNTED_FILE = "<perfwrap>"
@@ -50,19 +52,20 @@ def patch(torch, owner, name, make, span_name="", counted=False):
     setattr(owner, name, wrapper)
 
 
-def timed(finish):
-    """Return a maker of wrappers that call ``finish(start, duration, arguments)`` after the original.
+def timed(probe, finish, kind=None):
+    """Return a maker of wrappers that call ``finish(frame, start, duration, arguments)`` after the original.
 
-    ``sys._getframe(2)`` is the caller's frame in there.
+    The frame is the caller's. ``kind`` is that of the spans, for those that may rest.
     """
+    finish = guard.protect(probe, finish)
 
     def make(original, call, is_compiling):
         def wrapper(*arguments, **options):
-            if is_compiling():
+            if is_compiling() or kind in resting:
                 return original(*arguments, **options)
             start = now()
             result = call(*arguments, **options)
-            finish(start, now() - start, arguments)
+            finish(_getframe(1), start, now() - start, arguments)
             return result
 
         return wrapper

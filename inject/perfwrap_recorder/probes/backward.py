@@ -6,17 +6,16 @@ replacing would change what Dynamo captures. The user could notice one more fram
 
 from __future__ import annotations
 
-from sys import _getframe
-
 from perfwrap_recorder import journal, wrapping
 from perfwrap_recorder.source_lines import label
 
 
 def install(torch):
     """Watch from now on."""
-    wrapping.patch(torch, torch.autograd, "backward", wrapping.timed(_finish), "backward")
+    make = wrapping.timed("backward", _finish, journal.BACKWARD)
+    wrapping.patch(torch, torch.autograd, "backward", make, "backward")
     journal.cover("probe/backward")
 
 
-def _finish(start, duration, _):
-    journal.span(start, duration, 0, label("backward", _getframe(2)), journal.BACKWARD)
+def _finish(frame, start, duration, _):
+    journal.span(start, duration, 0, label("backward", frame), journal.BACKWARD)

@@ -8,12 +8,14 @@ one more frame in tracebacks through these. Loaders and iterators keep their typ
 
 from __future__ import annotations
 
+from _thread import get_ident
 from _weakref import ref
 from itertools import count
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder import guard, journal, rest, wrapping
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_LOADERS = 200
@@ -31,9 +33,12 @@ SIZED_MODULE = "torch.utils.data.dataset"
 SIZED = ("ConcatDataset", "Subset", "TensorDataset")
 """Datasets of torch's whose length costs nothing; any other's would have to be asked of the user's code."""
 
+STRANGER = None, "loader", -1, find_tally(journal.DATA, "loader")
+"""Stands for an iterator of which nothing is known."""
+
 _next_number = count(1).__next__
 _loaders = {}  # id of a DataLoader -> (weak reference to it, name)
-_iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1)
+_iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1, tally)
 
 
 def install(torch):
@@ -48,21 +53,32 @@ def install(torch):
 
 
 def _make_next(count_batch):
+    begin = guard.protect("data_loader", _begin)
+    finish = guard.protect("data_loader", _finish_with(count_batch))
+    finish_last = guard.protect("data_loader", _finish_last)
+
     def make(original, call, is_compiling):
         def wrapper(self):
             if is_compiling():
                 return original(self)
             start = now()
-            journal.end_step(journal.DATA, 0, start)
+            is_rest = get_ident() in counting
+            if not is_rest:
+                begin(start)
             try:
                 data = call(self)
             except StopIteration:
-                journal.span(start, now() - start, 0, label(_known(self)[1], _getframe(1)), journal.DATA_END)
+                finish_last(_getframe(1), self, start, now() - start)
                 raise
             duration = now() - start
-            known = _known(self)
-            size = count_batch(data, known[2])
-            journal.span(start, duration, size, label(known[1], _getframe(1)), journal.DATA)
+            if is_rest:
+                tally = _iterators.get(id(self), STRANGER)[3]
+                tally.count += 1
+                tally.duration += duration
+                if tally.count >= tally.limit or start >= rest.due:
+                    rest.ask()
+            else:
+                finish(_getframe(1), self, start, duration, data)
             return data
 
         return wrapper
@@ -70,11 +86,29 @@ def _make_next(count_batch):
     return make
 
 
+def _begin(start):
+    journal.end_step(journal.DATA, 0, start)
+
+
+def _finish_with(count_batch):
+    def finish(frame, iterator, start, duration, data):
+        _, name, size, _ = _known(iterator)
+        journal.span(start, duration, count_batch(data, size), label(name, frame), journal.DATA)
+
+    return finish
+
+
+def _finish_last(frame, iterator, start, duration):
+    journal.span(start, duration, 0, label(_known(iterator)[1], frame), journal.DATA_END)
+    journal.begin_phase(start + duration)
+
+
 def _make_get_iterator(original, call, is_compiling):
     def wrapper(self):
         if is_compiling():
             return original(self)
         start = now()
+        guard.run("data_loader_iterators", journal.begin_phase, start)
         iterator = call(self)
         guard.run("data_loader_iterators", _finish_start, self, iterator, start, now() - start, _getframe(1))
         return iterator
@@ -110,14 +144,14 @@ def _finish_start(loader, iterator, start, duration, frame):
         for key in [key for key, (known, *_) in list(_iterators.items()) if known() is None]:
             del _iterators[key]
     size = loader.batch_size if type(loader.batch_size) is int else -1
-    _iterators[id(iterator)] = ref(iterator), name, size
+    _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal.DATA, name)
     journal.span(start, duration, loader.num_workers, label(name, frame), journal.LOADER_START)
 
 
 def _known(iterator):
     known = _iterators.get(id(iterator))
     # Made by somebody else's _get_iterator, or before we were there.
-    return known if known and known[0]() is iterator else (None, "loader", -1)
+    return known if known and known[0]() is iterator else STRANGER
 
 
 def _count_for(torch):

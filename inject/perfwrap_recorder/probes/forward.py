@@ -13,6 +13,7 @@ from sys import _getframe
 from perfwrap_recorder import guard, journal, ranges, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import torch_facts
+from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
 WRAPPERS = {
@@ -24,6 +25,8 @@ WRAPPERS = {
 """Classes whose name says nothing: what they wrap is named instead."""
 
 MAXIMUM_CLASSES = 1000
+
+FORWARD = journal.FORWARD
 
 active = set()  # threads inside of an outermost call
 _names = {}  # class of a module -> its name, or the attribute that holds what it wraps
@@ -37,7 +40,8 @@ def install(torch):
     is_known = vars(module).get("_wrapped_call_impl") is module.__call__
     make = _make_inlined if is_known and not ranges.find(torch) else _make_around
     is_counted = make is _make_inlined
-    wrapping.patch(torch, module, "__call__", make(_finish_with(torch)), "forward", is_counted)
+    finish = guard.protect("forward", _finish_with(torch))
+    wrapping.patch(torch, module, "__call__", make(finish), "forward", is_counted)
     if is_known:
         module._wrapped_call_impl = module.__call__
     journal.after_fork.add(_forget_other_threads)
@@ -51,11 +55,11 @@ def _make_inlined(finish):
         def wrapper(self, *arguments, **options):
             if is_compiling():
                 return original(self, *arguments, **options)
-            thread = get_ident()
-            if thread in active:
+            if FORWARD in resting or get_ident() in active:
                 if self._compiled_call_impl is not None:
                     return self._compiled_call_impl(*arguments, **options)
                 return self._call_impl(*arguments, **options)
+            thread = get_ident()
             active.add(thread)
             try:
                 start = now()
@@ -66,7 +70,7 @@ def _make_inlined(finish):
                 end = now()
             finally:
                 active.discard(thread)
-            finish(self, start, end)
+            finish(_getframe(1), self, start, end)
             return result
 
         return wrapper
@@ -79,9 +83,9 @@ def _make_around(finish):
         def wrapper(self, *arguments, **options):
             if is_compiling():
                 return original(self, *arguments, **options)
-            thread = get_ident()
-            if thread in active:
+            if FORWARD in resting or get_ident() in active:
                 return original(self, *arguments, **options)
+            thread = get_ident()
             active.add(thread)
             try:
                 start = now()
@@ -89,7 +93,7 @@ def _make_around(finish):
                 end = now()
             finally:
                 active.discard(thread)
-            finish(self, start, end)
+            finish(_getframe(1), self, start, end)
             return result
 
         return wrapper
@@ -100,14 +104,14 @@ def _make_around(finish):
 def _finish_with(torch):
     is_grad_enabled, is_inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
-    def finish(module, start, end):
+    def finish(frame, module, start, end):
         name = _names.get(type(module)) or _find_name(module)
         value = journal.TRAINING if getattr(module, "training", False) else 0
         if is_grad_enabled():
             value |= journal.GRAD
         if is_inference():
             value |= journal.INFERENCE
-        journal.span(start, end - start, value, label(name, _getframe(2)), journal.FORWARD)
+        journal.span(start, end - start, value, label(name, frame), journal.FORWARD)
         journal.end_step(journal.FORWARD, 0, end)
         if name not in _described:
             _described.add(name)

@@ -12,6 +12,7 @@ from sys import _getframe
 
 from perfwrap_recorder import journal
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
 FULL = 2
@@ -28,6 +29,8 @@ def install(_):
 
 
 def _note(phase, information):
+    if journal.GC in resting:
+        return
     generation = information["generation"]
     if phase == "start":
         _started[generation] = now()

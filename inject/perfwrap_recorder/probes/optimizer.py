@@ -3,8 +3,7 @@
 Registers a global pre- and post-hook with ``torch.optim.optimizer`` and replaces ``GradScaler.step``. The
 user could notice the hooks in torch's private tables and, in a traceback through a scaler, one more frame.
 
-A step that raises has no post-hook. So nothing is recorded of it, and what was begun is dropped when the same
-optimizer steps again.
+A step that raises has no post-hook, so nothing is recorded of it.
 """
 
 from __future__ import annotations
@@ -14,17 +13,21 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import guard, journal, ranges, wrapping
+from perfwrap_recorder import guard, journal, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import torch_facts
+from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import label
 
 MAXIMUM_OPTIMIZERS = 100
 """How many instances are told apart."""
 
-_stacks = {}  # thread -> stack of (id of an optimizer, start)
+STRANGER = (lambda: None), 0, "", None
+"""Stands for an optimizer that has not stepped yet."""
+
+_starts = {}  # id of an optimizer -> when its step began
 _next_number = count(1).__next__
-_numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name)
+_numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally)
 
 
 def install(torch):
@@ -35,19 +38,33 @@ def install(torch):
     is_compiling = wrapping.find_is_compiling(torch)
     push, pop = ranges.find(torch) or (None, None)
 
-    def begin_step(optimizer, *_):
-        if is_compiling():
+    finish = guard.protect("optimizer", _finish)
+
+    # With ``*_`` for the arguments each call would make a tuple.
+    def begin_step(optimizer, arguments, options):
+        if is_compiling() or get_ident() in counting:
             return
-        _begin(optimizer)
+        _starts[id(optimizer)] = now()
         if push:
             push("optimizer")
 
-    def end_step(optimizer, *_):
+    def end_step(optimizer, arguments, options):
         if is_compiling():
+            return
+        if get_ident() in counting:
+            known = _numbers.get(id(optimizer), STRANGER)
+            if known[0]() is optimizer:
+                tally = known[3]
+                tally.count += 1
+                if tally.count >= tally.limit:
+                    rest.ask()
+                return
+        start, end = _starts.pop(id(optimizer), None), now()
+        if start is None:
             return
         if pop:
             pop()
-        _end(optimizer, now())
+        finish(sys._getframe(1), optimizer, start, end)
 
     for function in (begin_step, end_step):
         wrapping.hide(torch, function)
@@ -55,7 +72,6 @@ def install(torch):
     hooks.register_optimizer_step_post_hook(end_step)
     for path in ("amp.grad_scaler", "cuda.amp.grad_scaler"):
         _install_scaler(torch, path)
-    journal.after_fork.add(_forget_other_threads)
     journal.cover("probe/optimizer")
 
 
@@ -65,43 +81,30 @@ def _install_scaler(torch, path):
         owner = getattr(owner, name, None)
     # Only the class that has a step of its own: torch.cuda's is a subclass in newer versions.
     if "step" in vars(owner or object):
-        wrapping.patch(torch, owner, "step", wrapping.timed(_finish_scaler), "optimizer")
+        wrapping.patch(torch, owner, "step", wrapping.timed("scaler", _finish_scaler), "optimizer")
 
 
-def _begin(optimizer):
-    stack = _stacks.get(get_ident())
-    if stack is None:
-        stack = _stacks[get_ident()] = []
-    for place, (other, _) in enumerate(stack):
-        if other == id(optimizer):
-            del stack[place:]
-            break
-    stack.append((id(optimizer), now()))
-
-
-def _end(optimizer, moment):
-    stack = _stacks.get(get_ident())
-    if not stack or stack[-1][0] != id(optimizer):
-        return
-    start = stack.pop()[1]
-    known = _numbers.get(id(optimizer))
-    if known is None or known[0]() is not optimizer:
+def _finish(frame, optimizer, start, end):
+    known = _numbers.get(id(optimizer), STRANGER)
+    if known[0]() is not optimizer:
         known = _number(optimizer)
-    journal.span(start, moment - start, 0, label(known[2], sys._getframe(2)), journal.OPTIMIZER)
-    journal.end_step(journal.OPTIMIZER, known[1], moment)
+    journal.span(start, end - start, 0, label(known[2], frame), journal.OPTIMIZER)
+    journal.end_step(journal.OPTIMIZER, known[1], end)
 
 
-def _finish_scaler(start, duration, _):
-    journal.span(start, duration, 0, label("GradScaler.step", sys._getframe(2)), journal.SCALER_STEP)
+def _finish_scaler(frame, start, duration, _):
+    journal.span(start, duration, 0, label("GradScaler.step", frame), journal.SCALER_STEP)
 
 
 def _number(optimizer):
-    """Return (weak reference, number, name) for an optimizer that is new, and say what it is."""
-    number = _next_number()
-    if number > MAXIMUM_OPTIMIZERS:
-        return ref(optimizer), number, type(optimizer).__name__ + "#more"
-    name = "%s#%d" % (type(optimizer).__name__, number)
-    known = _numbers[id(optimizer)] = ref(optimizer), number, name
+    """Return (weak reference, number, name, tally) for an optimizer that is new, and say what it is."""
+    number = min(_next_number(), MAXIMUM_OPTIMIZERS + 1)
+    is_one_of_many = number > MAXIMUM_OPTIMIZERS
+    name = "%s#%s" % (type(optimizer).__name__, "more" if is_one_of_many else number)
+    known = ref(optimizer), number, name, find_tally(journal.OPTIMIZER, name, number)
+    if is_one_of_many:
+        return known
+    _numbers[id(optimizer)] = known
     guard.run("optimizer_facts", _describe, optimizer, "optimizer/" + name)
     torch_facts.look()
     return known
@@ -115,10 +118,3 @@ def _describe(optimizer, key):
     for option in ("foreach", "fused", "capturable"):
         if option in groups[0]:
             journal.fact("%s/%s" % (key, option), groups[0][option])
-
-
-def _forget_other_threads():
-    here = get_ident()
-    for thread in list(_stacks):
-        if thread != here:
-            del _stacks[thread]

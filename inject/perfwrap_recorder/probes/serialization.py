@@ -7,7 +7,6 @@ notice one more frame in a traceback, and one look at the size of a file that wa
 from __future__ import annotations
 
 import os
-from sys import _getframe
 
 from perfwrap_recorder import journal, wrapping
 from perfwrap_recorder.source_lines import label
@@ -16,19 +15,20 @@ from perfwrap_recorder.source_lines import label
 def install(torch):
     """Watch from now on."""
     for name, finish in (("save", _finish_save), ("load", _finish_load)):
-        wrapping.patch(torch, torch.serialization, name, wrapping.timed(finish), name)
+        make = wrapping.timed("serialization", finish)
+        wrapping.patch(torch, torch.serialization, name, make, name)
         setattr(torch, name, getattr(torch.serialization, name))
     journal.cover("probe/serialization")
 
 
-def _finish_save(start, duration, arguments):
+def _finish_save(frame, start, duration, arguments):
     size = _size(arguments[1]) if len(arguments) > 1 else -1
-    journal.span(start, duration, size, label("torch.save", _getframe(2)), journal.SAVE)
+    journal.span(start, duration, size, label("torch.save", frame), journal.SAVE)
 
 
-def _finish_load(start, duration, arguments):
+def _finish_load(frame, start, duration, arguments):
     size = _size(arguments[0]) if arguments else -1
-    journal.span(start, duration, size, label("torch.load", _getframe(2)), journal.LOAD)
+    journal.span(start, duration, size, label("torch.load", frame), journal.LOAD)
 
 
 def _size(file):

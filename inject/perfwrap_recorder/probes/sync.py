@@ -15,13 +15,16 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import journal, source_lines, wrapping
+from perfwrap_recorder import guard, journal, source_lines, wrapping
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import resting
 
 PLAIN = ("item", "tolist", "__bool__", "__index__")
 CONVERSIONS = ("__float__", "__int__")
 """Those that warn, once per process, when the tensor requires a gradient."""
 WITH_OPTIONS = ("cpu", "numpy", "nonzero", "__repr__", "__format__")
+
+SYNC = journal.SYNC
 
 LONG_NS = 20_000
 """A call as long as this always gets its line."""
@@ -44,7 +47,7 @@ def install(torch):
     on_gpu = _on_gpu_for(torch)
     for names, make in makers:
         for name in names:
-            finish = _finish_with("Tensor." + name, on_gpu)
+            finish = guard.protect("sync", _finish_with("Tensor." + name, on_gpu))
             wrapping.patch(torch, torch.Tensor, name, make(finish, torch))
     journal.after_fork.add(_forget_other_threads)
     journal.cover("probe/sync")
@@ -53,7 +56,7 @@ def install(torch):
 def _make_plain(finish, _):
     def make(original, _, is_compiling):
         def wrapper(self):
-            if is_compiling():
+            if is_compiling() or SYNC in resting:
                 return original(self)
             thread = get_ident()
             if thread in busy:
@@ -65,7 +68,7 @@ def _make_plain(finish, _):
                 duration = now() - start
             finally:
                 busy.discard(thread)
-            finish(self, start, duration, result)
+            finish(_getframe(1), self, start, duration, result)
             return result
 
         return wrapper
@@ -76,7 +79,7 @@ def _make_plain(finish, _):
 def _make_with_options(finish, _):
     def make(original, _, is_compiling):
         def wrapper(self, *arguments, **options):
-            if is_compiling():
+            if is_compiling() or SYNC in resting:
                 return original(self, *arguments, **options)
             thread = get_ident()
             if thread in busy:
@@ -88,7 +91,7 @@ def _make_with_options(finish, _):
                 duration = now() - start
             finally:
                 busy.discard(thread)
-            finish(self, start, duration, None)
+            finish(_getframe(1), self, start, duration, None)
             return result
 
         return wrapper
@@ -108,7 +111,7 @@ def _make_conversion(finish, torch):
             return original(tensor)
 
         def wrapper(self):
-            if is_compiling():
+            if is_compiling() or SYNC in resting:
                 return original(self)
             thread = get_ident()
             if thread in busy:
@@ -120,7 +123,7 @@ def _make_conversion(finish, torch):
                 duration = now() - start
             finally:
                 busy.discard(thread)
-            finish(self, start, duration, result)
+            finish(_getframe(1), self, start, duration, result)
             return result
 
         return wrapper
@@ -131,9 +134,8 @@ def _make_conversion(finish, torch):
 def _finish_with(name, on_gpu):
     text_id = journal.text(name)
 
-    def finish(tensor, start, duration, result):
+    def finish(frame, tensor, start, duration, result):
         global _step, _lines_left, _calls
-        frame = _getframe(2)
         if source_lines.is_own_business(frame):
             return
         if _step != journal.steps:

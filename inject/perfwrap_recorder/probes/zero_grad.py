@@ -6,8 +6,6 @@ traceback.
 
 from __future__ import annotations
 
-from sys import _getframe
-
 from perfwrap_recorder import journal, wrapping
 from perfwrap_recorder.source_lines import label
 
@@ -16,12 +14,13 @@ def install(torch):
     """Watch from now on."""
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         finish = _finish_with(owner.__name__ + ".zero_grad")
-        wrapping.patch(torch, owner, "zero_grad", wrapping.timed(finish), "zero_grad")
+        make = wrapping.timed("zero_grad", finish, journal.ZERO_GRAD)
+        wrapping.patch(torch, owner, "zero_grad", make, "zero_grad")
     journal.cover("probe/zero_grad")
 
 
 def _finish_with(name):
-    def finish(start, duration, _):
-        journal.span(start, duration, 0, label(name, _getframe(2)), journal.ZERO_GRAD)
+    def finish(frame, start, duration, _):
+        journal.span(start, duration, 0, label(name, frame), journal.ZERO_GRAD)
 
     return finish

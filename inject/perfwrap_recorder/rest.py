@@ -1,0 +1,79 @@
+"""Rests: for most of very short steps nearly every probe lets its calls pass, and only little is counted.
+
+A probe that only lets a call pass costs a tenth of one that times it. What goes on being noted while others rest
+is what a sample of the steps would not tell: how many steps there were, and how long batches were waited for,
+since such waits come in rare, long stalls. Rare kinds of spans are recorded as ever.
+"""
+
+from __future__ import annotations
+
+NEVER = 1 << 62
+
+resting = set()  # kinds of spans whose probes let all calls pass at present
+counting = set()  # the thread whose steps and waits are counted meanwhile
+due = NEVER  # when the journal wants to be asked
+
+
+class Tally:
+    """How many spans of one kind and name there were since they were last written, and their nanoseconds.
+
+    Probes add to it themselves, since a call would cost as much: the count always, and the duration where waits
+    are what matters. They ``ask()`` at its limit, and those that have read the clock anyway when it is ``due``.
+    """
+
+    __slots__ = ("count", "duration", "kind", "limit", "name", "which")
+
+    def __init__(self, kind, name, which):
+        self.kind = kind
+        self.name = name
+        self.which = which
+        """Which optimizer, say: tells apart those of one kind that may end a step."""
+        self.count = 0
+        self.duration = 0
+        self.limit = NEVER
+        """The count at which the journal wants to be asked."""
+
+
+_all = {}  # (kind, name, which) -> Tally
+
+
+def ask():
+    """Ask the journal what comes next, which may end the rest; it puts its own function in this place."""
+
+
+def find_tally(kind, name, which=0):
+    """Return the tally of the spans of that kind and name."""
+    return _all.get((kind, name, which)) or _all.setdefault((kind, name, which), Tally(kind, name, which))
+
+
+def begin(thread, kinds):
+    """Have the probes of these kinds rest, and count what this thread does."""
+    take()
+    counting.clear()
+    counting.add(thread)
+    resting.clear()
+    resting.update(kinds)
+
+
+def ask_again(moment, limit_of):
+    """Ask the journal at that moment, or when one tally has its ``limit_of(tally)``."""
+    global due
+    for tally in list(_all.values()):
+        tally.limit = limit_of(tally)
+    due = moment
+
+
+def take():
+    """Return (tally, count, duration) for all that was counted since the last time."""
+    found = []
+    for tally in list(_all.values()):
+        if tally.count:
+            found.append((tally, tally.count, tally.duration))
+            tally.count = tally.duration = 0
+    return found
+
+
+def end():
+    """Have all probes note everything again."""
+    resting.clear()
+    counting.clear()
