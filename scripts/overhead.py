@@ -1,8 +1,9 @@
 """What perfwrap costs: per training step, per Python process, and beside the program.
 
-All variants of a loop are alive at once, each a process of its own, and are told in turn, in random order, to run a
-few dozen steps: the machine's drift hits all alike, and only ratios within a round are used. A second bare variant
-shows how much of a ratio is noise. Needs perfwrap and PyTorch in this environment.
+All variants of a loop are alive at once, each a process of its own, and are told in turn, in random order, to run
+some steps: the machine's drift hits all alike, and only ratios within a round are used. A second bare variant shows
+how much of a ratio is noise. What a process happens to get for its life (addresses, pages) is worth a percent or two
+in short steps, so each loop is cast several times with new processes. Needs perfwrap and PyTorch here.
 
     python scripts/overhead.py                     loops of 0.3, 1 and 10 ms steps
     python scripts/overhead.py --rounds 100        narrower intervals
@@ -35,7 +36,11 @@ LOOP = Path(__file__).with_name("overhead_loop.py")
 STEP_TIMES_MS = (0.3, 1.0, 10.0)
 TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
 """Cost per step that is aimed at, as the median share, by step time in ms."""
-STEPS_PER_TURN = 40
+TURN_STEPS = {0.3: 512, 1.0: 512, 10.0: 40}
+"""Steps per turn, by step time in ms: a whole turn of detail and rest where the recorder has such."""
+DEFAULT_TURN_STEPS = 128
+CASTS = 4
+"""How often all variants are started anew."""
 BARE, BARE_AGAIN = "bare", "bare again"
 
 Command = Callable[[list[str], Path], list[str]]
@@ -115,24 +120,28 @@ def start_all(width: int, folder: Path) -> list[Variant]:
 def measure(step_ms: float, rounds: int, folder: Path) -> dict[str, object]:
     """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
     width = int(subprocess.check_output([sys.executable, str(LOOP), "calibrate", str(step_ms)]))
-    variants = start_all(width, folder)
-    for variant in variants:
-        variant.turn(STEPS_PER_TURN)
-    monitors = Monitors(variants[-1].process.pid)
-    times: dict[str, list[int]] = {variant.name: [] for variant in variants}
-    for _ in range(rounds):
-        for variant in random.sample(variants, len(variants)):
-            times[variant.name].append(variant.turn(STEPS_PER_TURN))
-    share = monitors.share()
-    for variant in variants:
-        variant.lines.close()  # type: ignore[attr-defined]
-        variant.process.wait(60)
+    steps = TURN_STEPS.get(step_ms, DEFAULT_TURN_STEPS)
+    times: dict[str, list[int]] = {name: [] for name in VARIANTS}
+    shares = []
+    for cast in range(CASTS):
+        variants = start_all(width, folder / str(cast))
+        for variant in variants:
+            variant.turn(steps)
+        monitors = Monitors(variants[-1].process.pid)
+        for _ in range(max(1, rounds // CASTS)):
+            for variant in random.sample(variants, len(variants)):
+                times[variant.name].append(variant.turn(steps))
+        shares.append(monitors.share())
+        for variant in variants:
+            variant.lines.close()  # type: ignore[attr-defined]
+            variant.process.wait(60)
+    share = statistics.median(share for share in shares if share is not None) if any(shares) else None
     ratios = {
         name: Ratio.of([mine / bare for mine, bare in zip(taken, times[BARE], strict=True)])
         for name, taken in times.items()
         if name != BARE
     }
-    step = statistics.median(times[BARE]) / STEPS_PER_TURN
+    step = statistics.median(times[BARE]) / steps
     return {"step_ns": step, "ratios": ratios, "monitors_share": share, "target": TARGETS.get(step_ms)}
 
 

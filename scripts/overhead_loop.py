@@ -78,7 +78,7 @@ def calibrate(target_ms: float) -> int:
 def follow(port: int, name: str, width: int) -> None:
     """Run steps as told until the conductor closes the connection."""
     training = Training(width)
-    training.steps(50)
+    training.steps(700)  # the recorder has settled by then
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         lines.write(name + "\n")
         lines.flush()

@@ -75,7 +75,8 @@ TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END = range(1, 11
 # FACT: name = key, value = text id of the value.  MARK: name = what, value = text id of the detail or 0.
 # SAMPLE: name = series, value = float64 bits.     COVERAGE: name = what is watched from start on, for
 #   duration (0: to the journal's end; 1: it is not watched), value = text id of a note or 0.
-# LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums.  END: an orderly end.
+# LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums, -1 for a rest.
+# END: an orderly end.
 
 # Spans.
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
@@ -92,15 +93,29 @@ LOAD = 43
 GC = 44  # a collection; value = generation
 PERFWRAP = 45  # the recorder's own work outside of the probes
 IMPORT = 46  # the import of torch itself
+TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes << 8 | the bits below
+FETCH = 48  # a worker (or, without workers, the loader) makes one batch; value = samples or -1
+GETITEM = 49  # within it, all calls of dataset[index]; value = how many
+COLLATE = 50  # within it, the collate function
+IDLE = 51  # a worker waits for its next order
+PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
+SCHEDULER = 53  # scheduler.step()
+CLIP = 54  # clip_grad_norm_ or clip_grad_value_
+COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; value = bytes or -1
+COMPILE = 56  # torch.compile at work; value = which compilation of the frame, from 0
+EMPTY_CACHE = 57  # torch.cuda.empty_cache
+GPU = 58  # GPU time of the span with this name that ended last before; value = that span's kind
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits
 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
+TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, GC))
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, GC))
+"""The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")
 pack = Struct("<qqqIHH").pack_into
@@ -221,6 +236,12 @@ def fact(key, value):
 def mark(name, detail=""):
     """Say that something happened."""
     record(now(), 0, text(detail) if detail else 0, text(name), MARK)
+
+
+def sample(entity, metric, value):
+    """Write a value at this moment; the metric's suffix is its unit."""
+    series = text(entity + "\x1f" + metric)
+    put(now(), 0, FLOAT_BITS.unpack(FLOAT.pack(value))[0], series, 0, SAMPLE)
 
 
 def cover(what, note=""):

@@ -41,11 +41,25 @@ SPANS = {
     "GC": 44,
     "PERFWRAP": 45,
     "IMPORT": 46,
+    "TRANSFER": 47,
+    "FETCH": 48,
+    "GETITEM": 49,
+    "COLLATE": 50,
+    "IDLE": 51,
+    "PIN": 52,
+    "SCHEDULER": 53,
+    "CLIP": 54,
+    "COLLECTIVE": 55,
+    "COMPILE": 56,
+    "EMPTY_CACHE": 57,
+    "GPU": 58,
 }
 INSTANTS = {"NON_FINITE": 64}
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 """Bits of a FORWARD span's value."""
+TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
+"""Bits of a TRANSFER span's value; its bytes are above them, shifted by 8."""
 
 FIELD_SEPARATOR = "\x1f"
 """Joins the fields of a label (name, file, line, function) and of a series (entity, metric)."""

@@ -27,6 +27,16 @@ CATEGORY = {
     "load": "checkpoint",
     "gc": "gc",
     "perfwrap": "perfwrap",
+    "transfer": "transfer",
+    "fetch": "data",
+    "getitem": "data",
+    "collate": "data",
+    "idle": "data",
+    "pin": "data",
+    "scheduler": "optimizer",
+    "clip": "optimizer",
+    "collective": "collective",
+    "compile": "compile",
 }
 """The category of each operation; ``other`` for those that are not listed."""
 
