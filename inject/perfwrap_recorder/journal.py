@@ -43,13 +43,14 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, GC, and FORWARD unless it ends the steps, are not
-  noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second of it.
+  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, and FORWARD unless it ends the steps, are not noted
+  at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second of it.
 
 A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
 before a batch. Sums and rests do not reach over the start or the end of a loader's iteration, unless such turns
-are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE) the first sixteen of a
-stretch without detail stand there all the same; further NON_FINITE instants are left out.
+are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE, and full collections of
+garbage) the first sixteen of a stretch without detail, or the first 256 where there is room, stand there all the
+same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ TRAINING, GRAD, INFERENCE = 1, 2, 4
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, GC))
+FULL = 2
+"""The generation of a full collection of garbage."""
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC))
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")
@@ -127,7 +130,7 @@ BEGIN = None
 
 CLOCK_INTERVAL_NS = 10_000_000_000
 REST_INTERVAL_NS = 100_000_000
-REST_STEPS = 256
+REST_STEPS = 128
 """So long, and so many steps, may what a rest counts stay unwritten."""
 LAST_THREAD = 0xFFFF
 """The index that all threads beyond it share."""
@@ -389,8 +392,9 @@ def _begin_sums(moment, is_rest):
 
 def _limit_of(tally):
     """Return how many spans of a tally may be counted before the journal wants to be asked."""
-    is_step = (tally.kind, tally.which) == _thinning.counts
-    return min(_thinning.left, REST_STEPS) if is_step else PATIENCE
+    if (tally.kind, tally.which) != _thinning.counts:
+        return PATIENCE
+    return min(_thinning.left, REST_STEPS // 8 if _thinning.seems_slower else REST_STEPS)
 
 
 def _look_at_rest():
@@ -423,7 +427,7 @@ def _write_tallies():
 
 
 def _add_to_sum(start, duration, value, name, kind):
-    if kind in RARE and _thinning.keep_rare():
+    if (kind in RARE or (kind == GC and value == FULL)) and _thinning.keep_rare():
         record(start, duration, value, name, kind)
         return
     _add(sums, (kind, name, threads.get(get_ident()) or _add_thread()), 1, duration)

@@ -42,6 +42,9 @@ RARE_KEPT = 16
 SLOWER = 4
 """A rest ends early when its steps take so many times as long as those before it did."""
 
+RARE_KEPT_IN_REST = 256
+"""How many do where there is room."""
+
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
 
@@ -68,7 +71,8 @@ class Thinning:
         self._begun = slot, moment
         self._cost = None
         self._step_ns = 0
-        self._slow = 0
+        self.seems_slower = False
+        """Whether the steps of the present rest took longer, when last looked at, than those before it."""
 
     @property
     def stride(self):
@@ -101,8 +105,8 @@ class Thinning:
     def begin_sums(self):
         """Plan a stretch without detail, and say whether the probes shall rest meanwhile."""
         self._planned = self.left = self._block_steps() * (self.stride - 1)
-        self._rare_left = RARE_KEPT
-        self._slow = 0
+        self._rare_left = RARE_KEPT if self.room_stride > 1 else RARE_KEPT_IN_REST
+        self.seems_slower = False
         self.stop = self.slots
         return self.cost_stride > 1
 
@@ -116,8 +120,8 @@ class Thinning:
         One long wait between steps says nothing yet.
         """
         is_slow = elapsed > SLOWER * (left_before - self.left + 1) * self._step_ns
-        self._slow = self._slow + 1 if is_slow else 0
-        return self._slow > 1
+        was_slow, self.seems_slower = self.seems_slower, is_slow
+        return was_slow and is_slow
 
     def keep_rare(self):
         """Say whether one more of the rarer kinds may stand in detail in this stretch without."""

@@ -12,7 +12,6 @@ from sys import _getframe
 
 from perfwrap_recorder import journal
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
 FULL = 2
@@ -29,8 +28,6 @@ def install(_):
 
 
 def _note(phase, information):
-    if journal.GC in resting:
-        return
     generation = information["generation"]
     if phase == "start":
         _started[generation] = now()

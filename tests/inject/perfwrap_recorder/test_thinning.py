@@ -5,10 +5,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-STEPS = """
-import json
+NO_RESTS = """
+from perfwrap_recorder import thinning
+thinning.COST_SHARE = 1e9
+"""
+STEPS = f"""{NO_RESTS}
 open_journal()
-truth = {}
+truth = {{}}
 def say(kind, name, duration):
     number = journal.text(name)
     count, total = truth.get((kind, name), (0, 0))
@@ -134,7 +137,8 @@ for step in range({repeats}):
 
 def test_sums_of_several_threads_are_exact(run, interpreter: str) -> None:
     done = run(
-        """
+        NO_RESTS
+        + """
 import threading
 open_journal()
 sys.setswitchinterval(1e-5)

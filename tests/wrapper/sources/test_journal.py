@@ -64,7 +64,7 @@ def test_every_kind_of_span_becomes_an_operation_with_a_category(run, operation:
     run.journal().span(operation, 5, "something")
     span = run.read().spans.row(0, named=True)
     assert span["operation"] == operation
-    assert (span["category"] == "other") == (operation == "import")
+    assert (span["category"] == "other") == (operation in ("import", "empty_cache", "gpu"))
 
 
 def test_spans_are_sorted_by_start_and_what_contains_comes_first(run) -> None:
@@ -212,7 +212,7 @@ def test_thinned_and_lost_detail_is_said_in_the_coverage_and_to_the_user(run) ->
     journal.describe("LOST", "records", 17, start=3_500)
     timeline = run.read()
     (row,) = timeline.coverage.filter(pl.col("what") == "detail").rows(named=True)
-    assert (row["start"], row["note"]) == (2_000, "one in 8 at the end; the others are in the sums")
+    assert (row["start"], row["note"]) == (2_000, "one step in 8 at the end; the others are in the sums")
     assert timeline.warnings == ("Process 100 could not keep 17 of its records.",)
 
 

@@ -11,11 +11,12 @@ import polars as pl
 
 from perfwrap.measures.loop_events import Flags, Integers, thread_spans
 from perfwrap.measures.parts import INTERRUPTIONS, PART_OF, PARTS, WHOLES
+from perfwrap.measures.rests import with_lines
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.thinned import fill_thinned, stretch_edges
 from perfwrap.measures.tiling import NOBODY, Tiling, tile
 from perfwrap.measures.trainers import Trainer
-from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.model import Timeline, empty
 
 SEGMENT_COLUMNS: dict[str, Any] = {
     "start": pl.Int64,
@@ -43,13 +44,15 @@ class Account:
     ``until_line``, that of the next event in the same file, with the operations of both (``after_operation``,
     ``before_operation``, interruptions left out). Inside a validation phase everything is
     ``validation``, whatever its operation. ``step`` is the index in the steps' table, null after the last
-    step. ``estimated`` segments stand for thinned steps: their lengths come from exact sums, their places
-    do not.
+    step. ``estimated`` segments stand for thinned steps: their lengths come from exact sums, or in a rest of
+    the probes from the steps in detail around it; their places do not. ``sums`` are those of the thinned
+    stretches that overlap the account, each with a line where detail tells one.
     """
 
     segments: pl.DataFrame
     start: int
     end: int
+    sums: pl.DataFrame
 
     @property
     def total_ns(self) -> int:
@@ -73,7 +76,7 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     """Return the account of a trainer's steady loop; an empty one when there are no steps."""
     begin, finish = steps.warm_up_end, steps.loop_end
     if finish <= begin:
-        return Account(pl.DataFrame(schema=SEGMENT_COLUMNS), begin, begin)
+        return Account(pl.DataFrame(schema=SEGMENT_COLUMNS), begin, begin, empty("sums"))
     end = pl.col("start") + pl.col("duration")
     spans = _without_insides(thread_spans(timeline, trainer).filter(pl.col("start") < finish, end > begin))
     sums = timeline.sums.filter(
@@ -83,7 +86,8 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     marks = (steps.table["end"].to_numpy(), steps.phases.start, steps.phases.end, stretch_edges(sums))
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
     segments = _with_surroundings(_segments(tiling, spans, steps, stretch_edges(sums)))
-    return Account(fill_thinned(segments, spans, sums), begin, finish)
+    sums = with_lines(sums, spans, steps.phases)
+    return Account(fill_thinned(segments, spans, sums), begin, finish, sums)
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:

@@ -79,7 +79,7 @@ def find_loaders(
     """Return the loaders of a trainer, most wait first."""
     events = steps.events
     facts = facts_of(timeline, trainer.process)
-    sums = thinned_sums(timeline, trainer, account).filter(pl.col("operation").is_in(LOADER))
+    sums = thinned_sums(account).filter(pl.col("operation").is_in(LOADER))
     cpu = worker_cpu_ns(timeline, trainer, account.start, account.end)
     found = [
         _use(events, steps, account, key, sums.filter(pl.col("name") == events.names[key]), facts)

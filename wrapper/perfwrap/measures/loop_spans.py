@@ -8,6 +8,7 @@ import polars as pl
 from perfwrap.measures.account import Account
 from perfwrap.measures.loop_events import thread_spans
 from perfwrap.measures.parts import PART_OF
+from perfwrap.measures.steps import Steps
 from perfwrap.measures.thinned import KEY, known_parts
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -26,17 +27,23 @@ def loop_spans(timeline: Timeline, trainer: Trainer, account: Account) -> pl.Dat
     )
 
 
-def thinned_sums(timeline: Timeline, trainer: Trainer, account: Account) -> pl.DataFrame:
+def thinned_sums(account: Account) -> pl.DataFrame:
     """Return the sums of thinned steps inside the account, with the ``part`` that such events are in."""
-    sums = timeline.sums.filter(
-        pl.col("track") == trainer.thread,
-        pl.col("start") >= account.start,
-        pl.col("end") <= account.end,
-    )
+    sums = account.sums.filter(pl.col("start") >= account.start, pl.col("end") <= account.end)
     if sums.is_empty():
         return sums.with_columns(part=pl.lit(None, pl.String))
     known = known_parts(account.segments).select(*KEY, "part")
     other = pl.col("category").cast(pl.String).replace_strict(PART_OF, default="python")
+    part = pl.when(pl.col("rest") & pl.col("validating")).then(pl.lit("validation"))
     return sums.join(known, on=KEY, how="left", nulls_equal=True).with_columns(
-        pl.coalesce("part", other).alias("part")
+        part.otherwise(pl.coalesce("part", other)).alias("part")
     )
+
+
+def rested_share(steps: Steps, account: Account) -> float:
+    """Return the share of the steady steps that the probes rested in; less than 1."""
+    rests = account.sums.filter("rest").select("start", "end").unique().sort("start")
+    ends = steps.table.filter("steady", ~pl.col("detailed"))["end"].to_numpy()
+    place = np.searchsorted(rests["start"].to_numpy(), ends, side="left") - 1
+    inside = ends <= np.append(rests["end"].to_numpy(), 0)[place]
+    return min(0.999, float(np.count_nonzero(inside & (place >= 0))) / max(1, steps.steady))

@@ -48,7 +48,7 @@ def find_own_cost(timeline: Timeline, trainer: Trainer, account: Account) -> Own
         .filter(pl.col("start").is_between(account.start, account.end, closed="left"))
         .height
     )
-    records += int(thinned_sums(timeline, trainer, account)["count"].sum())
+    records += int(thinned_sums(account)["count"].sum())
     recorded = account.ns["perfwrap"]
     size = facts_of(timeline, trainer.process).get("journal_bytes", "")
     cold = min(records, COLD_PER_STEP * account.segments["step"].n_unique())

@@ -12,6 +12,7 @@ from perfwrap.measures.epochs import batches_of
 from perfwrap.measures.loop_end import find_loop_end
 from perfwrap.measures.loop_events import Integers, LoopEvents, loop_events, thread_spans
 from perfwrap.measures.phases import Phases, find_phases
+from perfwrap.measures.rests import with_lines
 from perfwrap.measures.step_ends import StepEnds, find_step_ends
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.warm_up import warm_up_length
@@ -19,6 +20,9 @@ from perfwrap.timeline.model import Timeline
 
 ENOUGH_STEADY_STEPS = 20
 """Steady steps that a verdict wants; with fewer the diagnosis says how little it rests on."""
+
+COUNTED_IN_RESTS = ("optimizer", "data")
+"""Operations whose probes count while the others rest."""
 
 STEP_COLUMNS = {
     "index": pl.Int64,
@@ -100,7 +104,8 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     found = find_step_ends(events, phases)
     if found is None:
         return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
-    thinned = timeline.sums.filter(pl.col("track") == trainer.thread)
+    thinned = with_lines(timeline.sums.filter(pl.col("track") == trainer.thread), spans, phases)
+    thinned = thinned.filter(~pl.col("validating") | ~pl.col("rest"))
     ends, detailed = _with_thinned(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])
     # Lengths of thinned steps are averages: only steps in detail can tell where the loop settles.
@@ -132,16 +137,9 @@ def _with_thinned(
     Stretches whose detail was thinned away hold as many steps as their exact sums of the anchor's
     operations say; where in the stretch each one ended is not known, so they are spaced evenly.
     """
-    is_anchor = pl.col("operation").is_in(found.operations)
-    per_step = spans.filter(is_anchor).height / found.ends.size
-    stretches = (
-        sums.group_by("start", "end")
-        .agg(pl.col("count").filter(is_anchor).sum().alias("count"))
-        .sort("start")
-    )
     pieces = [found.ends]
-    for start, end, count in stretches.iter_rows():
-        steps = round(count / per_step)
+    for start, end, count in _stretches(found, spans, sums).iter_rows():
+        steps = round(count)
         before = found.ends[: np.searchsorted(found.ends, end)]
         begin = max(start, int(before[-1]) if before.size else found.start)
         if steps and end > begin:
@@ -149,3 +147,19 @@ def _with_thinned(
     ends = np.concatenate(pieces)
     order = np.argsort(ends, kind="stable")
     return ends[order], (order < found.ends.size)
+
+
+def _stretches(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
+    """Return start and end of the thinned stretches, and the steps that they held by what was counted.
+
+    That is the operations of the anchor, or, where those rest uncounted, forwards: they end the recorder's
+    steps then.
+    """
+    operations = found.operations
+    if not any(operation in COUNTED_IN_RESTS for operation in operations):
+        uncounted = sums["rest"].any() and sums.filter(pl.col("operation").is_in(operations)).is_empty()
+        operations = ("forward",) if uncounted else operations
+    is_anchor = pl.col("operation").is_in(operations)
+    per_step = spans.filter(is_anchor).height / found.ends.size
+    counted = pl.col("count").filter(is_anchor).sum() / max(per_step, 1e-9)
+    return sums.group_by("start", "end").agg(counted).sort("start")

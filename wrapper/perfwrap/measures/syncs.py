@@ -9,7 +9,7 @@ import polars as pl
 
 from perfwrap.measures.account import Account
 from perfwrap.measures.lines import Line, line_of
-from perfwrap.measures.loop_spans import loop_spans, thinned_sums
+from perfwrap.measures.loop_spans import loop_spans, rested_share, thinned_sums
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -52,16 +52,16 @@ def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Acco
     spans = loop_spans(timeline, trainer, account).filter(
         pl.col("operation") == "sync", pl.col("part") == "sync"
     )
-    sums = thinned_sums(timeline, trainer, account).filter(
-        pl.col("operation") == "sync", pl.col("part") == "sync"
-    )
+    sums = thinned_sums(account).filter(pl.col("operation") == "sync", pl.col("part") == "sync")
     counts = pl.concat(
         [
             spans.select(*KEY, pl.lit(1, pl.Int64).alias("count"), (pl.col("value") == 1).alias("gpu")),
             sums.select(*KEY, "count", pl.lit(False).alias("gpu")),
         ]
     )
-    lines = counts.group_by(KEY).agg(pl.col("count").sum(), pl.col("gpu").any())
+    # Steps in a rest have as many as the others.
+    whole = (pl.col("count").sum() / (1 - rested_share(steps, account))).round().cast(pl.Int64)
+    lines = counts.group_by(KEY).agg(whole, pl.col("gpu").any())
     rows = lines.join(blocked, on=KEY, how="full", nulls_equal=True, coalesce=True).with_columns(
         pl.col("blocked", "count").fill_null(0), pl.col("gpu").fill_null(False)
     )

@@ -13,6 +13,7 @@ import polars as pl
 
 from perfwrap.measures.loop_events import Integers
 from perfwrap.measures.parts import PART_OF
+from perfwrap.measures.rests import leftovers
 from perfwrap.measures.tiling import distinct
 
 KEY = ("operation", "name", "file", "line")
@@ -62,28 +63,29 @@ def fill_thinned(segments: pl.DataFrame, spans: pl.DataFrame, sums: pl.DataFrame
     free = numbered.filter(is_free)
     if free.is_empty():
         return segments
-    room = free.group_by("stretch").agg(LENGTH.sum().alias("free"))
-    pieces = _sized(sums, spans, segments, room, edges)
-    gaps = _gaps(numbered.filter(IS_GAP, pl.col("stretch") < 0), pieces, room)
+    room = free.group_by("stretch").agg(LENGTH.sum().alias("free"), pl.col("step").n_unique().alias("steps"))
+    sums = sums.with_columns(
+        pl.Series("stretch", np.searchsorted(edges, sums["start"].to_numpy(), side="right") // 2)
+    )
+    pieces = _sized(sums, spans, segments, room)
+    gaps = _gaps(numbered.filter(pl.col("stretch") < 0), sums, pieces, room)
     filled = _lay(free, pl.concat([pieces, gaps]).sort("stretch", maintain_order=True))
     kept = numbered.filter(~is_free).drop("stretch")
     return pl.concat([kept, filled.select(kept.columns).cast(kept.schema)]).sort("start")
 
 
 def _sized(
-    sums: pl.DataFrame, spans: pl.DataFrame, segments: pl.DataFrame, room: pl.DataFrame, edges: Integers
+    sums: pl.DataFrame, spans: pl.DataFrame, segments: pl.DataFrame, room: pl.DataFrame
 ) -> pl.DataFrame:
     """Return for each sum its stretch, its part, and the exclusive time that it is given there."""
     inclusive = spans.group_by(KEY).agg(pl.col("duration").sum().alias("whole"))
     known = known_parts(segments).join(inclusive, on=KEY, nulls_equal=True)
     share = (pl.col("own") / pl.col("whole")).clip(0.0, 1.0).alias("share")
-    stretch = np.searchsorted(edges, sums["start"].to_numpy(), side="right") // 2
     wanted = pl.col("duration") * pl.col("share").fill_null(1.0)
     fit = (pl.col("free") / pl.col("wanted").sum().over("stretch").clip(1)).clip(0, 1)
     part = pl.col("category").cast(pl.String).replace_strict(PART_OF, default="python")
     return (
-        sums.with_columns(pl.Series("stretch", stretch))
-        .join(known.select(*KEY, "part", share), on=KEY, how="left", nulls_equal=True)
+        sums.join(known.select(*KEY, "part", share), on=KEY, how="left", nulls_equal=True)
         .join(room, on="stretch")
         .with_columns(wanted.alias("wanted"), pl.coalesce("part", part).alias("part"))
         .with_columns((pl.col("wanted") * fit).floor().cast(pl.Int64).alias("given"))
@@ -92,10 +94,16 @@ def _sized(
     )
 
 
-def _gaps(detailed: pl.DataFrame, pieces: pl.DataFrame, room: pl.DataFrame) -> pl.DataFrame:
-    """Return what the sums leave over of each stretch, shared out among the gaps that stand in detail."""
+def _gaps(
+    detailed: pl.DataFrame, sums: pl.DataFrame, pieces: pl.DataFrame, room: pl.DataFrame
+) -> pl.DataFrame:
+    """Return what the sums leave over of each stretch, shared out among the gaps that stand in detail.
+
+    In a rest it is shared out among all that rested, too.
+    """
     gaps = (
-        detailed.group_by(LABELS)
+        detailed.filter(IS_GAP)
+        .group_by(LABELS)
         .agg(LENGTH.sum())
         .sort("ns", *LABELS, descending=True)
         .head(MOST_GAPS)
@@ -106,8 +114,16 @@ def _gaps(detailed: pl.DataFrame, pieces: pl.DataFrame, room: pl.DataFrame) -> p
         (pl.col("free") - pl.col("taken").fill_null(0)).alias("left")
     )
     given = (pl.col("left") * pl.col("share")).floor().cast(pl.Int64).alias("given")
-    shared = left.join(gaps, how="cross").with_columns(given, pl.lit("python").alias("part"))
-    return shared.filter(pl.col("given") > 0).select(pieces.columns)
+    rests = sums.filter("rest").select("stretch").unique()
+    summed = left.join(rests, on="stretch", how="anti")
+    shared = summed.join(gaps, how="cross").with_columns(given, pl.lit("python").alias("part"))
+    outside = detailed.filter(pl.col("part") != "validation").with_columns(
+        LENGTH, pl.col("part").cast(pl.String)
+    )
+    rested = leftovers(outside, sums, left.join(rests, on="stretch", how="semi"), LABELS)
+    return pl.concat(
+        [shared.filter(pl.col("given") > 0).select(pieces.columns), rested.select(pieces.columns)]
+    )
 
 
 def _lay(free: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:

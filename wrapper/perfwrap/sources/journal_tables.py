@@ -23,6 +23,9 @@ OWN_FACTS = ("role", "argv", "executable", "python", "pid", "ppid")
 ENTITY = re.compile(r"^(?P<entity>(?:process|gpu|cpu|disk|cgroup)/[^/]+)/(?P<key>.+)$")
 """A monitor's fact about something else than the host."""
 
+REST = -1
+"""Value of the THIN record that begins a rest."""
+
 MOMENTS = [*(DESCRIBE[name] for name in ("CLOCK", "MARK", "SAMPLE", "THIN", "END")), *INSTANTS.values()]
 """Kinds that say that the writer was alive at their start."""
 
@@ -150,14 +153,17 @@ class JournalTables:
         sums = self._records[self._records["kind"] & SUM != 0]
         if not sums.size:
             return
-        turns = np.append(np.sort(self._of("THIN")["start"]), self._last_moment())
+        records = np.sort(self._of("THIN"), order="start")
+        turns = np.append(records["start"], self._last_moment())
         place = np.searchsorted(turns[:-1], sums["start"], side="right")
+        begun = records["value"][np.maximum(place - 1, 0)] if records.size else np.zeros(sums.size)
         columns = {
             "start": np.ascontiguousarray(sums["start"]),
             "end": np.maximum(turns[place], sums["start"]),
             "track": self._threads[sums["thread"]],
             "count": np.ascontiguousarray(sums["value"]),
             "duration": np.ascontiguousarray(sums["duration"]),
+            "rest": begun == REST,
             **self._labels.columns(sums["name"]),
             **operation_columns(sums["kind"] & ~np.uint16(SUM)),
         }
@@ -250,7 +256,11 @@ class JournalTables:
         turns = self._of("THIN")
         if turns.size:
             what = self._text(int(turns["name"][0])) or "detail"
-            note = f"one in {int(turns['value'].max())} at the end; the others are in the sums"
+            last_of_detail = turns[turns["value"] > 0]["value"]
+            stride = int(last_of_detail[-1]) if last_of_detail.size else 2
+            note = f"one step in {stride} at the end; the others are in the sums"
+            if (turns["value"] == REST).any():
+                note = f"one step in {stride} at the end, since steps are short; the others are counted"
             if self.role == "monitor":
                 note = f"looked at every {int(turns['value'].max())}. time at the end"
             self._cover(what, int(turns["start"].min()), last, note)

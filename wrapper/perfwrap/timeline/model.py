@@ -68,7 +68,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "value": pl.Int64,
         "source": pl.String,
     },
-    # What thinned steps held: count spans of duration ns together, between start and end.
+    # What thinned steps held: count spans of duration ns together, between start and end. In a rest the
+    # probes noted only how many steps there were (without their duration) and the waits for batches.
     "sums": {
         "start": pl.Int64,
         "end": pl.Int64,
@@ -81,6 +82,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "function": pl.String,
         "count": pl.Int64,
         "duration": pl.Int64,
+        "rest": pl.Boolean,
         "source": pl.String,
     },
     # A value at a moment; the track is a counter, its unit is on the track.

@@ -1,0 +1,196 @@
+"""Steps that are too short to be recorded one by one are still counted, every one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="the loops train with PyTorch")
+
+LOOP = """
+from importlib import import_module
+from perfwrap_recorder import probes, rest, thinning
+open_journal()
+import torch
+for name in probes.PROBES:
+    import_module("perfwrap_recorder.probes." + name).install(torch)
+torch.set_num_threads(1)
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 1_000
+    def __getitem__(self, index): return torch.ones(2)
+loader = torch.utils.data.DataLoader(Rows(), batch_size=None)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+def step(batch):
+    optimizer.zero_grad()
+    loss = model(batch).sum()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
+
+
+def count(journal, kind: str) -> int:
+    """Return how many spans of a kind there were, in detail and in sums."""
+    return sum(number for (found, _), (number, _) in journal.totals().items() if found == kind)
+
+
+@pytest.mark.torch
+def test_short_steps_and_their_batches_are_all_counted_though_few_stand_in_detail(run) -> None:
+    done = run(LOOP + "for _ in range(4):\n    for batch in loader: step(batch)")
+    read = done.journal
+    assert -1 in [found.value for found in read.of("THIN")]
+    assert len(read.of("OPTIMIZER")) < 2_000
+    assert count(read, "OPTIMIZER") == count(read, "DATA") == 4_000
+    assert len(read.of("LOADER_START")) == len(read.of("DATA_END")) == 4
+    assert not [
+        found for found in read.records if found.kind in ("SUM BACKWARD", "SUM ZERO_GRAD", "SUM SYNC")
+    ]
+
+
+@pytest.mark.torch
+def test_waits_for_batches_are_summed_in_a_rest(run) -> None:
+    done = run(
+        LOOP
+        + """
+import time
+waited = 0
+for _ in range(3):
+    batches = iter(loader)
+    while True:
+        start = time.monotonic_ns()
+        batch = next(batches, None)
+        waited += time.monotonic_ns() - start
+        if batch is None: break
+        step(batch)
+print(waited)
+"""
+    )
+    totals = [total for (kind, _), (_, total) in done.journal.totals().items() if kind == "DATA"]
+    assert 0.5 * int(done.stdout) < sum(totals) <= int(done.stdout)
+
+
+@pytest.mark.torch
+def test_no_sum_reaches_over_the_start_or_the_end_of_an_epoch(run) -> None:
+    read = run(LOOP + "for _ in range(6):\n    for batch in loader: step(batch)").journal
+    turns = [found.start for found in read.of("THIN")]
+    sums = [found for found in read.records if found.kind == "SUM OPTIMIZER"]
+    ends = [found.start for found in read.of("DATA_END")]
+    assert sums
+    for found in sums:
+        later = [turn for turn in turns if turn > found.start]
+        assert not [end for end in ends if found.start < end and later and end + 1_000_000 < later[0]]
+
+
+@pytest.mark.torch
+def test_steps_that_become_long_are_recorded_in_detail_again(run) -> None:
+    done = run(
+        LOOP
+        + """
+for _ in range(3):
+    for batch in loader: step(batch)
+assert rest.resting
+heavy = torch.ones(800, 800)
+for number in range(400):
+    heavy @ heavy
+    step(torch.ones(2))
+    if not rest.resting: break
+print(number)
+"""
+    )
+    assert int(done.stdout) < 399
+
+
+@pytest.mark.torch
+def test_full_collections_of_garbage_stand_in_detail_in_a_rest_too(run) -> None:
+    done = run(
+        LOOP
+        + """
+import gc
+for _ in range(3):
+    for batch in loader: step(batch)
+assert rest.resting
+for _ in range(5): gc.collect()
+"""
+    )
+    lines = [found for found in done.journal.of("GC") if found.value == 2 and found.line]
+    assert len(lines) >= 5
+
+
+@pytest.mark.torch
+def test_a_kill_in_a_rest_loses_little(run) -> None:
+    done = run(
+        LOOP
+        + """
+steps = 0
+for _ in range(5):
+    for batch in loader:
+        step(batch)
+        steps += 1
+print(steps, flush=True)
+os.kill(os.getpid(), 9)
+""",
+        check=False,
+    )
+    counted = count(done.journal, "OPTIMIZER")
+    assert int(done.stdout) - 2_000 < counted <= int(done.stdout)
+
+
+@pytest.mark.torch
+def test_another_threads_steps_are_recorded_while_this_ones_rest(run) -> None:
+    done = run(
+        LOOP
+        + """
+import threading
+for _ in range(3):
+    for batch in loader: step(batch)
+assert rest.resting
+def train_too():
+    model = torch.nn.Linear(2, 1)
+    other = torch.optim.Adam(model.parameters())
+    for _ in range(5):
+        model(torch.ones(2)).sum().backward()
+        other.step()
+thread = threading.Thread(target=train_too)
+thread.start()
+thread.join()
+"""
+    )
+    assert (
+        sum(number for (kind, name), (number, _) in done.journal.totals().items() if name.startswith("Adam"))
+        == 5
+    )
+
+
+@pytest.mark.torch
+def test_a_forked_child_does_not_rest(run) -> None:
+    done = run(
+        LOOP
+        + """
+for _ in range(3):
+    for batch in loader: step(batch)
+assert rest.resting
+child = os.fork()
+if child == 0:
+    for _ in range(10): step(torch.ones(2))
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    )
+    parent, child = done.journals
+    assert len(child.of("BACKWARD")) == len(child.of("OPTIMIZER")) == 10
+    assert count(parent, "OPTIMIZER") == 3_000
+
+
+@pytest.mark.torch
+def test_a_loop_without_an_optimizer_rests_too(run) -> None:
+    done = run(
+        LOOP
+        + """
+with torch.no_grad():
+    for _ in range(6):
+        for batch in loader: model(batch).sum().item()
+"""
+    )
+    read = done.journal
+    assert -1 in [found.value for found in read.of("THIN")]
+    assert count(read, "FORWARD") == count(read, "DATA") == 6_000

@@ -1,0 +1,89 @@
+"""What is known of the steps that the recorder's probes rested in, and what only the steps in detail can tell.
+
+A rest knows how many steps it held and how long they waited for batches, without lines. What most other
+operations took there is known together only: it is what those waits leave over of the rest's time. Detail, which
+returns every few hundred steps, says which lines there are and how the time is shared out among them.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap.measures.phases import Phases
+
+RESTED = ("forward", "backward", "optimizer", "zero_grad", "sync", "clip", "scheduler", "transfer")
+"""Operations whose probes rest. Where one of them was summed all the same, the sum is what counts."""
+
+MOST_SHARES = 60
+"""Pieces of detail that share what a rest leaves over; the others are small."""
+
+LABEL = ("file", "line", "function")
+AMOUNTS = ("count", "duration")
+
+
+def with_lines(sums: pl.DataFrame, spans: pl.DataFrame, phases: Phases) -> pl.DataFrame:
+    """Return the sums with ``validating``, those of rests shared out among the lines that detail saw them at.
+
+    Each sum stays exactly what it was, cut into one row per line. ``validating`` says that the stretch lay in
+    a validation phase: rests never reach over the start or the end of one.
+    """
+    middle = ((sums["start"] + sums["end"]) // 2).to_numpy()
+    marked = sums.with_columns(validating=pl.Series(phases.contain(middle), dtype=pl.Boolean))
+    lost = marked["rest"] & marked["file"].is_null()
+    if not lost.any():
+        return marked
+    seen = spans.filter(pl.col("file").is_not_null()).select("operation", "name", *LABEL, "duration", "start")
+    inside = pl.Series(phases.contain(seen["start"].to_numpy()), dtype=pl.Boolean)
+    key = ["operation", "name", "validating"]
+    lines = (
+        seen.with_columns(validating=inside)
+        .group_by(*key, *LABEL)
+        .agg(pl.len().cast(pl.Int64).alias("weight_count"), pl.col("duration").sum().alias("weight_duration"))
+        .sort(*key, *LABEL)
+    )
+    rows = marked.filter(lost).with_row_index("row").drop(LABEL)
+    found = rows.join(lines, on=key, how="left", nulls_equal=True, maintain_order="left_right")
+    shared = found.with_columns(_share(amount).over("row").alias(amount) for amount in AMOUNTS)
+    return pl.concat([marked.filter(~lost), shared.select(marked.columns)]).sort("start", maintain_order=True)
+
+
+def _share(amount: str) -> pl.Expr:
+    """Return a row's part of an amount by its weight, whole numbers that sum up to the amount again."""
+    weight = pl.col(f"weight_{amount}").fill_null(1).clip(1)
+    until, whole = weight.cum_sum(), weight.sum()
+    return pl.col(amount) * until // whole - pl.col(amount) * (until - weight) // whole
+
+
+MOST_OF_DETAIL = 1.5
+"""What was not noted in a rest gets at most so many times the time that it takes in detail; nobody knows what
+the rest of a longer time was."""
+
+
+def leftovers(
+    detailed: pl.DataFrame, sums: pl.DataFrame, left: pl.DataFrame, labels: tuple[str, ...]
+) -> pl.DataFrame:
+    """Return the time that the sums leave over of each rest, shared out as the steps in detail have it.
+
+    ``detailed`` are segments in detail outside of validation with ``ns``; ``sums`` have the number of their
+    ``stretch``; ``left`` has the nanoseconds ``left`` of each and its number of ``steps``. Returns stretch,
+    part, the labels, and the nanoseconds ``given``.
+    """
+    steps = max(1, detailed["step"].n_unique())
+    shares = (
+        detailed.filter(pl.col("operation").is_null() | pl.col("operation").is_in(RESTED))
+        .group_by("part", *labels)
+        .agg(pl.col("ns").sum())
+        .sort("ns", *labels, descending=True)
+        .head(MOST_SHARES)
+    )
+    summed = sums.filter(pl.col("duration") > 0).select("stretch", "operation").unique()
+    whole = pl.col("ns").sum().over("stretch")
+    most = MOST_OF_DETAIL * whole / steps * pl.col("steps")
+    given = pl.min_horizontal(pl.col("left").cast(pl.Float64), most) * pl.col("ns") / whole
+    return (
+        left.join(shares, how="cross")
+        .join(summed, on=["stretch", "operation"], how="anti")
+        .with_columns(given.floor().cast(pl.Int64).alias("given"))
+        .filter(pl.col("given") > 0)
+        .select("stretch", "part", *labels, "given")
+    )
