@@ -91,7 +91,7 @@ def diagnosis(script: Path) -> Diagnosis:
         steps=StepFigures(192, 190, 15.3 * MS, 17.1 * MS, 4180.4),
         ranks=(RankFigures("trainer", None, "here", 100, 192, 190, 15.3 * MS),),
         warnings=("The journal here-100 is damaged: 3 records were lost.",),
-        perfwrap_cost=OwnCost(0, 400_000, 0.004, 570, 0.006, 65536),
+        perfwrap_cost=OwnCost(0, 400_000, 0.004, 0.002, 0.008, False, 570, 0.006, 65536),
         run={
             "command": ["python", "train.py", "--name", "two words"],
             "cwd": str(script.parent),

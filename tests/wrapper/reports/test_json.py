@@ -24,6 +24,7 @@ TYPES = {
     "array": list,
     "string": str,
     "integer": int,
+    "boolean": bool,
     "number": (int, float),
     "null": type(None),
 }
@@ -37,7 +38,8 @@ def problems(value: Any, schema: dict[str, Any], path: str = "$") -> list[str]:
         return [f"{path} is not one of {schema['enum']}"]
     names = schema.get("type", list(TYPES))
     types = [TYPES[name] for name in ([names] if isinstance(names, str) else names)]
-    if not any(isinstance(value, kind) for kind in types) or isinstance(value, bool):
+    is_flag = isinstance(value, bool)  # which Python takes for an integer
+    if is_flag and bool not in types or not any(isinstance(value, kind) for kind in types):
         return [f"{path} is no {names}"]
     if isinstance(value, dict):
         known, other = schema.get("properties", {}), schema.get("additionalProperties", True)

@@ -109,7 +109,9 @@ class Evidence:
     def own_cost(self, trainer: Trainer) -> OwnCost:
         """What perfwrap itself cost this trainer."""
         return self._once(
-            "own_cost", trainer, lambda: find_own_cost(self.timeline, trainer, self.account(trainer))
+            "own_cost",
+            trainer,
+            lambda: find_own_cost(self.timeline, trainer, self.steps(trainer), self.account(trainer)),
         )
 
     def processors(self, host: str) -> Processors:

@@ -1,27 +1,46 @@
-"""What perfwrap itself cost."""
+"""What perfwrap itself cost.
+
+Where the probes rested now and then, the steps in detail are held against those of the rests around them: what they
+take longer is what recording them cost. Elsewhere the records are counted, and each is taken for what
+scripts/overhead.py measured.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from perfwrap.measures.account import Account
 from perfwrap.measures.loop_events import thread_spans
 from perfwrap.measures.loop_spans import thinned_sums
+from perfwrap.measures.steps import Steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of, samples_of
 from perfwrap.timeline.model import Timeline
 
 RECORD_NS = 8_000
 """What one span costs the thread that writes it, its probe included, in a real loop with its cold caches: about
-55 us for the seven spans of a step, as scripts/overhead.py measured it (docs/overhead.json)."""
+60 us for the eight spans of a step of a third of a millisecond."""
 
 HOT_RECORD_NS = 1_000
 """What a span costs that comes right after others of its kind: ``item()`` under perfwrap less ``item()`` without."""
 
 COLD_PER_STEP = 10
 """Spans of a step that are taken for cold; a step with more of them repeats one kind."""
+
+REST_STEP_NS = 13_000
+"""What a step costs though the probes rest: about 4 % of a step of a third of a millisecond."""
+
+ENOUGH_BLOCKS = 6
+"""Rests, and blocks of detail, that a measurement wants."""
+
+DOUBT = 2.0
+"""An estimate may be wrong by this factor."""
+
+DRAWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -31,9 +50,14 @@ class OwnCost:
     recorded_ns: int
     """Own work that the recorder timed (PERFWRAP spans) on the training thread."""
     probes_ns: int
-    """Estimate of the probes' own time: records x cost per record, see above."""
+    """The probes' own time."""
     share: float
     """Both over the whole account."""
+    low: float
+    """Less than this share it hardly was: 95 % of the resampled blocks, and the doubt of what is estimated."""
+    high: float
+    measured: bool
+    """Whether steps in detail were compared with rests; else all is estimated from the number of records."""
     records: int
     """Records of the steady loop on the training thread."""
     monitor_cores: float | None
@@ -41,26 +65,66 @@ class OwnCost:
     journal_bytes: int | None
 
 
-def find_own_cost(timeline: Timeline, trainer: Trainer, account: Account) -> OwnCost:
+def find_own_cost(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> OwnCost:
     """Return what perfwrap cost a trainer's steady loop."""
     records = (
         thread_spans(timeline, trainer)
         .filter(pl.col("start").is_between(account.start, account.end, closed="left"))
         .height
     )
-    records += int(thinned_sums(account)["count"].sum())
+    records += int(thinned_sums(account).filter(~pl.col("rest"))["count"].sum())
     recorded = account.ns["perfwrap"]
     size = facts_of(timeline, trainer.process).get("journal_bytes", "")
-    cold = min(records, COLD_PER_STEP * account.segments["step"].n_unique())
-    probes = cold * RECORD_NS + (records - cold) * HOT_RECORD_NS
+    measured = _measured(steps, account)
+    low, middle, high = measured or _estimated(records, steps)
+    total = max(1, account.total_ns)
     return OwnCost(
         recorded_ns=recorded,
-        probes_ns=probes,
-        share=(recorded + probes) / account.total_ns if account.total_ns else 0.0,
+        probes_ns=round(middle),
+        share=(recorded + middle) / total,
+        low=max(0.0, (recorded + low) / total),
+        high=(recorded + high) / total,
+        measured=measured is not None,
         records=records,
         monitor_cores=_monitor_cores(timeline, trainer.host),
         journal_bytes=int(size) if size.isdigit() else None,
     )
+
+
+def _estimated(records: int, steps: Steps) -> tuple[float, float, float]:
+    """Return low, likely and high nanoseconds of the probes by the number of their records."""
+    cold = min(records, COLD_PER_STEP * steps.steady)
+    likely = cold * RECORD_NS + (records - cold) * HOT_RECORD_NS
+    return likely / DOUBT, likely, likely * DOUBT
+
+
+def _measured(steps: Steps, account: Account) -> tuple[float, float, float] | None:
+    """Return low, likely and high nanoseconds by comparison with the rests; None without enough of them."""
+    rests = account.sums.filter("rest").select("start", "end").unique().sort("start")
+    if rests.height < ENOUGH_BLOCKS:
+        return None
+    steady = steps.table.filter("steady")
+    block = np.searchsorted(rests["start"].to_numpy(), steady["end"].to_numpy(), side="left")
+    means = (
+        steady.with_columns(pl.Series("block", block))
+        .group_by("detailed", "block")
+        .agg(pl.col("duration").mean(), pl.len())
+        .filter(pl.col("len") > 1)
+    )
+    detail, rest = (means.filter(pl.col("detailed") == flag)["duration"].to_numpy() for flag in (True, False))
+    if min(detail.size, rest.size) < ENOUGH_BLOCKS:
+        return None
+    more = _medians(detail) - _medians(rest)
+    low, likely, high = (max(0.0, float(value)) for value in np.percentile(more, [2.5, 50, 97.5]))
+    count = int(steady["detailed"].sum())
+    base = steady.height * REST_STEP_NS
+    return low * count + base / DOUBT, likely * count + base, high * count + base * DOUBT
+
+
+def _medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the medians of resampled values."""
+    draws = np.random.default_rng(0).integers(values.size, size=(DRAWS, values.size))
+    return np.asarray(np.median(values[draws], axis=1))
 
 
 def _monitor_cores(timeline: Timeline, host: str) -> float | None:

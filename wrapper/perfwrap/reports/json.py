@@ -111,6 +111,9 @@ def _cost(diagnosis: Diagnosis) -> dict[str, Any]:
     cost = diagnosis.perfwrap_cost
     return {
         "share": _share(cost.share) if cost else None,
+        "low": _share(cost.low) if cost else None,
+        "high": _share(cost.high) if cost else None,
+        "measured": cost.measured if cost else None,
         "monitor_cores": _rounded(cost.monitor_cores, 2) if cost else None,
         "journal_bytes": cost.journal_bytes if cost else None,
     }

@@ -189,7 +189,11 @@ def _foot(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
             if cost.monitor_cores is None
             else f", its monitors {units.share(cost.monitor_cores)} of a core"
         )
-        page.paragraph(f"perfwrap itself took {units.share(cost.share)} of the loop (estimate){monitors}.")
+        how = "measured against steps without its probes" if cost.measured else "estimated"
+        page.paragraph(
+            f"perfwrap itself took {units.share(cost.share)} of the loop ({units.share(cost.low)} to "
+            f"{units.share(cost.high)}, {how}){monitors}."
+        )
     for warning in diagnosis.warnings:
         page.paragraph(warning, hanging="Warning: ")
     page.blank()

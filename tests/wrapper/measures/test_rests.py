@@ -1,0 +1,152 @@
+"""Steps that the probes rested in: counted exactly, and their time shared out as the steps in detail have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from perfwrap.journal_format import GRAD, TRAINING
+from perfwrap.measures.account import Account
+from perfwrap.measures.evidence import Evidence
+
+REST = -1
+
+
+def step(journal: Any) -> None:
+    """Write a step of 100 ns in detail."""
+    journal.span("data", 20, "loader/1", 32, "train.py:5:main")
+    journal.python(10)
+    with journal.inside("forward", "Net", TRAINING | GRAD):
+        journal.python(16)
+        journal.span("sync", 4, "Tensor.item", line="train.py:9:forward")
+    journal.span("backward", 30, "backward", line="train.py:10:main")
+    journal.python(10)
+    journal.span("optimizer", 10, "SGD#1", line="train.py:11:main")
+
+
+def rest(journal: Any, steps: int = 30, longer: int = 0) -> None:
+    """Write a rest of so many like steps, ``longer`` by some time of which nothing is known."""
+    begin = journal.now
+    journal.describe("THIN", start=begin, value=REST)
+    journal.sum("data", begin, steps, 20 * steps, "loader/1")
+    journal.sum("optimizer", begin, steps, 0, "SGD#1")
+    journal.python(100 * steps + longer)
+    journal.describe("THIN", start=journal.now, value=8)
+
+
+def evidence_of(run: Any) -> tuple[Evidence, Any]:
+    """Return the evidence of a run and its only trainer."""
+    evidence = Evidence(run.read())
+    (trainer,) = evidence.trainers
+    return evidence, trainer
+
+
+def shares(account: Account) -> dict[str, float]:
+    """Return the parts that there are."""
+    return {part: pytest.approx(share, abs=0.01) for part, share in account.shares.items() if share}
+
+
+def test_steps_of_rests_are_counted_and_have_the_shares_of_those_in_detail(run) -> None:
+    journal = run.journal()
+    for _ in range(5):
+        for _ in range(30):
+            step(journal)
+        rest(journal)
+    evidence, trainer = evidence_of(run)
+    account = evidence.account(trainer)
+    assert evidence.steps(trainer).count == 300
+    assert sum(account.ns.values()) == account.total_ns
+    assert shares(account) == {
+        "data": 0.2,
+        "forward": 0.16,
+        "sync": 0.04,
+        "backward": 0.3,
+        "optimizer": 0.1,
+        "python": 0.2,
+    }
+    (sync,) = evidence.syncs(trainer)
+    assert sync.per_step == pytest.approx(1, abs=0.02)
+    assert sync.where is not None and sync.where.line == 9
+    assert evidence.loaders(trainer)[0].batches == pytest.approx(300, abs=2)
+
+
+def test_waits_of_a_rest_get_the_line_that_detail_saw_them_at(run) -> None:
+    journal = run.journal()
+    for _ in range(40):
+        step(journal)
+    rest(journal)
+    for _ in range(5):
+        step(journal)
+    evidence, trainer = evidence_of(run)
+    segments = evidence.account(trainer).segments.filter("estimated", pl.col("part") == "data")
+    assert set(segments["line"]) == {5}
+    assert segments.select((pl.col("end") - pl.col("start")).sum()).item() == 600
+
+
+def test_a_long_pause_in_a_rest_is_blamed_on_nothing_that_was_seen(run) -> None:
+    journal = run.journal()
+    for _ in range(40):
+        step(journal)
+    rest(journal, longer=30_000)
+    for _ in range(5):
+        step(journal)
+    evidence, trainer = evidence_of(run)
+    segments = evidence.account(trainer).segments.filter("estimated")
+    lengths = segments.group_by("part").agg((pl.col("end") - pl.col("start")).sum().alias("ns"))
+    found = dict(lengths.iter_rows())
+    assert found["backward"] <= 1.5 * 30 * 30
+    unknown = segments.filter(pl.col("part") == "python", pl.col("line").is_null())
+    assert unknown.select((pl.col("end") - pl.col("start")).sum()).item() > 25_000
+
+
+def test_batches_of_a_validation_in_a_rest_are_no_steps(run) -> None:
+    journal = run.journal()
+    for _ in range(3):
+        journal.span("loader_start", 5, "loader/1")
+        for _ in range(30):
+            step(journal)
+        journal.span("data_end", 1, "loader/1")
+        journal.validate(batches=4, end=False)
+        begin = journal.now
+        journal.describe("THIN", start=begin, value=REST)
+        journal.sum("data", begin, 50, 200, "loader/2")
+        journal.python(600)
+        journal.describe("THIN", start=journal.now, value=8)
+        journal.span("data_end", 1, "loader/2")
+    for _ in range(5):
+        step(journal)
+    evidence, trainer = evidence_of(run)
+    assert evidence.steps(trainer).count == 95
+    assert evidence.validation(trainer).count == 3
+
+
+def test_what_the_probes_cost_is_measured_against_the_rests(run) -> None:
+    journal = run.journal()
+    for number in range(20):
+        for _ in range(16):
+            step(journal)
+        begin = journal.now
+        journal.describe("THIN", start=begin, value=REST)
+        journal.sum("data", begin, 100, 2_000, "loader/1")
+        journal.sum("optimizer", begin, 100, 0, "SGD#1")
+        journal.python(100 * 90 + number % 3)
+        journal.describe("THIN", start=journal.now, value=8)
+    evidence, trainer = evidence_of(run)
+    cost = evidence.own_cost(trainer)
+    assert cost.measured
+    assert cost.low <= cost.share <= cost.high
+    steps = evidence.steps(trainer).table.filter("steady")
+    extra = cost.probes_ns - 13_000 * steps.height
+    assert extra == pytest.approx(10 * steps["detailed"].sum(), rel=0.1)
+
+
+def test_few_rests_leave_an_estimate(run) -> None:
+    journal = run.journal()
+    for _ in range(60):
+        step(journal)
+    rest(journal)
+    for _ in range(5):
+        step(journal)
+    evidence, trainer = evidence_of(run)
+    assert not evidence.own_cost(trainer).measured
