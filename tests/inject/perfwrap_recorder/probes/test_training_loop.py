@@ -162,3 +162,28 @@ def test_nothing_is_printed_and_the_results_are_those_of_a_bare_run(train) -> No
     bare = "import sys, torch\nfrom torch import nn\ntorch.set_num_threads(1)\n" + program
     command = [sys.executable, "-c", bare, str(recorded.run_dir)]
     assert recorded.stdout == subprocess.check_output(command, text=True, timeout=120)
+
+
+def test_a_probe_that_breaks_while_the_program_runs_is_listed_and_hurts_nobody(train) -> None:
+    broken = ("backward", "data_loader", "forward", "optimizer", "serialization", "zero_grad")
+    done = train(
+        f"""
+def fail(*_): raise ZeroDivisionError("broken")
+for name in {broken!r}:
+    import_module("perfwrap_recorder.probes." + name).label = fail
+import_module("perfwrap_recorder.probes.sync").source_lines.label = fail
+"""
+        + LOOP
+        + """
+failed, loss = sorted(guard.failed), criterion(net(x[:, :4]), torch.zeros(3, dtype=torch.long)).item()
+guard.failed.clear()
+print(failed, loss)
+"""
+    )
+    names, _, loss = done.stdout.rpartition("] ")
+    assert all(f"'{name}'" in names for name in (*broken, "sync"))
+    assert float(loss) > 0
+    notes = {
+        found.name: done.journal.texts[found.value] for found in done.journal.of("COVERAGE") if found.value
+    }
+    assert notes["probe/forward"] == "failed: ZeroDivisionError: broken"
