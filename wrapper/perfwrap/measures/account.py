@@ -83,11 +83,14 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
         pl.col("track") == trainer.thread, pl.col("start") < finish, pl.col("end") > begin
     )
     start = spans["start"].to_numpy()
-    marks = (steps.table["end"].to_numpy(), steps.phases.start, steps.phases.end, stretch_edges(sums))
+    # Where thinned steps ended is not known: only those in detail cut the account.
+    known_ends = steps.table.filter("detailed")["end"].to_numpy()
+    marks = (known_ends, steps.phases.start, steps.phases.end, stretch_edges(sums))
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
     segments = _with_surroundings(_segments(tiling, spans, steps, stretch_edges(sums)))
     sums = with_lines(sums, spans, steps.phases)
-    return Account(fill_thinned(segments, spans, sums), begin, finish, sums)
+    filled = fill_thinned(segments, spans, sums, steps.table["end"].to_numpy())
+    return Account(filled, begin, finish, sums)
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
