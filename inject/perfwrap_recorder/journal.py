@@ -43,8 +43,8 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, and FORWARD unless it ends the steps, are not noted
-  at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second of it.
+  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, TRANSFER, and FORWARD unless it ends the steps, are
+  not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second.
 
 A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
 before a batch. Sums and rests do not reach over the start or the end of a loader's iteration, unless such turns
@@ -94,7 +94,7 @@ LOAD = 43
 GC = 44  # a collection; value = generation
 PERFWRAP = 45  # the recorder's own work outside of the probes
 IMPORT = 46  # the import of torch itself
-TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes << 8 | the bits below
+TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes or -1 << 8 | the bits below
 FETCH = 48  # a worker (or, without workers, the loader) makes one batch; value = samples or -1
 GETITEM = 49  # within it, all calls of dataset[index]; value = how many
 COLLATE = 50  # within it, the collate function
@@ -112,12 +112,12 @@ NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value 
 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
-TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
+TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8  # the first two together: between GPUs; PINNED: the host's side
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC))
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER))
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")

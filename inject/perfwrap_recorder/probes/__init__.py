@@ -13,6 +13,8 @@ PROBES = (
     "optimizer",
     "zero_grad",
     "sync",
+    "waits",
+    "transfers",
     "serialization",
     "garbage",
 )
