@@ -12,7 +12,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard, journal, ranges, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import torch_facts
+from perfwrap_recorder.probes import model_facts, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
@@ -31,6 +31,7 @@ FORWARD = journal.FORWARD
 active = set()  # threads inside of an outermost call
 _names = {}  # class of a module -> its name, or the attribute that holds what it wraps
 _described = set()  # names of those that the facts are known of
+_asked = set()  # (name, value of the span): how the model is called was asked in these ten seconds
 
 
 def install(torch):
@@ -45,6 +46,7 @@ def install(torch):
     if is_known:
         module._wrapped_call_impl = module.__call__
     journal.after_fork.add(_forget_other_threads)
+    journal.every_interval.add(_asked.clear)
     journal.cover("probe/forward")
 
 
@@ -113,10 +115,14 @@ def _finish_with(torch):
             value |= journal.INFERENCE
         journal.span(start, end - start, value, label(name, frame), journal.FORWARD)
         journal.end_step(journal.FORWARD, 0, end)
-        if name not in _described:
-            _described.add(name)
-            guard.run("model_facts", _describe, torch, module, name)
-            torch_facts.look()
+        if (name, value) not in _asked:
+            _asked.add((name, value))
+            is_training = bool(value & journal.TRAINING)
+            guard.run("autocast", settings_facts.look_at_autocast, torch, name, is_training)
+            if name not in _described:
+                _described.add(name)
+                guard.run("model_facts", model_facts.describe, torch, module, name)
+                torch_facts.look()
 
     return finish
 
@@ -131,23 +137,6 @@ def _find_name(module):
         _names.clear()
     _names[kind] = kind.__name__
     return kind.__name__
-
-
-def _describe(torch, module, name):
-    """Say what a model is; a module without parameters (a loss function) is none."""
-    start = now()
-    # A mode or subclass of the program's must not see these questions.
-    with torch._C.DisableTorchFunction():
-        parameters = list(module.parameters())
-        if not parameters:
-            return
-        kind = type(module)
-        key = "model/" + name
-        journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
-        journal.fact(key + "/parameters", sum(parameter.numel() for parameter in parameters))
-        journal.fact(key + "/device", parameters[0].device)
-        journal.fact(key + "/dtype", parameters[0].dtype)
-    journal.record(start, now() - start, 0, journal.text("model facts"), journal.PERFWRAP)
 
 
 def _forget_other_threads():

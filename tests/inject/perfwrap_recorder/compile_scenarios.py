@@ -129,6 +129,87 @@ def nonzero_captured():
         return captured(lambda value: value.nonzero() + 1, (x(),), fullgraph=True)
 
 
+def moves(move):
+    def run(value):
+        y = value * 2
+        got = move(y)
+        return value + 1, got
+
+    return captured(run, (x(),), (x(),))
+
+
+def module_moved_inside():
+    net = Net()
+
+    def run(value):
+        return net.to("cpu").to(torch.float64)(value.to(torch.float64))
+
+    return captured(run, (x(),), (x(),))
+
+
+def moved_fullgraph():
+    def run(value):
+        target = torch.empty_like(value)
+        target.copy_(value.to(torch.float64))
+        return target.cpu() + value.to("cpu")
+
+    return captured(run, (x(),), fullgraph=True)
+
+
+class Shifted(torch.Tensor):
+    def to(self, *args, **kwargs):
+        return super().to(*args, **kwargs) + 1
+
+    def copy_(self, *args):
+        return super().copy_(*args)
+
+
+def subclass_that_overrides():
+    def run(value):
+        return (value * 2).to(torch.float64), torch.empty_like(value).copy_(value)
+
+    return captured(run, (x().as_subclass(Shifted),))
+
+
+def methods_as_functions():
+    def run(value):
+        return [torch.Tensor.cpu(value), *map(torch.Tensor.double, [torch.Tensor.to(value, torch.float16)])]
+
+    return captured(run, (x(),), fullgraph=True)
+
+
+def settings_inside(change):
+    def run(value):
+        y = value + 1
+        change()
+        return y * 2
+
+    try:
+        return captured(run, (x(),), (x(),))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.use_deterministic_algorithms(False)
+        torch.set_anomaly_enabled(False)
+
+
+def anomaly_inside():
+    def run(value):
+        with torch.autograd.set_detect_anomaly(True):
+            y = value + 1
+        with torch.autograd.detect_anomaly():
+            return y * 2
+
+    return captured(run, (x(),), (x(),))
+
+
+def profiled_inside():
+    def run(value):
+        with torch.profiler.profile(), torch.autograd.profiler.profile():
+            return value + 1
+
+    return captured(run, (x(),), (x(),))
+
+
 def branches():
     def run(value):
         if value.sum() > 0:
@@ -272,6 +353,7 @@ def fake_tensors():
             except Exception as error:  # noqa: BLE001 - what is raised is compared
                 seen.append(type(error).__name__)
         seen.append(repr(value.cpu()))
+        seen += [repr(value.to("meta")), repr(torch.ones(3).copy_(value))]
     return seen
 
 
@@ -279,6 +361,7 @@ def subclass_sees():
     Logged.calls.clear()
     value = torch.ones(()).as_subclass(Logged)
     results = [value.item(), float(value), bool(value), int(value), value.tolist(), repr(value)]
+    results += [value.to(torch.float64), value.cpu(), value.to("meta").shape, value.equal(value), complex(value)]
     return repr(results), Logged.calls
 
 
@@ -297,6 +380,8 @@ def mode_sees():
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x()), batch_size=2)
     with Mode():
         value.item(), float(value), bool(value)
+        value.to("meta"), value.to(torch.float64), value.cpu(), value.copy_(value), value.equal(value)
+        net.to(torch.float32)
         net(x()).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -306,6 +391,8 @@ def mode_sees():
 
 def pickled():
     things = [torch.save, torch.load, torch.autograd.backward, nn.Module.zero_grad, nn.Module.__call__]
+    things += [nn.Module.to, nn.Module.cuda, torch.Tensor.to, torch.Tensor.copy_, torch.Tensor.cpu]
+    things += [torch.set_float32_matmul_precision, torch.autograd.set_detect_anomaly, torch.profiler.profile.start]
     things += [torch.optim.Optimizer.zero_grad, torch.utils.data.DataLoader._get_iterator]
     torch.manual_seed(0)
     net = Net()
@@ -329,6 +416,8 @@ def introspected():
     loader = torch.utils.data.DataLoader
     module = nn.Module
     callables = (loader, loader.__init__, torch.save, torch.load, module.zero_grad, torch.autograd.backward)
+    callables += (module.to, module.cuda, torch.cuda.synchronize, torch.cuda.Event.synchronize)
+    callables += (torch.autograd.set_detect_anomaly, torch.profiler.profile.start)
     signatures = [str(inspect.signature(thing)) for thing in callables]
     sources = [
         inspect.getsource(thing) for thing in (*callables[1:], module.__call__, torch.Tensor.__format__)
@@ -354,11 +443,41 @@ READS = {
     "int": int,
     "index": lambda y: [5, 6, 7][y.to(torch.int64) % 3],
     "nonzero": lambda y: y.nonzero(),
+    "complex": complex,
+    "equal": lambda y: y.equal(y),
+    "allclose": lambda y: y.allclose(y),
+    "is_nonzero": lambda y: y.is_nonzero(),
+    "masked_select": lambda y: y.masked_select(y > 0),
+    "torch.equal": lambda y: torch.equal(y, y),
+    "torch.nonzero": lambda y: torch.nonzero(y),
     "repr": repr,
     "format": lambda y: f"{y:.1f}",
 }
 
+MOVES = {
+    "to": lambda y: y.to("cpu"),
+    "to a type": lambda y: y.to(torch.float64),
+    "to another": lambda y: y.to("meta").shape,
+    "to like": lambda y: y.to(torch.ones(1, dtype=torch.float64)),
+    "cpu": lambda y: y.cpu(),
+    "cuda": lambda y: y.cuda(),
+    "copy_": lambda y: torch.empty_like(y).copy_(y),
+    "pin_memory": lambda y: y.pin_memory(),
+    "a function": lambda y: torch.Tensor.to(y, torch.float64),
+}
+
+SETTINGS = {
+    "precision": lambda: torch.set_float32_matmul_precision("high"),
+    "threads": lambda: torch.set_num_threads(1),
+    "determinism": lambda: torch.use_deterministic_algorithms(True),
+    "determinism for debugging": lambda: torch.set_deterministic_debug_mode("warn"),
+    "anomalies": lambda: torch.autograd.set_detect_anomaly(True),
+    "synchronize": lambda: torch.cuda.synchronize(),
+}
+
 SCENARIOS = {
+    **{f"moved by {name}": (lambda move=move: moves(move)) for name, move in MOVES.items()},
+    **{f"set {name}": (lambda change=change: settings_inside(change)) for name, change in SETTINGS.items()},
     **{f"read by {name}": (lambda read=read: reads(read)) for name, read in READS.items()},
     **{
         f.__name__: f
@@ -367,7 +486,8 @@ SCENARIOS = {
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
             loader_inside, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
-            fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
+            fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated, module_moved_inside,
+            moved_fullgraph, subclass_that_overrides, methods_as_functions, anomaly_inside, profiled_inside,
         )
     },
     "exported loosely": lambda: exported(strict=False),
@@ -393,7 +513,9 @@ def main():
     when = sys.argv[2]
     if when == "before":
         install()
-    import_module("torch._dynamo")  # torch 2.0 does not import it by itself
+    rules = import_module("torch._dynamo.trace_rules")  # torch 2.0 does not import Dynamo by itself
+    if when == "before":
+        import_module("perfwrap_recorder.probes.compiler").teach(rules)  # as the recorder does upon its import
     if when == "after":
         captured(Net(), (x(),))
         install()

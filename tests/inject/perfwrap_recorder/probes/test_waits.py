@@ -12,23 +12,13 @@ from .test_transfers import needs_away
 @needs_away
 def test_a_wait_for_the_device_is_a_sync_with_the_users_line(train) -> None:
     done = train(
-        AWAY.replace('_backend("away")', '_backend("away", device_guard=Guard())').replace(
-            "\n_setup",
-            """
-class Guard(torch._C._acc.DeviceGuard):
-    def type_(self): return torch._C._autograd.DeviceType.PrivateUse1
-    def synchronize_device(self, index): pass
-_setup""",
-            1,
-        )
+        AWAY
         + """
 def wait():
-    torch._C._accelerator_synchronizeDevice(0)
-try: wait()
-except Exception as error: print(repr(error))
+    torch.accelerator.synchronize()
+wait()
 """
     )
-    print(done.stdout)
     (found,) = done.journal.of("SYNC")
     assert (found.label, found.value, found.line[2]) == ("torch.accelerator.synchronize", 1, "wait")
 
