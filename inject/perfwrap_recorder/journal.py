@@ -112,7 +112,12 @@ NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value 
 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
-TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8  # the first two together: between GPUs; PINNED: the host's side
+TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = (
+    1,
+    2,
+    4,
+    8,
+)  # the first two together: between GPUs; PINNED: the host's side
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 FULL = 2

@@ -361,7 +361,13 @@ def subclass_sees():
     Logged.calls.clear()
     value = torch.ones(()).as_subclass(Logged)
     results = [value.item(), float(value), bool(value), int(value), value.tolist(), repr(value)]
-    results += [value.to(torch.float64), value.cpu(), value.to("meta").shape, value.equal(value), complex(value)]
+    results += [
+        value.to(torch.float64),
+        value.cpu(),
+        value.to("meta").shape,
+        value.equal(value),
+        complex(value),
+    ]
     return repr(results), Logged.calls
 
 
@@ -392,7 +398,11 @@ def mode_sees():
 def pickled():
     things = [torch.save, torch.load, torch.autograd.backward, nn.Module.zero_grad, nn.Module.__call__]
     things += [nn.Module.to, nn.Module.cuda, torch.Tensor.to, torch.Tensor.copy_, torch.Tensor.cpu]
-    things += [torch.set_float32_matmul_precision, torch.autograd.set_detect_anomaly, torch.profiler.profile.start]
+    things += [
+        torch.set_float32_matmul_precision,
+        torch.autograd.set_detect_anomaly,
+        torch.profiler.profile.start,
+    ]
     things += [torch.optim.Optimizer.zero_grad, torch.utils.data.DataLoader._get_iterator]
     torch.manual_seed(0)
     net = Net()
@@ -515,7 +525,9 @@ def main():
         install()
     rules = import_module("torch._dynamo.trace_rules")  # torch 2.0 does not import Dynamo by itself
     if when == "before":
-        import_module("perfwrap_recorder.probes.compiler").teach(rules)  # as the recorder does upon its import
+        import_module("perfwrap_recorder.probes.compiler").teach(
+            rules
+        )  # as the recorder does upon its import
     if when == "after":
         captured(Net(), (x(),))
         install()

@@ -22,6 +22,7 @@ from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.measures.transfers import TransferLine, find_transfers
 from perfwrap.measures.validation import Validation, find_validation
 from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
 from perfwrap.timeline.model import Timeline
@@ -71,6 +72,10 @@ class Evidence:
     def syncs(self, trainer: Trainer) -> tuple[SyncLine, ...]:
         """Each line where values came to the host: count and blocked time per step; most time first."""
         return self._once("syncs", trainer, lambda: find_syncs(*self._of(trainer)))
+
+    def transfers(self, trainer: Trainer) -> tuple[TransferLine, ...]:
+        """Each line that copied tensors between devices: bytes, time, direction; most time first."""
+        return self._once("transfers", trainer, lambda: find_transfers(*self._of(trainer)))
 
     def garbage(self, trainer: Trainer) -> Garbage:
         """Pauses of Python's garbage collector in the steady loop."""
@@ -145,8 +150,8 @@ class Evidence:
     def missing(self, need: str) -> str | None:
         """Say why a need is not met (the reason for NotChecked), or None when it is met.
 
-        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``gc``, ``checkpoints``,
-        ``host``, ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
+        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
+        ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
         """
         return NEEDS[need](self)
 

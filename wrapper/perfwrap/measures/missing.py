@@ -82,6 +82,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "steady_steps": _steady_steps,
     "data": _probe("probe/data_loader"),
     "syncs": _probe("probe/sync"),
+    "transfers": _probe("probe/transfers"),
     "gc": _probe("probe/garbage"),
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),

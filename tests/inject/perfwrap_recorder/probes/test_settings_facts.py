@@ -60,7 +60,9 @@ CHANGES = (
 @pytest.fixture(scope="module")
 def changed(train):
     """The journal of a program that changes all of them, each in a function of its own."""
-    program = "running, profiler = [], torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])\n"
+    program = (
+        "running, profiler = [], torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])\n"
+    )
     for number, (change, *_) in enumerate(CHANGES):
         program += f"def change_{number}():\n    {change}\nchange_{number}()\n"
     done = train(program + LOOK + "profiler.stop()\n", check=False)
@@ -151,5 +153,7 @@ def test_the_threads_of_a_loaders_workers_are_torchs_own_business(train) -> None
     done = train("""
 for batch in torch.utils.data.DataLoader([1, 2, 3, 4], num_workers=1): pass
 """)
-    said = [journal for journal in done.journals for found in journal.of("FACT") if found.name == "threads/line"]
+    said = [
+        journal for journal in done.journals for found in journal.of("FACT") if found.name == "threads/line"
+    ]
     assert len(said) == 1  # that of the test's own preamble

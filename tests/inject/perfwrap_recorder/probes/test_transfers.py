@@ -61,18 +61,20 @@ def with_default_device(function):
 """
 
 needs_away = pytest.mark.skipif(
-    not hasattr(
-        import_module("torch.utils.backend_registration"), "_setup_privateuseone_for_python_backend"
-    ),
+    not hasattr(import_module("torch.utils.backend_registration"), "_setup_privateuseone_for_python_backend"),
     reason="this version of torch has no devices that are written in Python",
 )
 
 
 def in_functions(calls) -> str:
     """Return program text with each call in a function of its own."""
-    return AWAY + GIVEN + "".join(
-        f"journal.mark('call_{number}')\ndef call_{number}():\n    return {call}\ncall_{number}()\n"
-        for number, call in enumerate(calls)
+    return (
+        AWAY
+        + GIVEN
+        + "".join(
+            f"journal.mark('call_{number}')\ndef call_{number}():\n    return {call}\ncall_{number}()\n"
+            for number, call in enumerate(calls)
+        )
     )
 
 

@@ -15,7 +15,7 @@ def test_a_wait_for_the_device_is_a_sync_with_the_users_line(train) -> None:
         AWAY
         + """
 def wait():
-    torch.accelerator.synchronize()
+    torch.accelerator.synchronize(0)
 wait()
 """
     )
