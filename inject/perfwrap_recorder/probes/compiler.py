@@ -1,9 +1,9 @@
-"""Keeps Dynamo from compiling the recorder's own functions, and from taking tensors' methods for others' code.
+"""Keeps Dynamo from compiling the recorder's own functions, and lets it know the methods of tensors.
 
-Replaces ``get_tensor_method`` of ``torch._dynamo.trace_rules``, the set of functions that Dynamo takes for methods
-of tensors: what stands in the place of a method is one, and so is the method itself. Without it
-``torch.Tensor.to(x)`` and, in a subclass, ``super().to()`` would end a graph. Installed first, since the other
-probes make functions of the hidden ones.
+Replaces ``get_tensor_method`` of ``torch._dynamo.trace_rules``, the set of functions that Dynamo takes for
+methods of tensors: what stands in the place of a method is one, and so is the method itself. Without it
+``torch.Tensor.to(x)`` and, in a subclass, ``super().to()`` would end a graph. Installed first, since the
+other probes make functions of the hidden ones.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Says the settings that decide speed: precision, determinism, debugging aids, environment, and who set them.
 
 Replaces the plain setters among them, to learn the line that called them: ``torch.set_num_threads``,
-``torch.set_num_interop_threads``, ``torch._C._set_float32_matmul_precision`` (beneath the public function, which
-Dynamo knows by its identity), ``__init__`` of ``torch.autograd.detect_anomaly`` and ``set_detect_anomaly``,
-``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and ``__enter__`` of
-``torch.autograd.profiler.profile``. The user could notice one more frame in a traceback.
+``torch.set_num_interop_threads``, ``torch._C._set_float32_matmul_precision`` (beneath the public function,
+which Dynamo knows by its identity), ``__init__`` of ``torch.autograd.detect_anomaly`` and
+``set_detect_anomaly``, ``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and
+``__enter__`` of ``torch.autograd.profiler.profile``. The user could notice one more frame in a traceback.
 
-Values are read, never taken from the setters: by ``torch_facts.look``, after a model or an optimizer was first
-used and every ten seconds, so a setting that is changed and changed back in between is not seen. What is set by
-assignment (``torch.backends.cudnn.benchmark = True``) has no setter, and torch.use_deterministic_algorithms is
-part of compiled graphs: of these the value is known, not the line.
+Values are read, never taken from the setters: by ``torch_facts.look``, after a model or an optimizer was
+first used and every ten seconds, so a setting that is changed and changed back in between is not seen. What
+is set by assignment (``torch.backends.cudnn.benchmark = True``) has no setter, and
+torch.use_deterministic_algorithms is part of compiled graphs: of these the value is known, not the line.
 """
 
 from __future__ import annotations

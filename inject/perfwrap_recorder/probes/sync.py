@@ -1,17 +1,17 @@
 """Times each call by which a tensor's value comes to the host, and finds the line that asked for it.
 
 Replaces, on ``torch.Tensor``: ``item tolist numpy nonzero equal allclose is_nonzero masked_select __bool__
-__float__ __int__ __complex__ __index__ __repr__ __format__``. The user could notice one more frame in tracebacks,
-and that some of these are Python functions. Copies (``cpu``, ``to``) are transfers.py's, whether they block or not.
+__float__ __int__ __complex__ __index__ __repr__ __format__``. The user could notice one more frame in
+tracebacks, and that some of these are Python functions. Copies (``cpu``, ``to``) are transfers.py's, whether
+they block or not.
 
 Not seen are the values that C++ asks for itself (``x[mask]``) and torch's functions of the same names
 (``torch.nonzero(x)``): Dynamo, ``torch.jit`` and ``__torch_function__`` know those by their identity, so a
 replaced ``torch.nonzero`` is another function in a graph. docs/what-is-seen.md has the list.
 
 A call inside of another one (``item`` in ``__format__``) is part of it. What torch's own optimizers, loaders
-and scalers read is their business: it is not recorded, nor blamed on the user. The line is looked
-up where it matters or costs little: after a long call, for the first calls of a step, and for every eighth of
-the others.
+and scalers read is their business: it is not recorded, nor blamed on the user. The line is looked up where it
+matters or costs little: after a long call, for the first calls of a step, and for every eighth of the others.
 """
 
 from __future__ import annotations

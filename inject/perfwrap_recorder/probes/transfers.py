@@ -1,16 +1,17 @@
 """Times each copy of a tensor to another device or into pinned memory, and finds the line that asked for it.
 
-Replaces, on ``torch.Tensor``: ``to cuda cpu copy_ pin_memory``; on ``torch.nn.Module``: ``to cuda cpu``. The user
-could notice one more frame in tracebacks, and that those of tensors are Python functions.
+Replaces, on ``torch.Tensor``: ``to cuda cpu copy_ pin_memory``; on ``torch.nn.Module``: ``to cuda cpu``. The
+user could notice one more frame in tracebacks, and that those of tensors are Python functions.
 
 One call, one span: a copy between devices is a TRANSFER whatever its name. That one from a GPU also makes the
-host wait is told by its bits (FROM_GPU without NON_BLOCKING), not by a SYNC on top of it; a SYNC gives Python a
-value. All tensors that one ``Module.to`` moves are one span. A call that moves nothing (the device is the same,
-or one of both is ``meta``, which holds no data) leaves nothing. While a CUDA graph is captured nothing is copied.
+host wait is told by its bits (FROM_GPU without NON_BLOCKING), not by a SYNC on top of it; a SYNC gives Python
+a value. All tensors that one ``Module.to`` moves are one span. A call that moves nothing (the device is the
+same, or one of both is ``meta``, which holds no data) leaves nothing. While a CUDA graph is captured nothing
+is copied.
 
-Asked are only torch's own getters, and with ``__torch_function__`` off: neither a mode nor a subclass sees it.
-A subclass that has a ``__torch_dispatch__`` of its own is asked nothing: what it holds is its own affair, and
-the copies that it makes in Python are seen by themselves.
+Asked are only torch's own getters, and with ``__torch_function__`` off: neither a mode nor a subclass sees
+it. A subclass that has a ``__torch_dispatch__`` of its own is asked nothing: what it holds is its own affair,
+and the copies that it makes in Python are seen by themselves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Times each call that waits for a GPU and brings nothing back.
 
-Replaces ``synchronize`` of ``torch.cuda.Stream`` and ``torch.cuda.Event`` (and their kin of ``torch.xpu``), and
-beneath ``torch.cuda.synchronize``, ``torch.accelerator.synchronize``, ``torch.xpu.synchronize`` and
+Replaces ``synchronize`` of ``torch.cuda.Stream`` and ``torch.cuda.Event`` (and their kin of ``torch.xpu``),
+and beneath ``torch.cuda.synchronize``, ``torch.accelerator.synchronize``, ``torch.xpu.synchronize`` and
 ``torch.mps.synchronize`` the function of ``torch._C`` that each calls: Dynamo knows the public ones by their
 identity. The user could notice one more frame in a traceback.
 
