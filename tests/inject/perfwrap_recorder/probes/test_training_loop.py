@@ -150,7 +150,8 @@ def test_the_facts_say_what_was_trained_how(done, lines) -> None:
 
 def test_every_probe_says_that_it_watches(done) -> None:
     names = {found.name for found in done.journal.of("COVERAGE")}
-    watched = "torch_facts data_loader forward backward optimizer zero_grad sync serialization garbage"
+    watched = "torch_facts data_loader forward backward optimizer zero_grad sync waits transfers serialization"
+    watched += " garbage"
     assert names == {f"probe/{name}" for name in watched.split()}
 
 
