@@ -6,6 +6,7 @@ A probe is a module with ``install(torch)``, called each time that torch has bee
 
 PROBES = (
     "compiler",
+    "gpu_time",
     "torch_facts",
     "data_loader",
     "forward",
