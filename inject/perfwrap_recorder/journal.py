@@ -488,11 +488,11 @@ def add_track(name, native_id=0):
 
 def _add_thread():
     thread = get_ident()
-    index = threads[thread] = add_track(_thread_name(thread), get_native_id())
+    index = threads[thread] = add_track(thread_name(thread), get_native_id())
     return index
 
 
-def _thread_name(thread):
+def thread_name(thread):
     """Return the name of a thread; ``threading.current_thread()`` would add threads that it does not know."""
     known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
     return str(getattr(known, "_name", ""))

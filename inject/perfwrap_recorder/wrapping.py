@@ -29,6 +29,8 @@ PACKAGE = __name__.partition(".")[0]
 IMPORTERS = (PACKAGE + ".on_import", PACKAGE + ".own_modules")
 """Modules whose code bears names that Python's import system goes by."""
 
+phases = {}  # id of a wrapper's code -> what is at work while it runs
+
 FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
 
@@ -49,6 +51,7 @@ def patch(torch, owner, name, make, span_name="", counted=False):
     path = os.path.join(file, COUNTED_FILE if counted else UNCOUNTED_FILE)
     wrapper.__code__ = _rename(wrapper.__code__, path).replace(co_name=code.co_name if code else name)
     _disguise(wrapper, original, owner, name)
+    phases[id(wrapper.__code__)] = span_name or wrapper.__qualname__
     setattr(owner, name, wrapper)
 
 

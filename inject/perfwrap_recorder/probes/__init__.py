@@ -16,5 +16,6 @@ PROBES = (
     "sync",
     "serialization",
     "garbage",
+    "sampler",
 )
 """In the order in which they are installed."""

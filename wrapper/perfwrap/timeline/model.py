@@ -89,8 +89,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     # A value at a moment; the track is a counter, its unit is on the track.
     "samples": {"time": pl.Int64, "track": pl.Int32, "value": pl.Float64, "source": pl.String},
     # A call stack at a moment, or weight equal ones from then on for some seconds; frames joined by ";" from
-    # the outermost. file, line and function are the user's innermost; operation is what was recorded at the
-    # time, null in the user's own Python and where that is not known.
+    # the outermost. file, line and function are the user's innermost; operation is the phase or the function
+    # of torch's that was at work, null in the user's own Python.
     "stacks": {
         "time": pl.Int64,
         "track": pl.Int32,
