@@ -46,6 +46,11 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, TRANSFER, and FORWARD unless it ends the steps, are
   not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second.
 
+GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
+those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
+and no thread. Above the 8 bits of the kind, value holds by how many microseconds the GPU came after the host at the
+phase's beginning and, LEAD_BITS higher, at its end.
+
 A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
 before a batch. Sums and rests do not reach over the start or the end of a loader's iteration, unless such turns
 are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE, and full collections of
@@ -105,19 +110,19 @@ CLIP = 54  # clip_grad_norm_ or clip_grad_value_
 COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; value = bytes or -1
 COMPILE = 56  # torch.compile at work; value = which compilation of the frame, from 0
 EMPTY_CACHE = 57  # torch.cuda.empty_cache
-GPU = 58  # GPU time of the span with this name that ended last before; value = that span's kind
+GPU = (
+    58  # a GPU's work on a phase, between two events; value = its kind | leads, see below; thread = a stream
+)
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits
+STACK = 66  # samples of a thread, from start on for duration; value = how many; name = label, as its name the phase
 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
-TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = (
-    1,
-    2,
-    4,
-    8,
-)  # the first two together: between GPUs; PINNED: the host's side
+TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
+# The first two together: between GPUs. PINNED: the host's side.
+LEAD_BITS = 28
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 FULL = 2
@@ -475,14 +480,20 @@ def _write_text(value, number):
         put(*numbers, number, piece, TEXT)
 
 
-def _add_thread():
-    thread = get_ident()
-    index = threads[thread] = min(_thread_indices(), LAST_THREAD)
-    put(now(), 0, get_native_id(), text(_thread_name(thread)), index, THREAD)
+def add_track(name, native_id=0):
+    """Return an index for the field ``thread``: that of a thread, or of a stream of a GPU."""
+    index = min(_thread_indices(), LAST_THREAD)
+    put(now(), 0, native_id, text(name), index, THREAD)
     return index
 
 
-def _thread_name(thread):
+def _add_thread():
+    thread = get_ident()
+    index = threads[thread] = add_track(thread_name(thread), get_native_id())
+    return index
+
+
+def thread_name(thread):
     """Return the name of a thread; ``threading.current_thread()`` would add threads that it does not know."""
     known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
     return str(getattr(known, "_name", ""))

@@ -6,6 +6,7 @@ A probe is a module with ``install(torch)``, called each time that torch has bee
 
 PROBES = (
     "compiler",
+    "gpu_time",
     "torch_facts",
     "data_loader",
     "forward",
@@ -17,5 +18,6 @@ PROBES = (
     "transfers",
     "serialization",
     "garbage",
+    "sampler",
 )
 """In the order in which they are installed."""

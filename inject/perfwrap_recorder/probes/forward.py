@@ -10,7 +10,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, ranges, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, ranges, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import model_facts, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
@@ -52,6 +52,7 @@ def install(torch):
 
 def _make_inlined(finish):
     """Do what ``_wrapped_call_impl`` does, so that its frame is replaced and none added."""
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
 
     def make(original, _, is_compiling):
         def wrapper(self, *arguments, **options):
@@ -63,6 +64,7 @@ def _make_inlined(finish):
                 return self._call_impl(*arguments, **options)
             thread = get_ident()
             active.add(thread)
+            pair = begin_gpu and begin_gpu(FORWARD)
             try:
                 start = now()
                 if self._compiled_call_impl is not None:
@@ -72,7 +74,10 @@ def _make_inlined(finish):
                 end = now()
             finally:
                 active.discard(thread)
-            finish(_getframe(1), self, start, end)
+            pair = pair and end_gpu(pair)
+            name = finish(_getframe(1), self, start, end)
+            if pair:
+                keep_gpu(pair, name)
             return result
 
         return wrapper
@@ -81,6 +86,8 @@ def _make_inlined(finish):
 
 
 def _make_around(finish):
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+
     def make(original, call, is_compiling):
         def wrapper(self, *arguments, **options):
             if is_compiling():
@@ -89,13 +96,17 @@ def _make_around(finish):
                 return original(self, *arguments, **options)
             thread = get_ident()
             active.add(thread)
+            pair = begin_gpu and begin_gpu(FORWARD)
             try:
                 start = now()
                 result = call(self, *arguments, **options)
                 end = now()
             finally:
                 active.discard(thread)
-            finish(_getframe(1), self, start, end)
+            pair = pair and end_gpu(pair)
+            name = finish(_getframe(1), self, start, end)
+            if pair:
+                keep_gpu(pair, name)
             return result
 
         return wrapper
@@ -113,7 +124,8 @@ def _finish_with(torch):
             value |= journal.GRAD
         if is_inference():
             value |= journal.INFERENCE
-        journal.span(start, end - start, value, label(name, frame), journal.FORWARD)
+        number = label(name, frame)
+        journal.span(start, end - start, value, number, journal.FORWARD)
         journal.end_step(journal.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))
@@ -123,6 +135,7 @@ def _finish_with(torch):
                 _described.add(name)
                 guard.run("model_facts", model_facts.describe, torch, module, name)
                 torch_facts.look()
+        return number
 
     return finish
 

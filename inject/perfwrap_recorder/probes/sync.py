@@ -19,7 +19,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, source_lines, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 
@@ -140,6 +140,7 @@ def _make_conversion(finish, torch):
 
 def _finish_with(name, on_gpu):
     text_id = journal.text(name)
+    reach_gpu = gpu_time.reach
 
     def finish(frame, tensor, start, duration, result):
         global _step, _lines_left, _calls
@@ -151,7 +152,10 @@ def _finish_with(name, on_gpu):
         _calls += 1
         is_located = _lines_left >= 0 or duration > LONG_NS or not _calls & SAMPLE_MASK
         number = source_lines.label(name, frame) if is_located else text_id
-        journal.span(start, duration, on_gpu(tensor) if on_gpu else 0, number, journal.SYNC)
+        is_on_gpu = on_gpu(tensor) if on_gpu else 0
+        journal.span(start, duration, is_on_gpu, number, journal.SYNC)
+        if is_on_gpu and reach_gpu:
+            reach_gpu(start + duration, tensor.get_device())
         # Infinity minus itself is NaN, and NaN differs from everything.
         if result.__class__ is float and result - result != 0.0:
             number = source_lines.label(name, frame)

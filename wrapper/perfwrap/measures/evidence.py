@@ -12,6 +12,7 @@ from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
+from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
@@ -109,6 +110,12 @@ class Evidence:
         """The time to the end of the first step, broken down; None without steps."""
         return self._once(
             "start_up", trainer, lambda: find_start_up(self.timeline, trainer, self.steps(trainer))
+        )
+
+    def gpu_work(self, trainer: Trainer) -> GpuWork | None:
+        """How busy the GPU was per step and how far the host ran ahead; None where that was not timed."""
+        return self._once(
+            "gpu_work", trainer, lambda: find_gpu_work(self.timeline, trainer, self.steps(trainer))
         )
 
     def own_cost(self, trainer: Trainer) -> OwnCost:

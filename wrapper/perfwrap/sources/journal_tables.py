@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, INSTANTS, SPANS, SUM
+from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, INSTANTS, SPANS, STREAM_PREFIX, SUM
 from perfwrap.sources.journal_file import JournalFile, Records
 from perfwrap.sources.labels import Labels, operation_columns
 from perfwrap.timeline.builder import TimelineBuilder
@@ -63,6 +63,7 @@ class JournalTables:
         self._add_sums()
         self._add_samples()
         self._add_marks()
+        self._add_stacks()
         self._add_coverage()
 
     @property
@@ -95,8 +96,11 @@ class JournalTables:
         used = np.unique(self._records["thread"][spans]).tolist()
         tracks = np.full(1 << 16, self.process, dtype=np.int32)
         for index in sorted({*indices, *used} - {0}):
-            native = natives.get(index)
-            tracks[index] = self._builder.thread(self.process, index, names.get(index, ""), native or None)
+            name, native = names.get(index, ""), natives.get(index)
+            if name.startswith(STREAM_PREFIX) and not native:
+                tracks[index] = self._builder.stream(self.process, index, name)
+            else:
+                tracks[index] = self._builder.thread(self.process, index, name, native or None)
         return tracks
 
     def _add_facts(self) -> None:
@@ -226,6 +230,25 @@ class JournalTables:
                 pl.lit("non_finite").alias("name"), pl.lit(self.source).alias("source")
             ),
         )
+
+    def _add_stacks(self) -> None:
+        """Add samples of threads, those of one line and operation together."""
+        sampled = self._records[self._records["kind"] == INSTANTS["STACK"]]
+        if not sampled.size:
+            return
+        labels = pl.DataFrame(self._labels.columns(sampled["name"]))
+        rows = labels.select(
+            pl.Series("time", np.ascontiguousarray(sampled["start"])),
+            pl.Series("track", self._threads[sampled["thread"]]),
+            pl.Series("weight", np.ascontiguousarray(sampled["value"])),
+            pl.format("{} ({}:{})", "function", "file", "line").alias("stack"),
+            pl.col("name").replace("", None).alias("operation"),
+            "file",
+            "line",
+            "function",
+            pl.lit(self.source).alias("source"),
+        )
+        self._builder.add("stacks", rows)
 
     def _add_coverage(self) -> None:
         """Add who watched what until when, and what was lost."""
