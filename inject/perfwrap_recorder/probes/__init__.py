@@ -8,6 +8,8 @@ PROBES = (
     "compiler",
     "torch_facts",
     "data_loader",
+    "fetching",
+    "loader_workers",
     "forward",
     "backward",
     "optimizer",
