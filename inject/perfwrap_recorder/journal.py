@@ -123,9 +123,7 @@ TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset(
-    (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, FETCH, GETITEM, COLLATE, IDLE, PIN)
-)
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, FETCH, GETITEM, COLLATE, IDLE, PIN))
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")

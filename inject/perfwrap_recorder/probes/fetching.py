@@ -14,6 +14,7 @@ counts as a step.
 
 from __future__ import annotations
 
+import atexit
 from _thread import get_ident
 
 from perfwrap_recorder import batches, guard, journal, source_lines, wrapping
@@ -56,7 +57,9 @@ def install(torch):
         if owner is not None:
             wrapping.patch(torch, owner, "fetch", _make_fetch(weigh))
     journal.after_fork.add(_forget_parent)
-    journal.every_interval.add(guard.protect("sample_times", sample_times.tell))
+    tell = guard.protect("sample_times", sample_times.tell)
+    journal.every_interval.add(tell)
+    atexit.register(tell)
     journal.cover("probe/fetching")
 
 
