@@ -3,7 +3,8 @@
 Replaces ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers; that of
 torchdata's ``StatefulDataLoader`` too) and ``DataLoader.check_worker_number_rationality`` (with which
 ``DataLoader.__init__`` ends: the line that made the loader is known there, and no signature changes). The user
-could notice one more frame in tracebacks through these. Loaders and iterators keep their types and attributes.
+could notice one more frame in tracebacks through these (through ``__next__`` up to Python 3.10 only). Loaders and
+iterators keep their types and attributes.
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ def _make_next(count_batch):
                 data = call(self)
             except StopIteration:
                 finish_last(_getframe(1), self, start, now() - start)
+                raise
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame, from Python 3.11 on
                 raise
             duration = now() - start
             if is_rest:

@@ -37,7 +37,7 @@ def makers(done) -> list:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("heavy", ["GETITEM", "COLLATE"])
 def test_the_split_names_what_takes_the_time(train, workers: int, heavy: str) -> None:
-    work = {"GETITEM": (40_000, 0), "COLLATE": (0, 160_000)}[heavy]
+    work = {"GETITEM": (200_000, 0), "COLLATE": (0, 800_000)}[heavy]
     done = train(f"""{DATA}
 for batch in DataLoader(Data(work={work[0]}), 4, num_workers={workers}, collate_fn=Collate({work[1]})): pass
 """)
@@ -173,11 +173,13 @@ for loader in loaders:
         lines = traceback.format_exception(error)
         frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
         print(type(error).__name__, error.__cause__, error.__context__, frames)
-        print(str(error).replace("program.py", "<string>").partition("Original")[2].count("File"))
+        print(str(error).partition("Original")[2].count("File"), len(lines))
         print([line for line in str(error).splitlines() if "File" in line and "torch" in line])
 """
-    with_wait = bare(program).stdout.replace("['<module>', '__next__'", "['<module>', '__next__', '__next__'")
-    assert train(program).stdout == with_wait
+    # In a forked worker torch itself complains about the loader before, whose iterator the error keeps alive.
+    recorded = train(program, check=workers == 0)
+    assert recorded.stdout == bare(program).stdout
+    assert recorded.stdout.count("\n") == 12
 
 
 def test_results_are_bit_for_bit_those_of_a_bare_run(train) -> None:
@@ -186,6 +188,7 @@ import random
 class Noisy(Data):
     def __getitem__(self, index): return torch.rand(3) + random.random() + index
 torch.manual_seed(3)
+random.seed(3)
 for workers in (0, 2):
     for batch in DataLoader(Noisy(), 4, shuffle=True, num_workers=workers): print(batch.tolist())
 print(torch.rand(2).tolist())
