@@ -387,7 +387,8 @@ SCENARIOS = {
             model, model_fullgraph, model_that_overrides_call, compile_method, dynamic_shapes, marked_dynamic,
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
-            loader_inside, batches_made_inside, compiled_collate, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
+            loader_inside, batches_made_inside, compiled_collate,
+            functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
             fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
         )
     },
