@@ -150,8 +150,8 @@ def test_the_facts_say_what_was_trained_how(done, lines) -> None:
 
 def test_every_probe_says_that_it_watches(done) -> None:
     names = {found.name for found in done.journal.of("COVERAGE")}
-    watched = "torch_facts data_loader forward backward optimizer zero_grad sync serialization garbage"
-    assert names == {f"probe/{name}" for name in watched.split()}
+    watched = "torch_facts data_loader fetching loader_workers forward backward optimizer zero_grad sync"
+    assert names == {f"probe/{name}" for name in (*watched.split(), "serialization", "garbage")}
 
 
 def test_nothing_is_printed_and_the_results_are_those_of_a_bare_run(train) -> None:
