@@ -8,7 +8,7 @@ CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<
 
     start      i64  CLOCK_MONOTONIC, ns
     duration   i64  ns, 0 for an instant
-    value      i64  by kind (float64 bits for SAMPLE and NON_FINITE)
+    value      i64  by kind (float64 bits for SAMPLE, NON_FINITE and QUEUE)
     name       u32  id of a text, 0 for none
     thread     u16  index given by a THREAD record; 0 is the process as a whole
     kind       u16  below; 0 marks a slot that was never finished and is skipped
@@ -43,8 +43,9 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, TRANSFER, and FORWARD unless it ends the steps, are
-  not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second.
+  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, and FORWARD and
+  FETCH unless they end the steps, are not noted at all: detail alone tells of them. The other kinds are summed. A
+  kill may lose a tenth of a second of it.
 
 GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
 those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
@@ -52,10 +53,10 @@ and no thread. Above the 8 bits of the kind, value holds by how many microsecond
 phase's beginning and, LEAD_BITS higher, at its end.
 
 A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
-before a batch. Sums and rests do not reach over the start or the end of a loader's iteration, unless such turns
-are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE, and full collections of
-garbage) the first sixteen of a stretch without detail, or the first 256 where there is room, stand there all the
-same; further NON_FINITE instants are left out.
+before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start or the
+end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD,
+IMPORT, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or the first 256
+where there is room, stand there all the same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END = range(1, 11
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
 DATA_END = 34  # the next(loader) that ended the epoch
 LOADER_START = 35  # making the loader's iterator, its workers included; value = num_workers
+# (in a worker: from the start of its loop until it first asks for an order)
 FORWARD = 36  # outermost module call; value = TRAINING | GRAD | INFERENCE
 BACKWARD = 37
 OPTIMIZER = 38  # optimizer.step(); name = label with "SGD#1" as its name, the number telling instances apart
@@ -101,8 +103,8 @@ PERFWRAP = 45  # the recorder's own work outside of the probes
 IMPORT = 46  # the import of torch itself
 TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes or -1 << 8 | the bits below
 FETCH = 48  # a worker (or, without workers, the loader) makes one batch; value = samples or -1
-GETITEM = 49  # within it, all calls of dataset[index]; value = how many
-COLLATE = 50  # within it, the collate function
+GETITEM = 49  # within it, all that makes samples: the calls of dataset[index]; value = how many
+COLLATE = 50  # within it, the collate function; value = bytes of the tensors that it made or -1
 IDLE = 51  # a worker waits for its next order
 PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
 SCHEDULER = 53  # scheduler.step()
@@ -116,6 +118,8 @@ GPU = (
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits
+QUEUE = 65  # name = a loader, at the start of its DATA span; how many batches were ready, and a half more
+# where later batches came before the one that was next in order; in stretches with detail only
 STACK = 66  # samples of a thread, from start on for duration; value = how many; name = label, as its name the phase
 
 SUM = 0x8000
@@ -127,7 +131,9 @@ LEAD_BITS = 28
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER))
+RESTING = frozenset(
+    (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
+)
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")

@@ -97,6 +97,11 @@ class WrittenJournal:
         bits = struct.unpack("<q", struct.pack("<d", value))[0]
         self.record(INSTANTS["NON_FINITE"], self.now, value=bits, name=name)
 
+    def queue(self, ready: float, loader: str = "loader/1") -> None:
+        """Write how many batches were ready, and a half more where later ones came first."""
+        bits = struct.unpack("<q", struct.pack("<d", ready))[0]
+        self.record(INSTANTS["QUEUE"], self.now, value=bits, name=loader)
+
     def span(self, operation: str, duration: int, name: str = "", value: int = 0, line: str = "") -> None:
         """Write a span from now on; ``line`` is file:line or file:line:function."""
         begin = self.now

@@ -54,7 +54,7 @@ SPANS = {
     "EMPTY_CACHE": 57,
     "GPU": 58,
 }
-INSTANTS = {"NON_FINITE": 64, "STACK": 66}
+INSTANTS = {"NON_FINITE": 64, "QUEUE": 65, "STACK": 66}
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 """Bits of a FORWARD span's value."""

@@ -9,6 +9,8 @@ PROBES = (
     "gpu_time",
     "torch_facts",
     "data_loader",
+    "fetching",
+    "loader_workers",
     "forward",
     "backward",
     "optimizer",

@@ -295,6 +295,27 @@ def loader_inside():
     return captured(run, (x(),))
 
 
+def batches_made_inside():
+    data = [(value, value.sum()) for value in x()]
+
+    def collate(samples):
+        return torch.stack([value for value, _ in samples]) * 2
+
+    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher(data, True, collate, False)
+
+    def run(value):
+        return value + fetcher.fetch([0, 1]).sum()
+
+    return captured(run, (x(),), (x(),)), fetcher.collate_fn is collate
+
+
+def compiled_collate():
+    graphs = Graphs()
+    collate = torch.compile(lambda samples: torch.stack(samples) * 2, backend=graphs)
+    loader = torch.utils.data.DataLoader(list(x(4)), batch_size=2, collate_fn=collate)
+    return repr(list(loader)), graphs.seen
+
+
 def functorch():
     from torch.func import grad, vmap
 
@@ -495,8 +516,9 @@ SCENARIOS = {
             model, model_fullgraph, model_that_overrides_call, compile_method, dynamic_shapes, marked_dynamic,
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
-            loader_inside, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
-            fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated, module_moved_inside,
+            loader_inside, batches_made_inside, compiled_collate, functorch, vmap_of_item, exported, scripted, traced,
+            symbolically_traced, make_fx, fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
+            module_moved_inside,
             moved_fullgraph, subclass_that_overrides, methods_as_functions, anomaly_inside, profiled_inside,
         )
     },

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.loop_events import Flags, Integers, thread_spans
-from perfwrap.measures.parts import INTERRUPTIONS, PART_OF, PARTS, WHOLES
+from perfwrap.measures.parts import INSIDES, INTERRUPTIONS, PART_OF, PARTS, WHOLES
 from perfwrap.measures.rests import with_lines
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.thinned import fill_thinned, stretch_edges
@@ -80,7 +80,10 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     end = pl.col("start") + pl.col("duration")
     spans = _without_insides(thread_spans(timeline, trainer).filter(pl.col("start") < finish, end > begin))
     sums = timeline.sums.filter(
-        pl.col("track") == trainer.thread, pl.col("start") < finish, pl.col("end") > begin
+        pl.col("track") == trainer.thread,
+        pl.col("start") < finish,
+        pl.col("end") > begin,
+        ~pl.col("operation").is_in(INSIDES),
     )
     start = spans["start"].to_numpy()
     # Where thinned steps ended is not known: only those in detail cut the account.

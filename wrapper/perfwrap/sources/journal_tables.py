@@ -200,7 +200,7 @@ class JournalTables:
         return self._builder.device(self.header.host, entity)
 
     def _add_marks(self) -> None:
-        """Add instants: what happened, changes of detail, and values that were not finite."""
+        """Add instants: what happened, changes of detail, and those with a value."""
         for kind, name in (("MARK", None), ("THIN", "thin")):
             for record in self._of(kind):
                 what, value = self._text(int(record["name"])), int(record["value"])
@@ -213,21 +213,25 @@ class JournalTables:
                     value=float(value) if name else None,
                     source=self.source,
                 )
-        bad = self._records[self._records["kind"] == INSTANTS["NON_FINITE"]]
-        if not bad.size:
+        for kind, number in INSTANTS.items():
+            self._add_instants(kind.lower(), self._records[self._records["kind"] == number])
+
+    def _add_instants(self, name: str, records: Records) -> None:
+        """Add instants with a value, each with the text of its label as its detail."""
+        if not records.size:
             return
-        labels = self._labels.columns(bad["name"])
+        labels = self._labels.columns(records["name"])
         columns = {
-            "time": np.ascontiguousarray(bad["start"]),
-            "track": self._threads[bad["thread"]],
-            "value": np.ascontiguousarray(bad["value"]).view("<f8"),
+            "time": np.ascontiguousarray(records["start"]),
+            "track": self._threads[records["thread"]],
+            "value": np.ascontiguousarray(records["value"]).view("<f8"),
             "detail": labels.pop("name"),
             **labels,
         }
         self._builder.add(
             "marks",
             pl.DataFrame(columns).with_columns(
-                pl.lit("non_finite").alias("name"), pl.lit(self.source).alias("source")
+                pl.lit(name).alias("name"), pl.lit(self.source).alias("source")
             ),
         )
 

@@ -150,8 +150,10 @@ def test_the_facts_say_what_was_trained_how(done, lines) -> None:
 
 def test_every_probe_says_that_it_watches(done) -> None:
     names = {found.name for found in done.journal.of("COVERAGE")}
-    watched = "torch_facts data_loader forward backward optimizer zero_grad sync waits transfers serialization"
-    watched += " garbage"
+    watched = (
+        "torch_facts data_loader fetching loader_workers forward backward optimizer zero_grad sync waits"
+    )
+    watched += " transfers serialization garbage"
     assert names == {f"probe/{name}" for name in watched.split()}
 
 
