@@ -43,14 +43,15 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, and FORWARD unless it ends the steps, are not noted
-  at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a second of it.
+  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, SCHEDULER, CLIP, and FORWARD and BACKWARD unless they end the
+  steps, are not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a
+  second of it.
 
-A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
-before a batch. Sums and rests do not reach over the start or the end of a loader's iteration, unless such turns
-are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE, and full collections of
-garbage) the first sixteen of a stretch without detail, or the first 256 where there is room, stand there all the
-same; further NON_FINITE instants are left out.
+A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost
+module call or before a batch. Sums and rests do not reach over the start or the end of a loader's iteration,
+unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE, and
+full collections of garbage) the first sixteen of a stretch without detail, or the first 256 where there is room,
+stand there all the same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ LOADER_START = 35  # making the loader's iterator, its workers included; value =
 FORWARD = 36  # outermost module call; value = TRAINING | GRAD | INFERENCE
 BACKWARD = 37
 OPTIMIZER = 38  # optimizer.step(); name = label with "SGD#1" as its name, the number telling instances apart
-SCALER_STEP = 39  # GradScaler.step(), which may skip the optimizer inside
+SCALER_STEP = 39  # GradScaler.step(); where it skipped the optimizer value = 1 and the label's name ends in
+# " skipped"; value = -1 where that cannot be told (a fused optimizer: the GPU decides)
 ZERO_GRAD = 40
 SYNC = 41  # a value comes to the host; name = label "Tensor.item", value = 1 when the tensor is on a GPU
 SAVE = 42  # torch.save; value = bytes when known, else -1
@@ -100,8 +102,8 @@ GETITEM = 49  # within it, all calls of dataset[index]; value = how many
 COLLATE = 50  # within it, the collate function
 IDLE = 51  # a worker waits for its next order
 PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
-SCHEDULER = 53  # scheduler.step()
-CLIP = 54  # clip_grad_norm_ or clip_grad_value_
+SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
+CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
 COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; value = bytes or -1
 COMPILE = 56  # torch.compile at work; value = which compilation of the frame, from 0
 EMPTY_CACHE = 57  # torch.cuda.empty_cache
@@ -117,7 +119,7 @@ TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC))
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, SCHEDULER, CLIP))
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")

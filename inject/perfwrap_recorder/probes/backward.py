@@ -19,3 +19,5 @@ def install(torch):
 
 def _finish(frame, start, duration, _):
     journal.span(start, duration, 0, label("backward", frame), journal.BACKWARD)
+    # Tells the steps of a program whose optimizer is none of torch's kind.
+    journal.end_step(journal.BACKWARD, 0, start + duration)

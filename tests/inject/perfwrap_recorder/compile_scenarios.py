@@ -152,6 +152,56 @@ def whole_step():
     return captured(step, (x(),), (x(),))
 
 
+def whole_step_with_clipping_and_scheduler():
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+    def step(value):
+        optimizer.zero_grad(set_to_none=False)
+        net(value).sum().backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        nn.utils.clip_grad_value_(net.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+        return norm
+
+    return captured(step, (x(),), (x(),))
+
+
+def clipping_fullgraph():
+    net = Net()
+    net(x()).sum().backward()
+    return captured(lambda: nn.utils.clip_grad_norm_(net.parameters(), 1.0), (), (), fullgraph=True)
+
+
+def scheduler_step():
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=torch.tensor(0.1))
+    net(x()).sum().backward()
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer)
+
+    def step():
+        optimizer.step()
+        scheduler.step()
+
+    return {**captured(step, (), (), ()), "rate": repr(optimizer.param_groups[0]["lr"])}
+
+
+def scaled_step():
+    scaler = torch.amp.GradScaler("cpu") if hasattr(torch.amp, "GradScaler") else None
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(value):
+        scaler.scale(net(value).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return value
+
+    return captured(step, (x(),), (x(),)) if scaler else None
+
+
 def optimizer_step(kind=torch.optim.Adam):
     net = Net()
     optimizer = kind(net.parameters(), lr=0.1)
@@ -365,6 +415,7 @@ SCENARIOS = {
         for f in (
             model, model_fullgraph, model_that_overrides_call, compile_method, dynamic_shapes, marked_dynamic,
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
+            whole_step_with_clipping_and_scheduler, clipping_fullgraph, scheduler_step, scaled_step,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
             loader_inside, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
             fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
