@@ -49,9 +49,9 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
 
 A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost
 module call or before a batch. Sums and rests do not reach over the start or the end of a loader's iteration,
-unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE, and
-full collections of garbage) the first sixteen of a stretch without detail, or the first 256 where there is room,
-stand there all the same; further NON_FINITE instants are left out.
+unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE,
+NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or the first 256
+where there is room, stand there all the same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ PIN = 52  # the loader's own thread copies a batch into pinned memory; value = b
 SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
 CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
 COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; value = bytes or -1
-COMPILE = 56  # torch.compile at work; value = which compilation of the frame, from 0
+COMPILE = (
+    56  # torch.compile at work; name = label "compile" or "compile backward" at the compiled function's own
+)
+# first line, or at the line that called it; value = which compilation of that function, from 0
 EMPTY_CACHE = 57  # torch.cuda.empty_cache
 GPU = 58  # GPU time of the span with this name that ended last before; value = that span's kind
 
@@ -116,7 +119,7 @@ SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 
-RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
+RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
 RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, SCHEDULER, CLIP))

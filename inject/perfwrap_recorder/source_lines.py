@@ -92,6 +92,11 @@ def find_place(frame, is_skipped=None):
     return installed
 
 
+def is_users(path):
+    """Say whether code from that file is the user's own."""
+    return not path.startswith("<") and _sort_of_file(path) == USERS
+
+
 def call_from(frame, function, value):
     """Return ``function(value)``, called by code that bears the file and the line which ``frame`` runs.
 

@@ -18,5 +18,6 @@ PROBES = (
     "sync",
     "serialization",
     "garbage",
+    "compilation",
 )
 """In the order in which they are installed."""

@@ -429,13 +429,16 @@ SCENARIOS = {
 def install():
     """Record from now on."""
     sys.path.insert(0, INJECT)
-    from perfwrap_recorder import journal, probes
+    from perfwrap_recorder import journal, on_import, probes
 
     class Settings:
         run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", 8 << 20, False
 
     journal.open_current(Settings)
+    sys.meta_path.insert(0, on_import.Finder)
     for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
+        for awaited, function in getattr(probe, "MODULES", {}).items():
+            on_import.after(awaited, function)
         probe.install(torch)
 
 
