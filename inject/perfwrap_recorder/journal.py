@@ -43,8 +43,8 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, SCHEDULER, CLIP, and FORWARD and BACKWARD unless they end the
-  steps, are not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a
+  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, SCHEDULER, CLIP, COLLECTIVE, and FORWARD and BACKWARD unless
+  they end the steps, are not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a
   second of it.
 
 A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost
@@ -104,7 +104,8 @@ IDLE = 51  # a worker waits for its next order
 PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
 SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
 CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
-COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; value = bytes or -1
+COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; name = label "all_reduce", or
+# "all_reduce async" when it only enqueues; value = bytes of its largest argument or -1
 COMPILE = (
     56  # torch.compile at work; name = label "compile" or "compile backward" at the compiled function's own
 )
@@ -122,7 +123,7 @@ TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, SCHEDULER, CLIP))
+RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, SCHEDULER, CLIP, COLLECTIVE))
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")

@@ -19,5 +19,7 @@ PROBES = (
     "serialization",
     "garbage",
     "compilation",
+    "parallel",
+    "collectives",
 )
 """In the order in which they are installed."""

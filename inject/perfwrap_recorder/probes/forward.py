@@ -12,7 +12,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard, journal, ranges, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import torch_facts
+from perfwrap_recorder.probes import parallel, torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
@@ -124,6 +124,8 @@ def _finish_with(torch):
 def _find_name(module):
     """Return the class name of a module, or of what a mere wrapper wraps."""
     kind = type(module)
+    if parallel.is_spread(kind):
+        parallel.describe(module)
     inner = getattr(module, WRAPPERS.get(kind.__name__, ""), None)
     if inner is not None:
         return _find_name(inner)

@@ -29,6 +29,12 @@ def look():
             guard.run(ask.__name__[1:], ask, torch)
 
 
+def look_at_ranks():
+    """Say who this process is among others, as soon as that is known."""
+    for torch in _torch:
+        guard.run("ask_ranks", _ask_ranks, torch)
+
+
 def _ask_versions(torch):
     _say("torch", str(torch.__version__))
     _say("torch_cuda", torch.version.cuda or torch.version.hip)

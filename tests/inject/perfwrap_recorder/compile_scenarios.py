@@ -202,6 +202,65 @@ def scaled_step():
     return captured(step, (x(),), (x(),)) if scaler else None
 
 
+def alone():
+    """Return torch.distributed, of which this process is the only member; None where there is none."""
+    import torch.distributed as distributed
+
+    if not distributed.is_available():
+        return None
+    if not distributed.is_initialized():
+        store = distributed.HashStore()
+        distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return distributed
+
+
+def collectives_inside():
+    distributed = alone()
+
+    def run(value):
+        value = value + 1
+        distributed.all_reduce(value)
+        parts = torch.empty(value.shape[0], 4)
+        distributed.all_gather_into_tensor(parts, value)
+        return parts * 2
+
+    return captured(run, (x(),), (x(),)) if distributed else None
+
+
+def collectives_fullgraph():
+    distributed = alone()
+
+    def run(value):
+        value = value + 1
+        distributed.all_reduce(value)
+        return value * 2
+
+    return captured(run, (x(),), fullgraph=True) if distributed else None
+
+
+def collectives_that_break():
+    distributed = alone()
+
+    def run(value):
+        value = value + 1
+        distributed.broadcast(value, 0)
+        distributed.barrier()
+        return value * 2
+
+    return captured(run, (x(),), (x(),)) if distributed else None
+
+
+def data_parallel():
+    distributed = alone()
+    net = nn.parallel.DistributedDataParallel(Net()) if distributed else None
+
+    def step(value):
+        with net.no_sync():
+            return net(value).sum()
+
+    return captured(step, (x(),), (x(),)) if distributed else None
+
+
 def optimizer_step(kind=torch.optim.Adam):
     net = Net()
     optimizer = kind(net.parameters(), lr=0.1)
@@ -416,6 +475,7 @@ SCENARIOS = {
             model, model_fullgraph, model_that_overrides_call, compile_method, dynamic_shapes, marked_dynamic,
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
             whole_step_with_clipping_and_scheduler, clipping_fullgraph, scheduler_step, scaled_step,
+            collectives_inside, collectives_fullgraph, collectives_that_break, data_parallel,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
             loader_inside, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
             fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
