@@ -44,8 +44,8 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
   duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, SCHEDULER, CLIP, COLLECTIVE, and FORWARD and BACKWARD unless
-  they end the steps, are not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose a tenth of a
-  second of it.
+  they end the steps, are not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose
+  a tenth of a second of it.
 
 A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost
 module call or before a batch. Sums and rests do not reach over the start or the end of a loader's iteration,
@@ -110,7 +110,7 @@ COMPILE = (
     56  # torch.compile at work; name = label "compile" or "compile backward" at the compiled function's own
 )
 # first line, or at the line that called it; value = which compilation of that function, from 0
-EMPTY_CACHE = 57  # torch.cuda.empty_cache
+EMPTY_CACHE = 57  # torch.cuda.empty_cache, once CUDA is started; name = label "empty_cache"
 GPU = 58  # GPU time of the span with this name that ended last before; value = that span's kind
 
 # Instants with a value.
@@ -135,6 +135,7 @@ END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2
 BEGIN = None
 
 CLOCK_INTERVAL_NS = 10_000_000_000
+OFTEN_INTERVAL_NS = 100_000_000
 REST_INTERVAL_NS = 100_000_000
 REST_STEPS = 128
 """So long, and so many steps, may what a rest counts stay unwritten."""
@@ -150,11 +151,13 @@ summing = False  # whether spans are summed at present
 threads = {}  # id of a thread -> index
 sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
 steps = 0  # how often a step may have ended
-due = 0  # when the next CLOCK is
+due = 0  # when there is something to do again at the end of a step
+clock_due = 0  # when the next CLOCK is
 
 after_fork = set()  # functions() that put right, in the child of a fork, what a probe knows about threads
 when_made = []  # functions() that say who a child of a fork is, once it has a file
 every_interval = set()  # functions() that look at what may change while the program runs, every ten seconds
+often = set()  # functions() that look at it at the end of a step, at most ten times a second
 
 settings = None  # what the launcher asked
 _file = None
@@ -268,6 +271,13 @@ def end_step(kind, which, moment):
         _end_stretch(moment)
 
 
+def look_often(look):
+    """Have ``look()`` called at the ends of steps, at most ten times a second; it must not raise."""
+    global due
+    often.add(look)
+    due = 0
+
+
 def begin_phase(moment):
     """Say that what comes is something else than what came: an iteration of a loader starts or has ended."""
     if summing and get_ident() == _stepper:
@@ -291,11 +301,12 @@ def _slots(size):
 
 def _make(budget):
     """Make the file and have the state point to it."""
-    global state, limit, due, _file, _thinning, _pid
+    global state, limit, due, clock_due, _file, _thinning, _pid
     file = JournalFile(settings.run_dir + "/journal", settings.host, _slots(budget) << SHIFT)
     moment, wall = read_pair()
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
-    _pid, due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    _pid, clock_due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    due = moment if often else clock_due
     _thinning = Thinning(_slots(budget), FIRST_SLOT, moment)
     _file = file
     state = count(FIRST_SLOT).__next__, file.memory
@@ -490,13 +501,18 @@ def _thread_name(thread):
 
 
 def _tick(moment):
-    """Do what is to be done every ten seconds."""
-    global due
-    due = moment + CLOCK_INTERVAL_NS
-    monotonic, wall = read_pair()
-    put(monotonic, 0, wall, 0, 0, CLOCK)
-    for look in every_interval:
+    """Do what is to be done ten times a second, and what every ten seconds."""
+    global due, clock_due
+    due = moment + OFTEN_INTERVAL_NS if often else moment + CLOCK_INTERVAL_NS
+    for look in often:
         look()
+    if moment >= clock_due:
+        clock_due = moment + CLOCK_INTERVAL_NS
+        monotonic, wall = read_pair()
+        put(monotonic, 0, wall, 0, 0, CLOCK)
+        for look in every_interval:
+            look()
+    due = min(due, clock_due)
 
 
 def _lose_record():

@@ -21,5 +21,6 @@ PROBES = (
     "compilation",
     "parallel",
     "collectives",
+    "memory",
 )
 """In the order in which they are installed."""

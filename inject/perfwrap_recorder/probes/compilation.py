@@ -46,6 +46,7 @@ _frames = {}  # Dynamo's number for a function, as text -> its file, line and na
 _last_metrics = [None]  # the newest that have been read
 _last_break = [None]
 _marked = {}  # what -> how many marks, or the details that were said
+_looking = []  # the function that looks every ten seconds
 _counts = {}  # what -> how often
 
 
@@ -65,9 +66,11 @@ def install_callbacks(dynamo):
     begin, end = guard.protect("compilation", _begin), guard.protect("compilation", _end)
     wrapping.patch(torch, handler, "run_start_callbacks", _make_begin(begin))
     wrapping.patch(torch, handler, "run_end_callbacks", _make_end(end))
-    if _look not in journal.every_interval:
-        journal.every_interval.add(_look)
-        atexit.register(_look)
+    if not _looking:
+        # Made here and not above: what is made before the recorder is hidden, Dynamo would look at.
+        _looking.append(guard.protect("compilation", _look))
+        journal.every_interval.add(_looking[0])
+        atexit.register(_looking[0])
 
 
 MODULES = {"torch._dynamo": install_callbacks}
@@ -215,9 +218,6 @@ def _short(reason):
     return (first + (" (%s)" % context if context else ""))[:LONGEST_REASON]
 
 
-def _look_now():
+def _look():
     _read_metrics()
     _read_breaks()
-
-
-_look = guard.protect("compilation", _look_now)

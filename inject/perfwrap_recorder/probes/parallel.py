@@ -1,13 +1,13 @@
 """Says how models are spread over processes and GPUs, and which lines accumulate gradients without a reduction.
 
-Replaces ``DistributedDataParallel._ddp_init_helper``, with which its construction ends, and ``no_sync`` of it and of
-FSDP's first version. The user could notice one more frame in tracebacks. FSDP and ``DataParallel`` are described at
-their first call as outermost module, which the forward probe tells of.
+Replaces ``DistributedDataParallel._ddp_init_helper``, with which its construction ends; the user could notice one
+more frame in a traceback. FSDP and ``DataParallel`` are described at their first call as outermost module, which the
+forward probe tells of. There a call inside of ``no_sync`` is seen too: nothing is replaced for it, since Dynamo looks
+into ``no_sync``.
 """
 
 from __future__ import annotations
 
-import sys
 from _weakref import ref
 from itertools import count
 
@@ -16,12 +16,18 @@ from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_MODELS = 100
 
-DDP = ("find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view")
+DDP = ("find_unused_parameters", "gradient_as_bucket_view")
 FSDP = ("world_size", "limit_all_gathers", "forward_prefetch", "_use_orig_params")
 FSDP_CHOICES = ("sharding_strategy", "backward_prefetch")
 """Settings that are members of enumerations."""
 
-WRAPPERS = ("DataParallel", "FullyShardedDataParallel")
+SYNCING = {
+    "DistributedDataParallel": "require_backward_grad_sync",
+    "FullyShardedDataParallel": "_sync_gradients",
+}
+"""What ``no_sync`` makes False."""
+
+WRAPPERS = ("DataParallel", "FullyShardedDataParallel", "DistributedDataParallel")
 
 _next_number = count(1).__next__
 _known = {}  # id of a model -> weak reference to it
@@ -31,22 +37,16 @@ def install(torch):
     """Watch from now on."""
     owner = torch.nn.parallel.DistributedDataParallel
     wrapping.patch(torch, owner, "_ddp_init_helper", wrapping.timed_with_options("parallel", _finish_ddp))
-    wrapping.patch(torch, owner, "no_sync", _make_no_sync)
     journal.cover("probe/parallel")
 
 
-def install_fsdp(module):
-    """Watch FSDP too, now that the program has imported it."""
-    torch, owner = sys.modules["torch"], getattr(module, "FullyShardedDataParallel", None)
-    if owner is not None:
-        wrapping.patch(torch, owner, "no_sync", _make_no_sync)
-
-
-MODULES = {"torch.distributed.fsdp.fully_sharded_data_parallel": install_fsdp}
-
-
-def describe(module):
-    """Say how a model is spread whose class is one of WRAPPERS, or which ``fully_shard`` has changed."""
+def describe(module, frame):
+    """Say how a model is spread, at its first call, and at which line it is called inside of ``no_sync``."""
+    if type(module).__name__ in SYNCING and vars(module).get(SYNCING[type(module).__name__]) is False:
+        number = label("no_sync", frame)
+        call_sites.describe("no_sync", number, frame, (("kind", type(module).__name__),))
+    if type(module).__name__ == "DistributedDataParallel":
+        return  # was said when it was made
     key = id(module)
     known = _known.get(key)
     if (known and known() is module) or len(_known) >= MAXIMUM_MODELS:
@@ -85,6 +85,10 @@ def _finish_ddp(frame, start, duration, arguments, options):
     journal.fact(prefix + "line", find_place(frame))
     for name in DDP:
         journal.fact(prefix + name, bool(mine.get(name)))
+    # The setting got another name, which the pickled state translates.
+    journal.fact(
+        prefix + "broadcast_buffers", bool(mine.get("forward_sync_buffers", mine.get("broadcast_buffers")))
+    )
     static_graph = call_sites.option(arguments, options, 4, "static_graph", None)
     if type(static_graph) is bool:
         journal.fact(prefix + "static_graph", static_graph)
@@ -92,17 +96,3 @@ def _finish_ddp(frame, start, duration, arguments, options):
         journal.fact(prefix + "bucket_cap_mb", mine["bucket_bytes_cap"] / 2**20)
     journal.fact(prefix + "buffers", len(mine.get("modules_buffers") or ()))
     journal.fact(prefix + "world_size", mine["process_group"].size())
-
-
-def _make_no_sync(original, _, is_compiling):
-    def wrapper(self):
-        if not is_compiling():
-            guard.run("parallel_no_sync", _tell_no_sync, self, sys._getframe(1))
-        return original(self)
-
-    return wrapper
-
-
-def _tell_no_sync(model, frame):
-    number = label("no_sync", frame)
-    call_sites.describe("no_sync", number, frame, (("kind", type(model).__name__),))

@@ -261,6 +261,15 @@ def data_parallel():
     return captured(step, (x(),), (x(),)) if distributed else None
 
 
+def emptying_the_cache():
+    def run(value):
+        value = value + 1
+        torch.cuda.empty_cache()
+        return value * 2
+
+    return captured(run, (x(),), (x(),))
+
+
 def optimizer_step(kind=torch.optim.Adam):
     net = Net()
     optimizer = kind(net.parameters(), lr=0.1)
@@ -476,6 +485,7 @@ SCENARIOS = {
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
             whole_step_with_clipping_and_scheduler, clipping_fullgraph, scheduler_step, scaled_step,
             collectives_inside, collectives_fullgraph, collectives_that_break, data_parallel,
+            emptying_the_cache,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
             loader_inside, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
             fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
@@ -489,16 +499,17 @@ SCENARIOS = {
 def install():
     """Record from now on."""
     sys.path.insert(0, INJECT)
-    from perfwrap_recorder import journal, on_import, probes
+    from perfwrap_recorder import journal, probes
 
     class Settings:
         run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", 8 << 20, False
 
     journal.open_current(Settings)
-    sys.meta_path.insert(0, on_import.Finder)
+    import_module("torch._dynamo")  # torch 2.0 does not import it by itself
     for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
         for awaited, function in getattr(probe, "MODULES", {}).items():
-            on_import.after(awaited, function)
+            if awaited in sys.modules:
+                function(sys.modules[awaited])
         probe.install(torch)
 
 

@@ -100,8 +100,8 @@ model = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=3, gradient_as_bu
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(4):
     if step % 2 == 0:
-        with model.no_sync():  # NO_SYNC
-            model(torch.ones(2, 4)).sum().backward()
+        with model.no_sync():
+            model(torch.ones(2, 4)).sum().backward()  # NO_SYNC
     else:
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
