@@ -7,6 +7,7 @@ in short steps, so each loop is cast several times with new processes. Needs per
 
     python scripts/overhead.py                     loops of 0.3, 1 and 10 ms steps
     python scripts/overhead.py --rounds 100        narrower intervals
+    python scripts/overhead.py --peers             with py-spy, viztracer, scalene, traceml, torch.profiler beside
     python scripts/overhead.py --json out.json     the figures for programs; update_docs.py reads them
 """
 
@@ -41,7 +42,7 @@ TURN_STEPS = {0.3: 512, 1.0: 512, 10.0: 40}
 DEFAULT_TURN_STEPS = 128
 CASTS = 4
 """How often all variants are started anew."""
-BARE, BARE_AGAIN = "bare", "bare again"
+BARE, BARE_AGAIN, WRAPPED = "bare", "bare again", "perfwrap run"
 
 Command = Callable[[list[str], Path], list[str]]
 """Wraps a command; gets a folder of its own for what it writes."""
@@ -49,7 +50,7 @@ Command = Callable[[list[str], Path], list[str]]
 VARIANTS: dict[str, Command] = {
     BARE: lambda command, folder: command,
     BARE_AGAIN: lambda command, folder: command,
-    "perfwrap run": lambda command, folder: [
+    WRAPPED: lambda command, folder: [
         sys.executable,
         "-m",
         "perfwrap",
@@ -62,6 +63,61 @@ VARIANTS: dict[str, Command] = {
     ],
 }
 """What is compared with the first."""
+
+PROFILED = """
+import runpy, sys
+from torch.profiler import ProfilerActivity, profile
+del sys.argv[0]
+with profile(activities=[ProfilerActivity.CPU]):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+PEERS: dict[str, Command] = {
+    "torch.profiler, always on": lambda command, folder: [command[0], "-c", PROFILED, *command[1:]],
+    "py-spy, 100 Hz": lambda command, folder: [
+        *_tool("py-spy", "record", "--rate", "100", "--output", f"{folder}.svg"),
+        "--",
+        *command,
+    ],
+    "viztracer": lambda command, folder: [
+        *_tool("viztracer", "--quiet", "--output_file", f"{folder}.json"),
+        "--",
+        *command[1:],
+    ],
+    "scalene": lambda command, folder: [
+        *_tool("scalene", "run", "--outfile", f"{folder}.json", command[1]),
+        "---",
+        *command[2:],
+    ],
+    "traceml": lambda command, folder: [
+        *_tool("traceml", "run", "--mode", "summary", "--logs-dir", str(folder), "--run-name", "run"),
+        command[1],
+        "--args",
+        *command[2:],
+    ],
+}
+"""Other tools, each as its documentation has it for an unmodified script; those that are not there are left out."""
+
+
+def _tool(name: str, *words: str) -> list[str]:
+    """Return a tool's command; LookupError when it is not installed beside this Python."""
+    found = Path(sys.executable).with_name(name)
+    if not found.is_file():
+        raise LookupError(name)
+    return [str(found), *words]
+
+
+def with_peers() -> dict[str, Command]:
+    """Return the variants, and those of the other tools that are installed."""
+    found = dict(VARIANTS)
+    for name, wrap in PEERS.items():
+        try:
+            wrap([sys.executable, "script"], Path("folder"))
+        except LookupError as error:
+            print(f"without {error}: not installed in this environment", file=sys.stderr)
+        else:
+            found[name] = wrap
+    return found
 
 
 @dataclass
@@ -100,12 +156,13 @@ class Ratio:
         return f"{self.median:+.1%} ({self.low:+.1%} … {self.high:+.1%})"
 
 
-def start_all(width: int, folder: Path) -> list[Variant]:
+def start_all(wanted: dict[str, Command], width: int, folder: Path) -> list[Variant]:
     """Start every variant and wait until each has connected."""
+    folder.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         started = {}
-        for name, wrap in VARIANTS.items():
+        for name, wrap in wanted.items():
             command = [sys.executable, str(LOOP), "run", port, name, str(width)]
             out = folder / name.replace(" ", "-")
             started[name] = subprocess.Popen(wrap(command, out), stdin=subprocess.DEVNULL)
@@ -114,27 +171,27 @@ def start_all(width: int, folder: Path) -> list[Variant]:
         for _ in started:
             stream = server.accept()[0].makefile("rw")
             lines[stream.readline().strip()] = stream
-    return [Variant(name, started[name], lines[name]) for name in VARIANTS]
+    return [Variant(name, started[name], lines[name]) for name in wanted]
 
 
-def measure(step_ms: float, rounds: int, folder: Path) -> dict[str, object]:
+def measure(wanted: dict[str, Command], step_ms: float, rounds: int, folder: Path) -> dict[str, object]:
     """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
     width = int(subprocess.check_output([sys.executable, str(LOOP), "calibrate", str(step_ms)]))
     steps = TURN_STEPS.get(step_ms, DEFAULT_TURN_STEPS)
-    times: dict[str, list[int]] = {name: [] for name in VARIANTS}
+    times: dict[str, list[int]] = {name: [] for name in wanted}
     shares = []
     for cast in range(CASTS):
-        variants = start_all(width, folder / str(cast))
+        variants = start_all(wanted, width, folder / str(cast))
         for variant in variants:
             variant.turn(steps)
-        monitors = Monitors(variants[-1].process.pid)
+        monitors = Monitors(next(found.process.pid for found in variants if found.name == WRAPPED))
         for _ in range(max(1, rounds // CASTS)):
             for variant in random.sample(variants, len(variants)):
                 times[variant.name].append(variant.turn(steps))
         shares.append(monitors.share())
         for variant in variants:
             variant.lines.close()  # type: ignore[attr-defined]
-            variant.process.wait(60)
+            variant.process.wait(300)
     share = statistics.median(share for share in shares if share is not None) if any(shares) else None
     ratios = {
         name: Ratio.of([mine / bare for mine, bare in zip(taken, times[BARE], strict=True)])
@@ -190,7 +247,7 @@ def start_up(pairs: int, folder: Path) -> dict[str, object]:
 
 def table(loops: dict[float, dict[str, object]], start: dict[str, object]) -> str:
     """Return the figures as Markdown."""
-    names = [name for name in VARIANTS if name != BARE]
+    names = list(next(iter(loops.values()))["ratios"])  # type: ignore[call-overload]
     rows = ["| step | " + " | ".join(names) + " | monitors, share of one core |"]
     rows.append("|---" * (len(names) + 2) + "|")
     for loop in loops.values():
@@ -214,11 +271,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60, help="turns of each variant (60)")
     parser.add_argument("--pairs", type=int, default=60, help="pairs of interpreter starts (60)")
     parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
+    parser.add_argument("--peers", action="store_true", help="other profilers too, where they are installed")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        loops = {ms: measure(ms, arguments.rounds, folder / f"{ms:g}") for ms in arguments.steps}
+        wanted = with_peers() if arguments.peers else VARIANTS
+        loops = {ms: measure(wanted, ms, arguments.rounds, folder / f"{ms:g}") for ms in arguments.steps}
         start = start_up(arguments.pairs, folder)
     print(table(loops, start))
     if arguments.json:

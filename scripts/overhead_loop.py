@@ -2,11 +2,13 @@
 
 Knows nothing of perfwrap. ``overhead_loop.py calibrate MILLISECONDS`` prints the width whose step takes about that
 long here; ``overhead_loop.py run PORT NAME WIDTH`` connects to the conductor on the loopback, and for each line
-``steps N`` that it gets runs N steps and answers with the nanoseconds that they took.
+``steps N`` that it gets runs N steps and answers with the nanoseconds that they took. OVERHEAD_DEVICE names the device
+(cpu); batches lie in its memory already.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -15,15 +17,18 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-ROWS = 32
+DEVICE = os.environ.get("OVERHEAD_DEVICE", "cpu")
+ROWS = 32 if DEVICE == "cpu" else 4096
 WIDTHS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+if DEVICE != "cpu":
+    WIDTHS += (3072, 4096, 6144, 8192, 12288, 16384)
 
 
 class Batches(Dataset):
     """Ready batches, so that the loop is cheap enough for a step of a third of a millisecond."""
 
     def __init__(self, width: int) -> None:
-        self.batch = torch.randn(ROWS, width)
+        self.batch = torch.randn(ROWS, width, device=DEVICE)
 
     def __len__(self) -> int:
         return 1000
@@ -37,7 +42,7 @@ class Training:
 
     def __init__(self, width: int) -> None:
         self.loader = DataLoader(Batches(width), batch_size=None)
-        self.model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)).to(DEVICE)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.running = 0.0
         self.batches = iter(self.loader)

@@ -7,7 +7,7 @@ import sys
 import time
 from importlib import import_module
 
-from perfwrap_recorder import guard, journal, on_import, probes, roles
+from perfwrap_recorder import guard, journal, on_import, probes, ptracer, roles
 
 _role = roles.Role("main")
 """What this process is."""
@@ -27,6 +27,8 @@ def start(settings):
         _note_fork()
     guard.run("facts", _write_facts)
     journal.when_made.append(guard.protect("facts", _write_facts))
+    guard.run("ptracer", ptracer.allow_asked)
+    journal.when_made.append(guard.protect("ptracer", ptracer.allow_asked))
     os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
     if not _role.inert:
         _watch_import()

@@ -8,7 +8,7 @@ CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<
 
     start      i64  CLOCK_MONOTONIC, ns
     duration   i64  ns, 0 for an instant
-    value      i64  by kind (float64 bits for SAMPLE and NON_FINITE)
+    value      i64  by kind (float64 bits for SAMPLE, NON_FINITE and QUEUE)
     name       u32  id of a text, 0 for none
     thread     u16  index given by a THREAD record; 0 is the process as a whole
     kind       u16  below; 0 marks a slot that was never finished and is skipped
@@ -43,15 +43,20 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, SCHEDULER, CLIP, COLLECTIVE, and FORWARD and BACKWARD unless
-  they end the steps, are not noted at all: detail alone tells of them. The other kinds are summed. A kill may lose
-  a tenth of a second of it.
+  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
+  COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they end the steps, are not noted at all: detail alone tells of
+  them. The other kinds are summed. A kill may lose a tenth of a second of it.
 
-A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost
-module call or before a batch. Sums and rests do not reach over the start or the end of a loader's iteration,
-unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE,
-NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or the first 256
-where there is room, stand there all the same; further NON_FINITE instants are left out.
+GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
+those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
+and no thread. Above the 8 bits of the kind, value holds by how many microseconds the GPU came after the host at the
+phase's beginning and, LEAD_BITS higher, at its end.
+
+A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost module
+call or before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start
+or the end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE,
+LOAD, IMPORT, COMPILE, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail,
+or the first 256 where there is room, stand there all the same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -84,6 +89,7 @@ TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END = range(1, 11
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
 DATA_END = 34  # the next(loader) that ended the epoch
 LOADER_START = 35  # making the loader's iterator, its workers included; value = num_workers
+# (in a worker: from the start of its loop until it first asks for an order)
 FORWARD = 36  # outermost module call; value = TRAINING | GRAD | INFERENCE
 BACKWARD = 37
 OPTIMIZER = 38  # optimizer.step(); name = label with "SGD#1" as its name, the number telling instances apart
@@ -96,34 +102,42 @@ LOAD = 43
 GC = 44  # a collection; value = generation
 PERFWRAP = 45  # the recorder's own work outside of the probes
 IMPORT = 46  # the import of torch itself
-TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes << 8 | the bits below
+TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes or -1 << 8 | the bits below
 FETCH = 48  # a worker (or, without workers, the loader) makes one batch; value = samples or -1
-GETITEM = 49  # within it, all calls of dataset[index]; value = how many
-COLLATE = 50  # within it, the collate function
+GETITEM = 49  # within it, all that makes samples: the calls of dataset[index]; value = how many
+COLLATE = 50  # within it, the collate function; value = bytes of the tensors that it made or -1
 IDLE = 51  # a worker waits for its next order
 PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
 SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
 CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
 COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; name = label "all_reduce", or
 # "all_reduce async" when it only enqueues; value = bytes of its largest argument or -1
-COMPILE = (
-    56  # torch.compile at work; name = label "compile" or "compile backward" at the compiled function's own
-)
-# first line, or at the line that called it; value = which compilation of that function, from 0
+COMPILE = 56  # torch.compile at work; name = label "compile" or "compile backward" at the first line of the function
+# that is compiled, or at the line that called it; value = which compilation of that function, from 0
 EMPTY_CACHE = 57  # torch.cuda.empty_cache, once CUDA is started; name = label "empty_cache"
-GPU = 58  # GPU time of the span with this name that ended last before; value = that span's kind
+GPU = (
+    58  # a GPU's work on a phase, between two events; value = its kind | leads, see above; thread = a stream
+)
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits
+QUEUE = 65  # name = a loader, at the start of its DATA span; how many batches were ready, and a half more
+# where later batches came before the one that was next in order; in stretches with detail only
+STACK = 66  # samples of a thread, from start on for duration; value = how many; name = label, as its name the phase
 
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
+# The first two together: between GPUs. PINNED: the host's side.
+LEAD_BITS = 28
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset((DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, SCHEDULER, CLIP, COLLECTIVE))
+RESTING = frozenset(
+    (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
+    + (SCHEDULER, CLIP, COLLECTIVE)
+)
 """The kinds that a rest is for."""
 
 HEADER = Struct("<8sIIqq")
@@ -487,14 +501,20 @@ def _write_text(value, number):
         put(*numbers, number, piece, TEXT)
 
 
-def _add_thread():
-    thread = get_ident()
-    index = threads[thread] = min(_thread_indices(), LAST_THREAD)
-    put(now(), 0, get_native_id(), text(_thread_name(thread)), index, THREAD)
+def add_track(name, native_id=0):
+    """Return an index for the field ``thread``: that of a thread, or of a stream of a GPU."""
+    index = min(_thread_indices(), LAST_THREAD)
+    put(now(), 0, native_id, text(name), index, THREAD)
     return index
 
 
-def _thread_name(thread):
+def _add_thread():
+    thread = get_ident()
+    index = threads[thread] = add_track(thread_name(thread), get_native_id())
+    return index
+
+
+def thread_name(thread):
     """Return the name of a thread; ``threading.current_thread()`` would add threads that it does not know."""
     known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
     return str(getattr(known, "_name", ""))

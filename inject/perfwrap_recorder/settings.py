@@ -15,9 +15,18 @@ SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 class Settings:
     """What the launcher asked, as plain attributes."""
 
-    __slots__ = ("budget_bytes", "data", "host", "nvtx", "run_dir")
+    __slots__ = ("budget_bytes", "data", "host", "nvtx", "ptracer_pid", "run_dir", "sample_hz")
 
-    def __init__(self, run_dir, host="", budget_bytes=DEFAULT_BUDGET_BYTES, nvtx=False, data=""):
+    def __init__(
+        self,
+        run_dir,
+        host="",
+        budget_bytes=DEFAULT_BUDGET_BYTES,
+        nvtx=False,
+        data="",
+        sample_hz=0.0,
+        ptracer_pid=0,
+    ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
         self.host = host or host_name()
@@ -28,6 +37,10 @@ class Settings:
         """Whether NVTX ranges were asked for."""
         self.data = data
         """The directory that holds the settings and the recorder's source."""
+        self.sample_hz = sample_hz
+        """How often a second to look where the threads are; 0 for never."""
+        self.ptracer_pid = ptracer_pid
+        """Which process may look into this one; 0 for none that may not anyway."""
 
 
 def host_name() -> str:
@@ -51,4 +64,6 @@ def read(data: str, run_dir: str) -> Settings:
         int(values.get("budget_bytes", DEFAULT_BUDGET_BYTES)),
         values.get("nvtx") == "1",
         data,
+        float(values.get("sample_hz") or 0),
+        int(values.get("ptracer_pid") or 0),
     )

@@ -97,6 +97,19 @@ def is_users(path):
     return not path.startswith("<") and _sort_of_file(path) == USERS
 
 
+def define(name, function):
+    """Return the text id of ``name`` at the line where a function begins that is not hidden code."""
+    if type(function) is not type(define):
+        return journal.text(name)
+    code = function.__code__
+    path = code.co_filename
+    unfiled = path.startswith("<")
+    if (_sort_of_unfiled(path, function.__globals__) if unfiled else _sort_of_file(path)) == HIDDEN:
+        return journal.text(name)
+    place = _absolute(path), str(code.co_firstlineno), getattr(code, "co_qualname", code.co_name)
+    return journal.text(SEPARATOR.join((name,) + place))
+
+
 def call_from(frame, function, value):
     """Return ``function(value)``, called by code that bears the file and the line which ``frame`` runs.
 
@@ -136,11 +149,14 @@ def _learn(key, name, frame, via):
 def _place_of(frame):
     """Return file, line and function as texts."""
     code = frame.f_code
-    path = code.co_filename
+    return _absolute(code.co_filename), str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
+
+
+def _absolute(path):
     # No function of os.path: Dynamo would look at it in the midst of a region that it compiles.
     if path[:1] not in "/<":
         path = _start_directory + "/" + (path[2:] if path.startswith("./") else path)
-    return path, str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
+    return path
 
 
 def _short(path):

@@ -30,6 +30,9 @@ COST_SHARE = 1 / 200
 MOST_STRIDE = 64
 """Cost alone never asks for less detail than this."""
 
+may_rest = True
+"""Whether cost may ask for less detail."""
+
 COLD_NS, HOT_NS, COLD_PER_STEP = 6_000, 1_500, 10
 """What a record costs: the first ones of a step find the processor's caches used up by torch."""
 
@@ -137,7 +140,7 @@ class Thinning:
         # One stretch with a long wait in it must not bring all detail back at once.
         self._cost = cost if self._cost is None else self._cost + (cost - self._cost) / 4
         self.cost_stride = 1
-        while self.cost_stride * COST_SHARE < self._cost and self.cost_stride < MOST_STRIDE:
+        while may_rest and self.cost_stride * COST_SHARE < self._cost and self.cost_stride < MOST_STRIDE:
             self.cost_stride *= 2
 
     def ends_stretch(self, what, which, many=1):

@@ -18,7 +18,7 @@ import os
 import sys
 from sys import _getframe
 
-from perfwrap_recorder import guard, ranges
+from perfwrap_recorder import gpu_time, guard, ranges
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 
@@ -28,6 +28,8 @@ COUNTED_FILE = "<perfwrap>"
 PACKAGE = __name__.partition(".")[0]
 IMPORTERS = (PACKAGE + ".on_import", PACKAGE + ".own_modules")
 """Modules whose code bears names that Python's import system goes by."""
+
+phases = {}  # id of a wrapper's code -> what is at work while it runs
 
 FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
@@ -50,23 +52,33 @@ def patch(torch, owner, name, make, span_name="", counted=False, file=""):
     path = os.path.join(file, COUNTED_FILE if counted else UNCOUNTED_FILE)
     wrapper.__code__ = _rename(wrapper.__code__, path).replace(co_name=code.co_name if code else name)
     _disguise(wrapper, original, owner, name)
+    phases[id(wrapper.__code__)] = span_name or wrapper.__qualname__
     setattr(owner, name, wrapper)
 
 
-def timed(probe, finish, kind=None):
+def timed(probe, finish, kind=None, gpu_kind=None):
     """Return a maker of wrappers that call ``finish(frame, start, duration, arguments)`` after the original.
 
-    The frame is the caller's. ``kind`` is that of the spans, for those that may rest.
+    The frame is the caller's. ``kind`` is that of the spans, for those that may rest, and ``gpu_kind`` for those
+    whose time on a GPU is of interest too: ``finish`` then returns their label.
     """
     finish = guard.protect(probe, finish)
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+    if gpu_kind is None:
+        begin_gpu = None
 
     def make(original, call, is_compiling):
         def wrapper(*arguments, **options):
             if is_compiling() or kind in resting:
                 return original(*arguments, **options)
+            pair = begin_gpu and begin_gpu(gpu_kind)
             start = now()
             result = call(*arguments, **options)
-            finish(_getframe(1), start, now() - start, arguments)
+            duration = now() - start
+            pair = pair and end_gpu(pair)
+            name = finish(_getframe(1), start, duration, arguments)
+            if pair:
+                keep_gpu(pair, name)
             return result
 
         return wrapper

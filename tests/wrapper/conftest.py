@@ -15,6 +15,7 @@ from perfwrap.journal_format import (
     GRAD,
     HEADER,
     INSTANTS,
+    LEAD_BITS,
     MAGIC,
     RECORD,
     SPANS,
@@ -96,6 +97,11 @@ class WrittenJournal:
         bits = struct.unpack("<q", struct.pack("<d", value))[0]
         self.record(INSTANTS["NON_FINITE"], self.now, value=bits, name=name)
 
+    def queue(self, ready: float, loader: str = "loader/1") -> None:
+        """Write how many batches were ready, and a half more where later ones came first."""
+        bits = struct.unpack("<q", struct.pack("<d", ready))[0]
+        self.record(INSTANTS["QUEUE"], self.now, value=bits, name=loader)
+
     def span(self, operation: str, duration: int, name: str = "", value: int = 0, line: str = "") -> None:
         """Write a span from now on; ``line`` is file:line or file:line:function."""
         begin = self.now
@@ -108,6 +114,13 @@ class WrittenJournal:
         begin = self.now
         yield
         self.record(SPANS[operation.upper()], begin, self.now - begin, value, _label(name, line))
+
+    def gpu(
+        self, operation: str, start: int, duration: int, leads: tuple[int, int] = (0, 0), stream: int = 9
+    ) -> None:
+        """Write a GPU span; ``leads`` are the host's at both ends, in microseconds."""
+        value = SPANS[operation.upper()] | leads[0] << 8 | leads[1] << (8 + LEAD_BITS)
+        self.record(SPANS["GPU"], start, duration, value, operation, stream)
 
     def sum(
         self, operation: str, start: int, count: int, duration: int, name: str = "", line: str = ""

@@ -54,12 +54,17 @@ SPANS = {
     "EMPTY_CACHE": 57,
     "GPU": 58,
 }
-INSTANTS = {"NON_FINITE": 64}
+INSTANTS = {"NON_FINITE": 64, "QUEUE": 65, "STACK": 66}
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 """Bits of a FORWARD span's value."""
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 """Bits of a TRANSFER span's value; its bytes are above them, shifted by 8."""
+
+LEAD_BITS = 28
+"""Above the 8 bits of the kind, a GPU span's value holds the lead at its beginning and at its end, in us."""
+STREAM_PREFIX = "cuda/"
+"""Begins the names of THREAD records that stand for streams of a GPU."""
 
 FIELD_SEPARATOR = "\x1f"
 """Joins the fields of a label (name, file, line, function) and of a series (entity, metric)."""

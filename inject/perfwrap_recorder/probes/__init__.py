@@ -6,8 +6,11 @@ A probe is a module with ``install(torch)``, called each time that torch has bee
 
 PROBES = (
     "compiler",
+    "gpu_time",
     "torch_facts",
     "data_loader",
+    "fetching",
+    "loader_workers",
     "forward",
     "backward",
     "optimizer",
@@ -16,11 +19,14 @@ PROBES = (
     "gradient_clipping",
     "zero_grad",
     "sync",
+    "waits",
+    "transfers",
     "serialization",
     "garbage",
     "compilation",
     "parallel",
     "collectives",
     "memory",
+    "sampler",
 )
 """In the order in which they are installed."""

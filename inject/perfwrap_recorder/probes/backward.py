@@ -12,12 +12,14 @@ from perfwrap_recorder.source_lines import label
 
 def install(torch):
     """Watch from now on."""
-    make = wrapping.timed("backward", _finish, journal.BACKWARD)
+    make = wrapping.timed("backward", _finish, journal.BACKWARD, journal.BACKWARD)
     wrapping.patch(torch, torch.autograd, "backward", make, "backward")
     journal.cover("probe/backward")
 
 
 def _finish(frame, start, duration, _):
-    journal.span(start, duration, 0, label("backward", frame), journal.BACKWARD)
+    name = label("backward", frame)
+    journal.span(start, duration, 0, name, journal.BACKWARD)
     # Tells the steps of a program whose optimizer is none of torch's kind.
     journal.end_step(journal.BACKWARD, 0, start + duration)
+    return name

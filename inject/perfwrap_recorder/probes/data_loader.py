@@ -1,9 +1,10 @@
 """Times the wait for each batch of each DataLoader in the main process, and says how the loader is set up.
 
-Replaces ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers),
-``DataLoader.check_worker_number_rationality`` (with which ``DataLoader.__init__`` ends: the line that made
-the loader is known there, and no signature changes) and, for workers, ``_worker_loop``. The user could notice
-one more frame in tracebacks through these. Loaders and iterators keep their types and attributes.
+Replaces ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers; that of
+torchdata's ``StatefulDataLoader`` too) and ``DataLoader.check_worker_number_rationality`` (with which
+``DataLoader.__init__`` ends: the line that made the loader is known there, and no signature changes). The user
+could notice one more frame in tracebacks through these (through ``__next__`` up to Python 3.10 only). Loaders and
+iterators keep their types and attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from _weakref import ref
 from itertools import count
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, rest, wrapping
+from perfwrap_recorder import batches, guard, journal, ready_batches, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import find_place, label
@@ -24,8 +25,8 @@ MAXIMUM_LOADERS = 200
 KEPT = 1000
 """Known iterators after which those that are gone are forgotten."""
 
-WORKER_SHARE = 16
-"""A worker keeps to one part in so many of the budget: there are many, and little is asked of them."""
+MAXIMUM_STARTS = 1000
+"""How often it is said which processes are the workers of a loader."""
 
 SETTINGS = ("num_workers", "batch_size", "pin_memory", "drop_last", "prefetch_factor", "persistent_workers")
 
@@ -37,19 +38,32 @@ STRANGER = None, "loader", -1, find_tally(journal.DATA, "loader")
 """Stands for an iterator of which nothing is known."""
 
 _next_number = count(1).__next__
+_next_start = count(1).__next__
+_torch = []  # the module, once it is there
 _loaders = {}  # id of a DataLoader -> (weak reference to it, name)
 _iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1, tally)
 
 
 def install(torch):
     """Watch from now on."""
+    _torch[:] = [torch]
     loader, iterator = torch.utils.data.DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter
-    count_batch = _count_for(torch)
+    count_batch = batches.count_for(torch)
     wrapping.patch(torch, iterator, "__next__", _make_next(count_batch), "data")
     wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
     wrapping.patch(torch, loader, "check_worker_number_rationality", _make_check)
-    wrapping.patch(torch, torch.utils.data._utils.worker, "_worker_loop", _make_worker_loop)
     journal.cover("probe/data_loader")
+
+
+def _watch_torchdata(module):
+    """Watch the loader of torchdata's that makes iterators of its own."""
+    for torch in _torch:
+        loader = getattr(module, "StatefulDataLoader", None)
+        if "_get_iterator" in getattr(loader, "__dict__", {}):
+            wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
+
+
+MODULES = {"torchdata.stateful_dataloader.stateful_dataloader": _watch_torchdata}
 
 
 def _make_next(count_batch):
@@ -63,12 +77,14 @@ def _make_next(count_batch):
                 return original(self)
             start = now()
             is_rest = get_ident() in counting
-            if not is_rest:
-                begin(start)
+            ready = None if is_rest else begin(self, start)
             try:
                 data = call(self)
             except StopIteration:
                 finish_last(_getframe(1), self, start, now() - start)
+                raise
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame, from Python 3.11 on
                 raise
             duration = now() - start
             if is_rest:
@@ -78,7 +94,7 @@ def _make_next(count_batch):
                 if tally.count >= tally.limit or start >= rest.due:
                     rest.ask()
             else:
-                finish(_getframe(1), self, start, duration, data)
+                finish(_getframe(1), self, start, duration, data, ready)
             return data
 
         return wrapper
@@ -86,13 +102,16 @@ def _make_next(count_batch):
     return make
 
 
-def _begin(start):
+def _begin(iterator, start):
     journal.end_step(journal.DATA, 0, start)
+    return guard.run("ready_batches", ready_batches.look, iterator)
 
 
 def _finish_with(count_batch):
-    def finish(frame, iterator, start, duration, data):
+    def finish(frame, iterator, start, duration, data, ready):
         _, name, size, _ = _known(iterator)
+        if ready is not None:
+            guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
         journal.span(start, duration, count_batch(data, size), label(name, frame), journal.DATA)
 
     return finish
@@ -125,19 +144,6 @@ def _make_check(original, _, is_compiling):
     return wrapper
 
 
-def _make_worker_loop(original, _, __):
-    def wrapper(*arguments, **options):
-        guard.run("data_loader_worker", _begin_worker)
-        return original(*arguments, **options)
-
-    return wrapper
-
-
-def _begin_worker():
-    journal.fact("role", "worker")
-    journal.reduce_budget(WORKER_SHARE)
-
-
 def _finish_start(loader, iterator, start, duration, frame):
     name = _name_of(loader, frame)
     if len(_iterators) >= KEPT:
@@ -146,33 +152,15 @@ def _finish_start(loader, iterator, start, duration, frame):
     size = loader.batch_size if type(loader.batch_size) is int else -1
     _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal.DATA, name)
     journal.span(start, duration, loader.num_workers, label(name, frame), journal.LOADER_START)
+    workers = vars(iterator).get("_workers")
+    if type(workers) is list and _next_start() <= MAXIMUM_STARTS:
+        journal.fact(name + "/workers", " ".join(str(worker.pid) for worker in workers))
 
 
 def _known(iterator):
     known = _iterators.get(id(iterator))
     # Made by somebody else's _get_iterator, or before we were there.
     return known if known and known[0]() is iterator else STRANGER
-
-
-def _count_for(torch):
-    """Return a function that says how many samples a batch has, where that can be known without a trace."""
-    tensor, depth = torch.Tensor, torch._C._len_torch_function_stack
-
-    def count_batch(data, expected):
-        for _ in range(2):
-            kind = type(data)
-            if kind is tensor:
-                shape = () if depth() else data.shape
-                return shape[0] if shape else expected
-            if (kind is list or kind is tuple) and data:
-                data = data[0]
-            elif kind is dict and data:
-                data = next(iter(data.values()))
-            else:
-                return expected
-        return expected
-
-    return count_batch
 
 
 def _name_of(loader, frame):

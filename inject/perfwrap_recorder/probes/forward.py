@@ -10,9 +10,9 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, ranges, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, ranges, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import parallel, torch_facts
+from perfwrap_recorder.probes import model_facts, parallel, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
@@ -31,6 +31,7 @@ FORWARD = journal.FORWARD
 active = set()  # threads inside of an outermost call
 _names = {}  # class of a module -> its name, or the attribute that holds what it wraps
 _described = set()  # names of those that the facts are known of
+_asked = set()  # (name, value of the span): how the model is called was asked in these ten seconds
 
 
 def install(torch):
@@ -45,11 +46,13 @@ def install(torch):
     if is_known:
         module._wrapped_call_impl = module.__call__
     journal.after_fork.add(_forget_other_threads)
+    journal.every_interval.add(_asked.clear)
     journal.cover("probe/forward")
 
 
 def _make_inlined(finish):
     """Do what ``_wrapped_call_impl`` does, so that its frame is replaced and none added."""
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
 
     def make(original, _, is_compiling):
         def wrapper(self, *arguments, **options):
@@ -61,6 +64,7 @@ def _make_inlined(finish):
                 return self._call_impl(*arguments, **options)
             thread = get_ident()
             active.add(thread)
+            pair = begin_gpu and begin_gpu(FORWARD)
             try:
                 start = now()
                 if self._compiled_call_impl is not None:
@@ -70,7 +74,10 @@ def _make_inlined(finish):
                 end = now()
             finally:
                 active.discard(thread)
-            finish(_getframe(1), self, start, end)
+            pair = pair and end_gpu(pair)
+            name = finish(_getframe(1), self, start, end)
+            if pair:
+                keep_gpu(pair, name)
             return result
 
         return wrapper
@@ -79,6 +86,8 @@ def _make_inlined(finish):
 
 
 def _make_around(finish):
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+
     def make(original, call, is_compiling):
         def wrapper(self, *arguments, **options):
             if is_compiling():
@@ -87,13 +96,17 @@ def _make_around(finish):
                 return original(self, *arguments, **options)
             thread = get_ident()
             active.add(thread)
+            pair = begin_gpu and begin_gpu(FORWARD)
             try:
                 start = now()
                 result = call(self, *arguments, **options)
                 end = now()
             finally:
                 active.discard(thread)
-            finish(_getframe(1), self, start, end)
+            pair = pair and end_gpu(pair)
+            name = finish(_getframe(1), self, start, end)
+            if pair:
+                keep_gpu(pair, name)
             return result
 
         return wrapper
@@ -111,12 +124,18 @@ def _finish_with(torch):
             value |= journal.GRAD
         if is_inference():
             value |= journal.INFERENCE
-        journal.span(start, end - start, value, label(name, frame), journal.FORWARD)
+        number = label(name, frame)
+        journal.span(start, end - start, value, number, journal.FORWARD)
         journal.end_step(journal.FORWARD, 0, end)
-        if name not in _described:
-            _described.add(name)
-            guard.run("model_facts", _describe, torch, module, name)
-            torch_facts.look()
+        if (name, value) not in _asked:
+            _asked.add((name, value))
+            is_training = bool(value & journal.TRAINING)
+            guard.run("autocast", settings_facts.look_at_autocast, torch, name, is_training)
+            if name not in _described:
+                _described.add(name)
+                guard.run("model_facts", model_facts.describe, torch, module, name)
+                torch_facts.look()
+        return number
 
     return finish
 
@@ -133,23 +152,6 @@ def _find_name(module, frame):
         _names.clear()
     _names[kind] = kind.__name__
     return kind.__name__
-
-
-def _describe(torch, module, name):
-    """Say what a model is; a module without parameters (a loss function) is none."""
-    start = now()
-    # A mode or subclass of the program's must not see these questions.
-    with torch._C.DisableTorchFunction():
-        parameters = list(module.parameters())
-        if not parameters:
-            return
-        kind = type(module)
-        key = "model/" + name
-        journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
-        journal.fact(key + "/parameters", sum(parameter.numel() for parameter in parameters))
-        journal.fact(key + "/device", parameters[0].device)
-        journal.fact(key + "/dtype", parameters[0].dtype)
-    journal.record(start, now() - start, 0, journal.text("model facts"), journal.PERFWRAP)
 
 
 def _forget_other_threads():

@@ -14,10 +14,12 @@ from _thread import get_ident
 from _weakref import ref
 from sys import _getframe
 
-from perfwrap_recorder import call_sites, guard, journal, wrapping
+from perfwrap_recorder import call_sites, gpu_time, guard, journal, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes.optimizer import awaiting
 from perfwrap_recorder.source_lines import label
+
+SCALER_STEP = journal.SCALER_STEP
 
 STEPPED, SKIPPED, UNKNOWN = 0, 1, -1
 
@@ -46,6 +48,8 @@ def install(torch):
 
 
 def _make(finish):
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+
     def make(original, call, is_compiling):
         def wrapper(*arguments, **options):
             if is_compiling():
@@ -53,13 +57,17 @@ def _make(finish):
             thread = get_ident()
             awaiting.add(thread)
             try:
+                pair = begin_gpu and begin_gpu(SCALER_STEP)
                 start = now()
                 result = call(*arguments, **options)
                 duration = now() - start
                 has_stepped = thread not in awaiting
             finally:
                 awaiting.discard(thread)
-            finish(_getframe(1), start, duration, has_stepped, arguments, options)
+            pair = pair and end_gpu(pair)
+            name = finish(_getframe(1), start, duration, has_stepped, arguments, options)
+            if pair:
+                keep_gpu(pair, name)
             return result
 
         return wrapper
@@ -69,13 +77,15 @@ def _make(finish):
 
 def _finish(frame, start, duration, has_stepped, arguments, options):
     value = _outcome(call_sites.option(arguments, options, 1, "optimizer", None), has_stepped)
-    journal.span(start, duration, value, label(NAMES[value], frame), journal.SCALER_STEP)
+    name = label(NAMES[value], frame)
+    journal.span(start, duration, value, name, SCALER_STEP)
     if not _described:
         _described.append(True)
-        for name in FACTS:
-            fact = getattr(arguments[0], "__dict__", {}).get("_" + name)
+        for key in FACTS:
+            fact = getattr(arguments[0], "__dict__", {}).get("_" + key)
             if type(fact) in call_sites.PLAIN and fact is not None:
-                journal.fact("scaler/" + name, fact)
+                journal.fact("scaler/" + key, fact)
+    return name
 
 
 def _outcome(optimizer, has_stepped):

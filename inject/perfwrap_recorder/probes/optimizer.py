@@ -14,7 +14,7 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import guard, journal, ranges, rest, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import torch_facts
 from perfwrap_recorder.rest import counting, find_tally
@@ -28,6 +28,7 @@ STRANGER = (lambda: None), 0, "", None
 
 awaiting = set()  # threads inside of a scaler, none of whose optimizers has stepped yet
 _starts = {}  # id of an optimizer -> when its step began
+_pairs = {}  # id of an optimizer -> the GPU's events of its step
 _next_number = count(1).__next__
 _numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally)
 
@@ -41,11 +42,14 @@ def install(torch):
     push, pop = ranges.find(torch) or (None, None)
 
     finish = guard.protect("optimizer", _finish)
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
 
     # With ``*_`` for the arguments each call would make a tuple.
     def begin_step(optimizer, arguments, options):
         if is_compiling() or get_ident() in counting:
             return
+        if begin_gpu:
+            _pairs[id(optimizer)] = begin_gpu(journal.OPTIMIZER)
         _starts[id(optimizer)] = now()
         if push:
             push("optimizer")
@@ -68,7 +72,11 @@ def install(torch):
             return
         if pop:
             pop()
-        finish(sys._getframe(1), optimizer, start, end)
+        pair = begin_gpu and _pairs.pop(id(optimizer), None)
+        pair = pair and end_gpu(pair)
+        name = finish(sys._getframe(1), optimizer, start, end)
+        if pair:
+            keep_gpu(pair, name)
 
     for function in (begin_step, end_step):
         wrapping.hide(torch, function)
@@ -82,8 +90,10 @@ def _finish(frame, optimizer, start, end):
     known = _numbers.get(id(optimizer), STRANGER)
     if known[0]() is not optimizer:
         known = _number(optimizer)
-    journal.span(start, end - start, 0, label(known[2], frame), journal.OPTIMIZER)
+    name = label(known[2], frame)
+    journal.span(start, end - start, 0, name, journal.OPTIMIZER)
     journal.end_step(journal.OPTIMIZER, known[1], end)
+    return name
 
 
 def _number(optimizer):

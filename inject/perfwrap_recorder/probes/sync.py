@@ -1,13 +1,17 @@
 """Times each call by which a tensor's value comes to the host, and finds the line that asked for it.
 
-Replaces, on ``torch.Tensor``: ``item tolist cpu numpy nonzero __bool__ __float__ __int__ __index__ __repr__
-__format__``. The user could notice one more frame in tracebacks, and that some of these are Python functions.
-Not seen are the values that C++ asks for itself: ``x[mask]``, ``torch.nonzero(x)``, ``torch.equal``…
+Replaces, on ``torch.Tensor``: ``item tolist numpy nonzero equal allclose is_nonzero masked_select __bool__
+__float__ __int__ __complex__ __index__ __repr__ __format__``. The user could notice one more frame in
+tracebacks, and that some of these are Python functions. Copies (``cpu``, ``to``) are transfers.py's, whether
+they block or not.
+
+Not seen are the values that C++ asks for itself (``x[mask]``) and torch's functions of the same names
+(``torch.nonzero(x)``): Dynamo, ``torch.jit`` and ``__torch_function__`` know those by their identity, so a
+replaced ``torch.nonzero`` is another function in a graph. docs/what-is-seen.md has the list.
 
 A call inside of another one (``item`` in ``__format__``) is part of it. What torch's own optimizers, loaders
-and scalers read is their business: it is not recorded, nor blamed on the user. The line is looked
-up where it matters or costs little: after a long call, for the first calls of a step, and for every eighth of
-the others.
+and scalers read is their business: it is not recorded, nor blamed on the user. The line is looked up where it
+matters or costs little: after a long call, for the first calls of a step, and for every eighth of the others.
 """
 
 from __future__ import annotations
@@ -15,14 +19,17 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, source_lines, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 
 PLAIN = ("item", "tolist", "__bool__", "__index__")
-CONVERSIONS = ("__float__", "__int__")
+CONVERSIONS = ("__float__", "__int__", "__complex__")
 """Those that warn, once per process, when the tensor requires a gradient."""
-WITH_OPTIONS = ("cpu", "numpy", "nonzero", "__repr__", "__format__")
+WITH_OPTIONS = (
+    *("numpy", "nonzero", "equal", "allclose", "is_nonzero", "masked_select"),
+    *("__repr__", "__format__"),
+)
 
 SYNC = journal.SYNC
 
@@ -133,6 +140,7 @@ def _make_conversion(finish, torch):
 
 def _finish_with(name, on_gpu):
     text_id = journal.text(name)
+    reach_gpu = gpu_time.reach
 
     def finish(frame, tensor, start, duration, result):
         global _step, _lines_left, _calls
@@ -144,7 +152,10 @@ def _finish_with(name, on_gpu):
         _calls += 1
         is_located = _lines_left >= 0 or duration > LONG_NS or not _calls & SAMPLE_MASK
         number = source_lines.label(name, frame) if is_located else text_id
-        journal.span(start, duration, on_gpu(tensor) if on_gpu else 0, number, journal.SYNC)
+        is_on_gpu = on_gpu(tensor) if on_gpu else 0
+        journal.span(start, duration, is_on_gpu, number, journal.SYNC)
+        if is_on_gpu and reach_gpu:
+            reach_gpu(start + duration, tensor.get_device())
         # Infinity minus itself is NaN, and NaN differs from everything.
         if result.__class__ is float and result - result != 0.0:
             number = source_lines.label(name, frame)

@@ -129,6 +129,87 @@ def nonzero_captured():
         return captured(lambda value: value.nonzero() + 1, (x(),), fullgraph=True)
 
 
+def moves(move):
+    def run(value):
+        y = value * 2
+        got = move(y)
+        return value + 1, got
+
+    return captured(run, (x(),), (x(),))
+
+
+def module_moved_inside():
+    net = Net()
+
+    def run(value):
+        return net.to("cpu").to(torch.float64)(value.to(torch.float64))
+
+    return captured(run, (x(),), (x(),))
+
+
+def moved_fullgraph():
+    def run(value):
+        target = torch.empty_like(value)
+        target.copy_(value.to(torch.float64))
+        return target.cpu() + value.to("cpu")
+
+    return captured(run, (x(),), fullgraph=True)
+
+
+class Shifted(torch.Tensor):
+    def to(self, *args, **kwargs):
+        return super().to(*args, **kwargs) + 1
+
+    def copy_(self, *args):
+        return super().copy_(*args)
+
+
+def subclass_that_overrides():
+    def run(value):
+        return (value * 2).to(torch.float64), torch.empty_like(value).copy_(value)
+
+    return captured(run, (x().as_subclass(Shifted),))
+
+
+def methods_as_functions():
+    def run(value):
+        return [torch.Tensor.cpu(value), *map(torch.Tensor.double, [torch.Tensor.to(value, torch.float16)])]
+
+    return captured(run, (x(),), fullgraph=True)
+
+
+def settings_inside(change):
+    def run(value):
+        y = value + 1
+        change()
+        return y * 2
+
+    try:
+        return captured(run, (x(),), (x(),))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.use_deterministic_algorithms(False)
+        torch.set_anomaly_enabled(False)
+
+
+def anomaly_inside():
+    def run(value):
+        with torch.autograd.set_detect_anomaly(True):
+            y = value + 1
+        with torch.autograd.detect_anomaly():
+            return y * 2
+
+    return captured(run, (x(),), (x(),))
+
+
+def profiled_inside():
+    def run(value):
+        with torch.profiler.profile(), torch.autograd.profiler.profile():
+            return value + 1
+
+    return captured(run, (x(),), (x(),))
+
+
 def branches():
     def run(value):
         if value.sum() > 0:
@@ -332,6 +413,27 @@ def loader_inside():
     return captured(run, (x(),))
 
 
+def batches_made_inside():
+    data = [(value, value.sum()) for value in x()]
+
+    def collate(samples):
+        return torch.stack([value for value, _ in samples]) * 2
+
+    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher(data, True, collate, False)
+
+    def run(value):
+        return value + fetcher.fetch([0, 1]).sum()
+
+    return captured(run, (x(),), (x(),)), fetcher.collate_fn is collate
+
+
+def compiled_collate():
+    graphs = Graphs()
+    collate = torch.compile(lambda samples: torch.stack(samples) * 2, backend=graphs)
+    loader = torch.utils.data.DataLoader(list(x(4)), batch_size=2, collate_fn=collate)
+    return repr(list(loader)), graphs.seen
+
+
 def functorch():
     from torch.func import grad, vmap
 
@@ -390,6 +492,7 @@ def fake_tensors():
             except Exception as error:  # noqa: BLE001 - what is raised is compared
                 seen.append(type(error).__name__)
         seen.append(repr(value.cpu()))
+        seen += [repr(value.to("meta")), repr(torch.ones(3).copy_(value))]
     return seen
 
 
@@ -397,6 +500,13 @@ def subclass_sees():
     Logged.calls.clear()
     value = torch.ones(()).as_subclass(Logged)
     results = [value.item(), float(value), bool(value), int(value), value.tolist(), repr(value)]
+    results += [
+        value.to(torch.float64),
+        value.cpu(),
+        value.to("meta").shape,
+        value.equal(value),
+        complex(value),
+    ]
     return repr(results), Logged.calls
 
 
@@ -415,6 +525,8 @@ def mode_sees():
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x()), batch_size=2)
     with Mode():
         value.item(), float(value), bool(value)
+        value.to("meta"), value.to(torch.float64), value.cpu(), value.copy_(value), value.equal(value)
+        net.to(torch.float32)
         net(x()).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -424,6 +536,12 @@ def mode_sees():
 
 def pickled():
     things = [torch.save, torch.load, torch.autograd.backward, nn.Module.zero_grad, nn.Module.__call__]
+    things += [nn.Module.to, nn.Module.cuda, torch.Tensor.to, torch.Tensor.copy_, torch.Tensor.cpu]
+    things += [
+        torch.set_float32_matmul_precision,
+        torch.autograd.set_detect_anomaly,
+        torch.profiler.profile.start,
+    ]
     things += [torch.optim.Optimizer.zero_grad, torch.utils.data.DataLoader._get_iterator]
     torch.manual_seed(0)
     net = Net()
@@ -447,6 +565,8 @@ def introspected():
     loader = torch.utils.data.DataLoader
     module = nn.Module
     callables = (loader, loader.__init__, torch.save, torch.load, module.zero_grad, torch.autograd.backward)
+    callables += (module.to, module.cuda, torch.cuda.synchronize, torch.cuda.Event.synchronize)
+    callables += (torch.autograd.set_detect_anomaly, torch.profiler.profile.start)
     signatures = [str(inspect.signature(thing)) for thing in callables]
     sources = [
         inspect.getsource(thing) for thing in (*callables[1:], module.__call__, torch.Tensor.__format__)
@@ -472,11 +592,41 @@ READS = {
     "int": int,
     "index": lambda y: [5, 6, 7][y.to(torch.int64) % 3],
     "nonzero": lambda y: y.nonzero(),
+    "complex": complex,
+    "equal": lambda y: y.equal(y),
+    "allclose": lambda y: y.allclose(y),
+    "is_nonzero": lambda y: y.is_nonzero(),
+    "masked_select": lambda y: y.masked_select(y > 0),
+    "torch.equal": lambda y: torch.equal(y, y),
+    "torch.nonzero": lambda y: torch.nonzero(y),
     "repr": repr,
     "format": lambda y: f"{y:.1f}",
 }
 
+MOVES = {
+    "to": lambda y: y.to("cpu"),
+    "to a type": lambda y: y.to(torch.float64),
+    "to another": lambda y: y.to("meta").shape,
+    "to like": lambda y: y.to(torch.ones(1, dtype=torch.float64)),
+    "cpu": lambda y: y.cpu(),
+    "cuda": lambda y: y.cuda(),
+    "copy_": lambda y: torch.empty_like(y).copy_(y),
+    "pin_memory": lambda y: y.pin_memory(),
+    "a function": lambda y: torch.Tensor.to(y, torch.float64),
+}
+
+SETTINGS = {
+    "precision": lambda: torch.set_float32_matmul_precision("high"),
+    "threads": lambda: torch.set_num_threads(1),
+    "determinism": lambda: torch.use_deterministic_algorithms(True),
+    "determinism for debugging": lambda: torch.set_deterministic_debug_mode("warn"),
+    "anomalies": lambda: torch.autograd.set_detect_anomaly(True),
+    "synchronize": lambda: torch.cuda.synchronize(),
+}
+
 SCENARIOS = {
+    **{f"moved by {name}": (lambda move=move: moves(move)) for name, move in MOVES.items()},
+    **{f"set {name}": (lambda change=change: settings_inside(change)) for name, change in SETTINGS.items()},
     **{f"read by {name}": (lambda read=read: reads(read)) for name, read in READS.items()},
     **{
         f.__name__: f
@@ -487,8 +637,10 @@ SCENARIOS = {
             collectives_inside, collectives_fullgraph, collectives_that_break, data_parallel,
             emptying_the_cache,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
-            loader_inside, functorch, vmap_of_item, exported, scripted, traced, symbolically_traced, make_fx,
-            fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
+            loader_inside, batches_made_inside, compiled_collate, functorch, vmap_of_item, exported, scripted, traced,
+            symbolically_traced, make_fx, fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
+            module_moved_inside,
+            moved_fullgraph, subclass_that_overrides, methods_as_functions, anomaly_inside, profiled_inside,
         )
     },
     "exported loosely": lambda: exported(strict=False),
@@ -505,12 +657,18 @@ def install():
         run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", 8 << 20, False
 
     journal.open_current(Settings)
-    import_module("torch._dynamo")  # torch 2.0 does not import it by itself
+    for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
+        probe.install(torch)
+
+
+def tell_of_modules():
+    """Do what the recorder does when modules are imported that its probes wait for."""
+    from perfwrap_recorder import probes
+
     for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
         for awaited, function in getattr(probe, "MODULES", {}).items():
             if awaited in sys.modules:
                 function(sys.modules[awaited])
-        probe.install(torch)
 
 
 def main():
@@ -518,10 +676,12 @@ def main():
     when = sys.argv[2]
     if when == "before":
         install()
-    import_module("torch._dynamo")  # torch 2.0 does not import it by itself
+    import_module("torch._dynamo.trace_rules")  # torch 2.0 does not import Dynamo by itself
     if when == "after":
         captured(Net(), (x(),))
         install()
+    if when != "bare":
+        tell_of_modules()
     seen = {}
     for name, scenario in SCENARIOS.items():
         torch.manual_seed(0)

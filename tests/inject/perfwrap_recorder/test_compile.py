@@ -36,17 +36,24 @@ FEWER_FRAMES = (
 )
 """Where the empty ``Optimizer._optimizer_step_code`` is looked at once less; nothing comes of it."""
 
+ALWAYS_BEFORE = ("subclass_that_overrides",)
+"""What Dynamo takes for overridable is settled by its first compilation; the recorder always comes before it."""
+
 
 def names() -> list[str]:
     """Return the names of all scenarios, without importing torch."""
     tree = ast.parse(SCENARIOS.read_text())
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    reads = next(
-        node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "READS"
-    )
-    helpers = {"captured", "x", "reads", "alone", "install", "main"}
+    helpers = {"captured", "x", "reads", "moves", "settings_inside", "alone", "install", "main"} | {
+        "tell_of_modules"
+    }
     more = ["exported loosely", "adamw_step"]
-    return [f"read by {key.value}" for key in reads.keys] + [f for f in functions if f not in helpers] + more
+    for table, prefix in (("READS", "read by"), ("MOVES", "moved by"), ("SETTINGS", "set")):
+        entries = next(
+            node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == table
+        )
+        more += [f"{prefix} {key.value}" for key in entries.keys]
+    return [f for f in functions if f not in helpers] + more
 
 
 def observe(folder: Path, when: str) -> dict[str, object]:
@@ -78,6 +85,8 @@ def test_all_scenarios_are_compared(observed) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", names())
 def test_the_compiler_sees_the_same_program(observed, name: str, when: str) -> None:
+    if when == "after" and name in ALWAYS_BEFORE:
+        pytest.skip("the recorder is never installed after a compilation")
     bare, recorded = observed["bare"][name], observed[when][name]
     if name in FEWER_FRAMES:
         for seen in (bare, recorded):

@@ -15,7 +15,17 @@ def test_both_halves_name_the_same_numbers() -> None:
     numbers = source.split("# Records that describe.")[1].split("RARE =")[0]
     exec(numbers, constants)
     known = {**journal_format.DESCRIBE, **journal_format.SPANS, **journal_format.INSTANTS}
-    names = ("SUM", "TRAINING", "GRAD", "INFERENCE", "TO_GPU", "FROM_GPU", "PINNED", "NON_BLOCKING")
+    names = (
+        "SUM",
+        "TRAINING",
+        "GRAD",
+        "INFERENCE",
+        "TO_GPU",
+        "FROM_GPU",
+        "PINNED",
+        "NON_BLOCKING",
+        "LEAD_BITS",
+    )
     flags = {name: getattr(journal_format, name) for name in names}
     assert {name: value for name, value in constants.items() if name.isupper()} == {**known, **flags}
     assert f"\nFORMAT = {journal_format.FORMAT}\n" in source

@@ -199,3 +199,31 @@ with torch.no_grad():
     read = done.journal
     assert -1 in [found.value for found in read.of("THIN")]
     assert count(read, "FORWARD") == count(read, "DATA") == 6_000
+
+
+@pytest.mark.torch
+def test_a_tool_that_listens_gets_the_ranges_of_every_step(run) -> None:
+    # No NVTX without CUDA: a stand-in for the nvtx package, which has the same two functions.
+    listening = """
+import types
+pushed = []
+nvtx = sys.modules["nvtx"] = types.ModuleType("nvtx")
+nvtx.push_range = lambda name, domain: pushed.append(name)
+nvtx.pop_range = lambda domain: None
+os.environ["NVTX_INJECTION64_PATH"] = "/nowhere"
+import torch
+torch.version.cuda = "12.0"
+"""
+    done = run(
+        listening
+        + LOOP
+        + """
+for _ in range(3):
+    for batch in loader: step(batch)
+print({name: pushed.count(name) for name in ("data", "forward", "backward", "optimizer", "zero_grad")})
+"""
+    )
+    found = eval(done.stdout)
+    assert found.pop("data") == 3_003
+    assert set(found.values()) == {3_000}
+    assert not done.journal.of("THIN")

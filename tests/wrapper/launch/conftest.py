@@ -36,6 +36,14 @@ sys.exit(7)
 """Notes each signal, in order, in a file, until a file beside it appears."""
 
 
+@pytest.fixture(autouse=True)
+def hang_ups_arrive() -> Iterator[None]:
+    """Take SIGHUP as usual, also where the tests run under nohup: commands inherit that it is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def wait_for(condition: Callable[[], object], what: str, so_far: Callable[[], object] = str) -> object:
     """Return the first true value of the condition; fail when there is none in time."""
     deadline = time.monotonic() + PATIENCE_SECONDS

@@ -119,3 +119,41 @@ def test_nothing_was_lost(recorded: Recorded) -> None:
     assert timeline.warnings == ()
     assert timeline.coverage["lost"].fill_null(0).sum() == 0
     assert timeline.tracks.filter(pl.col("kind") == "process").height >= 1
+
+
+@pytest.mark.parametrize("recorded", ["get_batch"], indirect=True)
+def test_batches_that_no_loader_makes_are_the_programs_python_before_the_line_that_uses_them(
+    recorded,
+) -> None:
+    (trainer,) = recorded.evidence.trainers
+    assert recorded.evidence.loaders(trainer) == ()
+    account = recorded.evidence.account(trainer)
+    assert account.ns["data"] == 0
+    gap = recorded.evidence.python_gaps(trainer)[0]
+    lines = (LOOPS / "get_batch.py").read_text().splitlines()
+    read, used = (
+        1 + next(number for number, line in enumerate(lines) if text in line)
+        for text in ("starts.tolist()", "loss = model(batch)")
+    )
+    assert gap.after is not None
+    found = Path(gap.after.file).name, gap.after.line, gap.after.function, gap.until_line
+    assert found == ("get_batch.py", read, "get_batch", used)
+    assert gap.share > 0.3
+
+
+@pytest.mark.parametrize("recorded", ["workers_collate"], indirect=True)
+def test_what_workers_do_is_told_by_what_was_recorded_in_them(recorded) -> None:
+    (trainer,) = recorded.evidence.trainers
+    (loader,) = recorded.evidence.loaders(trainer)
+    making = loader.making
+    assert making is not None
+    assert (loader.fetch_basis, loader.fetch_ns) == ("measured in the workers", making.fetch_ns)
+    assert making.collate_ns > making.getitem_ns > 0
+    assert making.getitem_ns + making.collate_ns <= making.fetch_ns
+    assert (making.collate, making.getitem) == ("__main__.collate", "__main__.Samples.__getitem__")
+    assert making.collate_line is not None
+    assert Path(making.collate_line.file).name == "workers_collate.py"
+    assert (making.workers_seen, making.batch_bytes) == (2, 4 * (8 * 4 + 8))
+    assert 0 < making.idle_share < 1
+    assert making.worker_start_ns > 0
+    assert 0 <= loader.ready.depth <= 4

@@ -133,3 +133,22 @@ def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) 
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["data_loader_single_process"]
     assert outcome.state == "not checked"
     assert "20" in outcome.why
+
+
+def test_samples_are_set_against_collation_where_both_were_recorded(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        with (
+            loop.journal.inside("data", "loader/1", 32),
+            loop.journal.inside("fetch", "Data", 32),
+        ):
+            loop.span("getitem", 2, "__main__.Data.__getitem__", 32, line=7)
+            loop.span("collate", 8, "__main__.pad", 64, line=9)
+        loop.compute()
+    words = " ".join(find(rule).evidence)
+    assert (
+        "2 ms go into its samples (Data.__getitem__, train.py:7) and 8 ms into collation (pad, train.py:9)."
+        in words
+    )

@@ -62,3 +62,18 @@ def test_without_steps_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]
     loop.span("forward", 4, "Net", 3, 21)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["data_loader_wait"]
     assert outcome.state == "not checked"
+
+
+def test_samples_are_set_against_collation_where_the_workers_told_of_both(
+    loop: Any, find: Callable[[Rule], Finding], run: Any
+) -> None:
+    write(loop, wait=10, num_workers=2)
+    worker = run.journal(pid=101, role="worker", ppid=100, opened=loop.journal.now - 100_000_000)
+    with worker.inside("fetch", "Data", 32):
+        worker.span("getitem", 30_000_000, "app.data.Data.__getitem__", 32, "data.py:7:Data.__getitem__")
+        worker.span("collate", 10_000_000, "torch.utils.data._utils.collate.default_collate", 64)
+    words = " ".join(find(rule).evidence)
+    assert (
+        "Of 40 ms for making a batch, 30 ms go into its samples (Data.__getitem__, data.py:7) and 10 ms into "
+        "collation (default_collate)." in words
+    )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FROM_GPU, NON_BLOCKING, TO_GPU
 from perfwrap.rules import host_sync_in_step as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
@@ -60,3 +61,20 @@ def test_each_line_is_told_apart(loop: Any, ask: Callable[[Rule], Answer]) -> No
     answer = ask(rule)
     assert isinstance(answer, list)
     assert [str(finding.location) for finding in answer] == ["train.py:30", "train.py:31"]
+
+
+def test_a_copy_from_the_gpu_that_waits_is_blamed(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+        loop.span("transfer", 20, "Tensor.cpu", 4096 << 8 | FROM_GPU, 30)
+    loop.sample("gpu/0", "utilization_share", 0.6)
+    assert str(find(rule).location) == "train.py:30"
+
+
+def test_copies_that_do_not_wait_are_no_syncs(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.compute()
+        loop.span("transfer", 20, "Tensor.to", 4096 << 8 | TO_GPU, 30)
+        loop.span("transfer", 20, "Tensor.to", 4096 << 8 | FROM_GPU | NON_BLOCKING, 31)
+    loop.sample("gpu/0", "utilization_share", 0.6)
+    assert isinstance(ask(rule), Clear)

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.journal_format import DESCRIBE, RECORD, SPANS
+from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, INSTANTS, RECORD, SPANS
 from perfwrap.sources import SOURCES
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
@@ -427,3 +427,20 @@ def test_fifty_thousand_records_of_many_files_are_all_read(make_run: Callable[[]
     timeline = run.read()
     assert timeline.spans.height == 5 * 2_500 * 4
     assert timeline.spans["start"].is_sorted()
+
+
+def test_samples_of_a_thread_are_stacks_with_line_and_phase(run: Any) -> None:
+    journal = run.journal()
+    journal.name_thread(1, "MainThread", 77)
+    for phase, count in (("forward", 3), ("", 5)):
+        label = FIELD_SEPARATOR.join([phase, "/home/me/train.py", "12", "main"])
+        journal.record(INSTANTS["STACK"], journal.now, 400, count, label)
+        journal.now += 1000
+    rows = run.read().stacks
+    assert rows["weight"].to_list() == [3, 5]
+    assert rows["operation"].to_list() == ["forward", None]
+    assert rows["stack"].to_list() == ["main (/home/me/train.py:12)"] * 2
+    assert set(rows["line"]) == {12}
+    timeline = run.read()
+    (thread,) = timeline.tracks.filter(tid=77)["id"]
+    assert set(rows["track"]) == {thread}

@@ -28,6 +28,15 @@ def run(
     rate: Annotated[
         float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
     ] = DEFAULT_RATE_HZ,
+    sample: Annotated[
+        float,
+        typer.Option(
+            metavar="HZ",
+            min=0,
+            max=200,
+            help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never.",
+        ),
+    ] = 0.0,
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
     ] = False,
@@ -48,6 +57,7 @@ def run(
         monitors=not no_monitors,
         rate_hz=rate,
         report=not no_report,
+        sample_hz=sample,
         budget_bytes=budget * MEBIBYTE,
     )
     session.run(command, options, _say, _report)

@@ -33,12 +33,16 @@ def prepare(
     *,
     nvtx: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE,
+    sample_hz: float = 0.0,
+    ptracer_pid: int = 0,
     host: str | None = None,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
 
     ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
-    own must not be used. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
+    own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
+    the one process beside the command that may attach to it. Raises PerfwrapError when there is no fit place,
+    OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
@@ -51,6 +55,8 @@ def prepare(
         "host": host or "",
         "budget_bytes": budget_bytes,
         "nvtx": int(nvtx),
+        "sample_hz": sample_hz,
+        "ptracer_pid": ptracer_pid,
         "original_pythonpath_empty": int(not previous),
     }
     _make_directory(data)

@@ -19,4 +19,6 @@ class Options:
     monitors: bool = True
     rate_hz: float = DEFAULT_RATE_HZ
     report: bool = True
+    sample_hz: float = 0.0
+    """How often a second each process looks where its threads are; 0 for never."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE

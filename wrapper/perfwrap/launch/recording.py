@@ -40,7 +40,11 @@ class Recording:
         self.folder = folder
         try:
             self.changes = injection.prepare(
-                folder, variables, nvtx=options.nvtx, budget_bytes=options.budget_bytes
+                folder,
+                variables,
+                nvtx=options.nvtx,
+                budget_bytes=options.budget_bytes,
+                sample_hz=options.sample_hz,
             )
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.loop_events import Flags, Integers, thread_spans
-from perfwrap.measures.parts import INTERRUPTIONS, PART_OF, PARTS, WHOLES
+from perfwrap.measures.parts import INSIDES, INTERRUPTIONS, PART_OF, PARTS, WHOLES
 from perfwrap.measures.rests import with_lines
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.thinned import fill_thinned, stretch_edges
@@ -80,14 +80,20 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     end = pl.col("start") + pl.col("duration")
     spans = _without_insides(thread_spans(timeline, trainer).filter(pl.col("start") < finish, end > begin))
     sums = timeline.sums.filter(
-        pl.col("track") == trainer.thread, pl.col("start") < finish, pl.col("end") > begin
+        pl.col("track") == trainer.thread,
+        pl.col("start") < finish,
+        pl.col("end") > begin,
+        ~pl.col("operation").is_in(INSIDES),
     )
     start = spans["start"].to_numpy()
-    marks = (steps.table["end"].to_numpy(), steps.phases.start, steps.phases.end, stretch_edges(sums))
+    # Where thinned steps ended is not known: only those in detail cut the account.
+    known_ends = steps.table.filter("detailed")["end"].to_numpy()
+    marks = (known_ends, steps.phases.start, steps.phases.end, stretch_edges(sums))
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
     segments = _with_surroundings(_segments(tiling, spans, steps, stretch_edges(sums)))
     sums = with_lines(sums, spans, steps.phases)
-    return Account(fill_thinned(segments, spans, sums), begin, finish, sums)
+    filled = fill_thinned(segments, spans, sums, steps.table["end"].to_numpy())
+    return Account(filled, begin, finish, sums)
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
+from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
@@ -22,6 +23,7 @@ from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.measures.transfers import TransferLine, find_transfers
 from perfwrap.measures.validation import Validation, find_validation
 from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
 from perfwrap.timeline.model import Timeline
@@ -72,6 +74,10 @@ class Evidence:
         """Each line where values came to the host: count and blocked time per step; most time first."""
         return self._once("syncs", trainer, lambda: find_syncs(*self._of(trainer)))
 
+    def transfers(self, trainer: Trainer) -> tuple[TransferLine, ...]:
+        """Each line that copied tensors between devices: bytes, time, direction; most time first."""
+        return self._once("transfers", trainer, lambda: find_transfers(*self._of(trainer)))
+
     def garbage(self, trainer: Trainer) -> Garbage:
         """Pauses of Python's garbage collector in the steady loop."""
         return self._once(
@@ -104,6 +110,12 @@ class Evidence:
         """The time to the end of the first step, broken down; None without steps."""
         return self._once(
             "start_up", trainer, lambda: find_start_up(self.timeline, trainer, self.steps(trainer))
+        )
+
+    def gpu_work(self, trainer: Trainer) -> GpuWork | None:
+        """How busy the GPU was per step and how far the host ran ahead; None where that was not timed."""
+        return self._once(
+            "gpu_work", trainer, lambda: find_gpu_work(self.timeline, trainer, self.steps(trainer))
         )
 
     def own_cost(self, trainer: Trainer) -> OwnCost:
@@ -145,8 +157,8 @@ class Evidence:
     def missing(self, need: str) -> str | None:
         """Say why a need is not met (the reason for NotChecked), or None when it is met.
 
-        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``gc``, ``checkpoints``,
-        ``host``, ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
+        Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
+        ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``. KeyError for another word.
         """
         return NEEDS[need](self)
 

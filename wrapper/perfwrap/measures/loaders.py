@@ -9,6 +9,13 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.account import Account
+from perfwrap.measures.batch_making import (
+    BatchMaking,
+    ReadyBatches,
+    making_here,
+    making_in_workers,
+    ready_batches,
+)
 from perfwrap.measures.lines import Line, parse_line
 from perfwrap.measures.loop_events import (
     LOADER,
@@ -65,8 +72,13 @@ class LoaderUse:
     fetch_ns: float | None
     """What making one batch takes one process, as far as it can be known; see ``fetch_basis``."""
     fetch_basis: str
-    """``measured`` (no workers: the wait is the fetch), ``worker cpu`` (processor time of the workers per
-    batch), ``throughput`` (workers were the limit: workers x time per batch), or ``unknown``."""
+    """``measured`` (no workers: the wait is the fetch), ``measured in the workers``, or without records of
+    theirs: ``worker cpu`` (processor time of the workers per batch), ``throughput`` (workers were the limit:
+    workers x time per batch), or ``unknown``."""
+    making: BatchMaking | None = None
+    """What is known from inside of it: samples, collation, workers."""
+    ready: ReadyBatches | None = None
+    """How far its workers were ahead."""
 
 
 LIMITED = 0.05
@@ -81,10 +93,11 @@ def find_loaders(
     facts = facts_of(timeline, trainer.process)
     sums = thinned_sums(account).filter(pl.col("operation").is_in(LOADER))
     cpu = worker_cpu_ns(timeline, trainer, account.start, account.end)
-    found = [
-        _use(events, steps, account, key, sums.filter(pl.col("name") == events.names[key]), facts)
-        for key in np.unique(events.loader.key).tolist()
-    ]
+    found = []
+    for key in np.unique(events.loader.key).tolist():
+        own = sums.filter(pl.col("name") == events.names[key])
+        use = _use(events, steps, account, key, own, facts)
+        found.append(_with_insides(use, timeline, trainer, account, events, key))
     fed = sum(loader.batches for loader in found if loader.workers)
     with_fetch = [_with_fetch(loader, steps, cpu, fed) for loader in found]
     return tuple(sorted(with_fetch, key=lambda loader: -loader.wait_ns))
@@ -129,6 +142,23 @@ def _use(
     )
 
 
+def _with_insides(
+    use: LoaderUse, timeline: Timeline, trainer: Trainer, account: Account, events: LoopEvents, key: int
+) -> LoaderUse:
+    """Return the loader with what was recorded inside of it."""
+    own = events.loader.key == key
+    waits = events.loader.only(own & (events.loader_kind == DATA))
+    if not use.workers:
+        return replace(use, making=making_here(timeline, trainer, account, waits))
+    started = events.loader.only(own & (events.loader_kind == LOADER_START))
+    inside = waits.only((waits.start >= account.start) & (waits.start < account.end))
+    return replace(
+        use,
+        making=making_in_workers(timeline, trainer, account, use.name, started),
+        ready=ready_batches(timeline, trainer, use.name, inside),
+    )
+
+
 def _epoch_starts(
     loader: Events, kind: Integers, iteration: Integers, inside: Flags, middle: float
 ) -> list[float]:
@@ -145,12 +175,14 @@ def _epoch_starts(
 def _with_fetch(loader: LoaderUse, steps: Steps, cpu_ns: float | None, fed: int) -> LoaderUse:
     """Return the loader with what making a batch takes one process, by the surest sign that there is.
 
-    Workers that the training waits for make ``workers`` batches in the time between ``workers`` batches.
-    Those that it does not wait for are idle in between: then their processor time is the least that a batch
-    can take.
+    What was measured in the workers is the surest. Without that: workers that the training waits for make
+    ``workers`` batches in the time between ``workers`` batches. Those that it does not wait for are idle in
+    between: then their processor time is the least that a batch can take.
     """
     if loader.workers == 0:
         return replace(loader, fetch_basis="measured" if loader.fetch_ns is not None else "unknown")
+    if loader.workers and loader.making is not None:
+        return replace(loader, fetch_ns=loader.making.fetch_ns, fetch_basis="measured in the workers")
     step = steps.median_ns or 0.0
     waits = loader.training and (loader.median_wait_ns or 0.0) >= LIMITED * step > 0
     if loader.workers and waits and loader.batches:

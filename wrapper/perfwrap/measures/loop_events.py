@@ -24,6 +24,8 @@ SKIPPED = " skipped"
 """The value of a batch whose size nobody knew."""
 NAMED = (*LOADER, "optimizer")
 """Operations whose events are told apart by name; the others by the line that called them."""
+USES = ("sync", "transfer")
+"""Operations by which a batch, or what came of it, is used outside of a model."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class LoopEvents:
     ``optimizer``: steps of optimizers or of gradient scalers, those called inside another one left out
     (wrappers). ``backward``: outside of optimizers (a closure's belongs to its optimizer). ``forward``:
     outside of both. ``loader``: data waits, ends and starts of loaders, ``loader_kind`` says which (an
-    index into LOADER).
+    index into LOADER). ``use``: values read and tensors copied between devices.
     """
 
     optimizer: Events
@@ -58,7 +60,7 @@ class LoopEvents:
     forward: Events
     loader: Events
     loader_kind: Integers
-    sync: Events
+    use: Events
     names: tuple[str, ...]
     """What the keys stand for: the name of a loader or an optimizer, else name, file and line."""
 
@@ -80,7 +82,7 @@ def loop_events(spans: pl.DataFrame) -> LoopEvents:
         separator=":",
         ignore_nulls=True,
     )
-    used = spans.filter(pl.col("operation").is_in((*OPTIMIZERS, *LOADER, "backward", "forward", "sync")))
+    used = spans.filter(pl.col("operation").is_in((*OPTIMIZERS, *LOADER, "backward", "forward", *USES)))
     rows = used.with_columns(
         pl.when(pl.col("operation").is_in(NAMED)).then("name").otherwise(by_line).fill_null("").alias("key"),
         pl.col("value").fill_null(pl.when(pl.col("operation").is_in(LOADER)).then(UNKNOWN).otherwise(0)),
@@ -100,7 +102,7 @@ def loop_events(spans: pl.DataFrame) -> LoopEvents:
         _outermost(forward),
         loader.only(outer),
         kinds.to_numpy().astype(np.int64)[outer],
-        _pick(rows, "sync"),
+        _pick(rows, *USES),
         tuple(names.to_list()),
     )
 

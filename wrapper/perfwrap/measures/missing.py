@@ -71,6 +71,13 @@ def _monitor(name: str, entity: str) -> Callable[[Evidence], str | None]:
     return ask
 
 
+def _stacks(evidence: Evidence) -> str | None:
+    """Ask for samples of where threads were."""
+    if evidence.timeline.stacks.height:
+        return None
+    return "Call stacks were not recorded; `perfwrap run --sample 20` samples the lines of Python."
+
+
 def _nobody(what: str) -> Callable[[Evidence], str | None]:
     """Return the answer about evidence that no recording of this version holds."""
     return lambda evidence: f"{what} were not recorded; this version of perfwrap does not record them."
@@ -82,11 +89,12 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "steady_steps": _steady_steps,
     "data": _probe("probe/data_loader"),
     "syncs": _probe("probe/sync"),
+    "transfers": _probe("probe/transfers"),
     "gc": _probe("probe/garbage"),
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
     "gpu": _monitor("gpu", "gpu"),
     "kernels": _nobody("GPU kernels"),
-    "stacks": _nobody("Call stacks"),
+    "stacks": _stacks,
 }
 """The evidence that rules may need; each answers None when it is there, or why it is not."""

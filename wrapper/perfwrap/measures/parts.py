@@ -40,3 +40,7 @@ WHOLES = ("data", "checkpoint")
 
 INTERRUPTIONS = ("gc", "perfwrap")
 """Categories that are never part of what they interrupt."""
+
+INSIDES = ("fetch", "getitem", "collate", "pin")
+"""Operations of the data category that only ever lie inside of a wait for a batch, or in another thread: their
+sums are part of the sums of the waits."""

@@ -181,7 +181,7 @@ def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, 
 def _batch_ends(events: LoopEvents, evaluated: Flags) -> Integers:
     """Return, for each loader event, where what was done with its batch ended.
 
-    That is the end of the last forward or sync before the next loader event and before the next training.
+    That is the end of the last forward, read or copy before the next loader event and before the next training.
     """
     loader = events.loader
     ends = loader.end.copy()
@@ -189,7 +189,7 @@ def _batch_ends(events: LoopEvents, evaluated: Flags) -> Integers:
         np.concatenate([loader.start[1:], [FOREVER]]), _next_after(train_moments(events), loader.end)
     )
     until = np.minimum(until, _next_after(events.forward.only(has_grad(events.forward)).start, loader.end))
-    for used in (events.forward, events.sync):
+    for used in (events.forward, events.use):
         if len(used):
             place = np.searchsorted(used.start, until) - 1
             found = (place >= 0) & (used.start[np.maximum(place, 0)] >= loader.end)

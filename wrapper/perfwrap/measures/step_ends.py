@@ -77,10 +77,10 @@ def _optimizer_names(events: LoopEvents) -> str:
 
 
 def _batch_uses(events: LoopEvents, batches: Events) -> Events:
-    """Return for each batch the end of its last forward or sync before the next batch."""
+    """Return for each batch the end of its last forward, read or copy before the next batch."""
     ends = batches.end.copy()
     until = np.append(batches.start[1:], np.iinfo(np.int64).max)
-    for used in (events.forward, events.sync):
+    for used in (events.forward, events.use):
         if len(used):
             place = np.maximum(np.searchsorted(used.start, until) - 1, 0)
             ends = np.where(used.start[place] >= batches.end, np.maximum(ends, used.end[place]), ends)

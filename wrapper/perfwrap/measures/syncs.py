@@ -1,4 +1,8 @@
-"""Where values came to the host, how often and for how long, line by line."""
+"""Where values came to the host, how often and for how long, line by line.
+
+A copy from a GPU that was not asked to return at once (``x.cpu()``) is a transfer in the account, and stands here
+too: it makes the host wait like any read of a value.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from perfwrap.measures.lines import Line, line_of
 from perfwrap.measures.loop_spans import loop_spans, rested_share, thinned_sums
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.transfers import waiting_lines
 from perfwrap.timeline.model import Timeline
 
 
@@ -36,6 +41,7 @@ class SyncLine:
 
 LENGTH = pl.col("end") - pl.col("start")
 KEY = ("name", "file", "line", "function")
+ON_GPU = (pl.col("operation") == "transfer") | (pl.col("value") == 1)
 
 
 def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> tuple[SyncLine, ...]:
@@ -46,19 +52,12 @@ def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Acco
     """
     if not account.total_ns:
         return ()
-    blocked = (
-        account.segments.filter(pl.col("part") == "sync").group_by(KEY).agg(LENGTH.sum().alias("blocked"))
-    )
-    spans = loop_spans(timeline, trainer, account).filter(
-        pl.col("operation") == "sync", pl.col("part") == "sync"
-    )
-    sums = thinned_sums(account).filter(pl.col("operation") == "sync", pl.col("part") == "sync")
-    counts = pl.concat(
-        [
-            spans.select(*KEY, pl.lit(1, pl.Int64).alias("count"), (pl.col("value") == 1).alias("gpu")),
-            sums.select(*KEY, "count", pl.lit(False).alias("gpu")),
-        ]
-    )
+    spans = loop_spans(timeline, trainer, account)
+    waiting = waiting_lines(spans)
+    blocked = _syncs(account.segments, waiting).group_by(KEY).agg(LENGTH.sum().alias("blocked"))
+    seen = _syncs(spans, waiting).select(*KEY, pl.lit(1, pl.Int64).alias("count"), ON_GPU.alias("gpu"))
+    sums = _syncs(thinned_sums(account), waiting)
+    counts = pl.concat([seen, sums.select(*KEY, "count", pl.lit(False).alias("gpu"))])
     # Steps in a rest have as many as the others.
     whole = (pl.col("count").sum() / (1 - rested_share(steps, account))).round().cast(pl.Int64)
     lines = counts.group_by(KEY).agg(whole, pl.col("gpu").any())
@@ -67,6 +66,17 @@ def find_syncs(timeline: Timeline, trainer: Trainer, steps: Steps, account: Acco
     )
     shared = _shared_out(rows.sort(*KEY, nulls_last=True).to_dicts())
     return tuple(_line(row, steps, account) for row in sorted(shared, key=lambda row: -row["blocked"]))
+
+
+def _syncs(rows: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows about syncs, and those about transfers on the lines that wait for them."""
+    transfers = rows.filter(pl.col("operation") == "transfer", pl.col("part") == "transfer")
+    return pl.concat(
+        [
+            rows.filter(pl.col("operation") == "sync", pl.col("part") == "sync"),
+            transfers.join(waiting, on=KEY, how="semi", nulls_equal=True),
+        ]
+    )
 
 
 def _shared_out(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -49,7 +49,9 @@ def known_parts(segments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def fill_thinned(segments: pl.DataFrame, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
+def fill_thinned(
+    segments: pl.DataFrame, spans: pl.DataFrame, sums: pl.DataFrame, step_ends: Integers
+) -> pl.DataFrame:
     """Return the segments with the free time of thinned stretches given to the sums, marked as estimated.
 
     ``segments`` end at the edges of stretches and know their surroundings.
@@ -63,7 +65,9 @@ def fill_thinned(segments: pl.DataFrame, spans: pl.DataFrame, sums: pl.DataFrame
     free = numbered.filter(is_free)
     if free.is_empty():
         return segments
-    room = free.group_by("stretch").agg(LENGTH.sum().alias("free"), pl.col("step").n_unique().alias("steps"))
+    passed = np.searchsorted(step_ends, edges, side="right")
+    steps = pl.DataFrame({"stretch": np.arange(edges.size // 2), "steps": np.diff(passed)[::2]})
+    room = free.group_by("stretch").agg(LENGTH.sum().alias("free")).join(steps, on="stretch")
     sums = sums.with_columns(
         pl.Series("stretch", np.searchsorted(edges, sums["start"].to_numpy(), side="right") // 2)
     )

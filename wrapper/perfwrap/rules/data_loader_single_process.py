@@ -40,6 +40,7 @@ from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import Limit, step_without
+from perfwrap.rules import making
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -83,6 +84,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         f"Each step waits {units.duration(step.fetch_ns)} for its batch and takes "
         f"{units.duration(step.rest_ns)} for all else; {units.counted(loader.batches, 'batch', 'batches')} seen.",
         f"{_dataset(loader)} is read with num_workers=0, so nothing is computed meanwhile.",
+        *making.split(loader),
     ]
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")

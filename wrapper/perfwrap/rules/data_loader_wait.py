@@ -32,6 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules import making
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -71,6 +72,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         f"A step waits {units.duration(loader.share * step_ns)} for data and takes "
         f"{units.duration(rest_ns)} for all else.",
         f"One wait takes {waits}, with {_setting(loader)}.",
+        *making.split(loader),
     ]
     if cores.usable is not None and busy is not None:
         own = "" if cores.tree_busy is None else f", {units.number(cores.tree_busy)} of them with this run"

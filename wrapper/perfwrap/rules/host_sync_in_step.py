@@ -126,7 +126,7 @@ def _less_often(line: SyncLine) -> str:
 
 def _claims(line: SyncLine) -> pl.Expr:
     """Return the segments of the account inside this call on this line."""
-    own = (pl.col("part") == "sync") & (pl.col("name") == line.name)
+    own = pl.col("part").is_in(["sync", "transfer"]) & (pl.col("name") == line.name)
     if line.where is None:
         return own & pl.col("file").is_null()
     return own & (pl.col("file") == line.where.file) & (pl.col("line") == line.where.line)

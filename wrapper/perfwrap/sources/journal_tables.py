@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, INSTANTS, SPANS, SUM
+from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, INSTANTS, SPANS, STREAM_PREFIX, SUM
 from perfwrap.sources.journal_file import JournalFile, Records
 from perfwrap.sources.labels import Labels, operation_columns
 from perfwrap.timeline.builder import TimelineBuilder
@@ -63,6 +63,7 @@ class JournalTables:
         self._add_sums()
         self._add_samples()
         self._add_marks()
+        self._add_stacks()
         self._add_coverage()
 
     @property
@@ -95,8 +96,11 @@ class JournalTables:
         used = np.unique(self._records["thread"][spans]).tolist()
         tracks = np.full(1 << 16, self.process, dtype=np.int32)
         for index in sorted({*indices, *used} - {0}):
-            native = natives.get(index)
-            tracks[index] = self._builder.thread(self.process, index, names.get(index, ""), native or None)
+            name, native = names.get(index, ""), natives.get(index)
+            if name.startswith(STREAM_PREFIX) and not native:
+                tracks[index] = self._builder.stream(self.process, index, name)
+            else:
+                tracks[index] = self._builder.thread(self.process, index, name, native or None)
         return tracks
 
     def _add_facts(self) -> None:
@@ -196,7 +200,7 @@ class JournalTables:
         return self._builder.device(self.header.host, entity)
 
     def _add_marks(self) -> None:
-        """Add instants: what happened, changes of detail, and values that were not finite."""
+        """Add instants: what happened, changes of detail, and those with a value."""
         for kind, name in (("MARK", None), ("THIN", "thin")):
             for record in self._of(kind):
                 what, value = self._text(int(record["name"])), int(record["value"])
@@ -209,23 +213,46 @@ class JournalTables:
                     value=float(value) if name else None,
                     source=self.source,
                 )
-        bad = self._records[self._records["kind"] == INSTANTS["NON_FINITE"]]
-        if not bad.size:
+        for kind, number in INSTANTS.items():
+            self._add_instants(kind.lower(), self._records[self._records["kind"] == number])
+
+    def _add_instants(self, name: str, records: Records) -> None:
+        """Add instants with a value, each with the text of its label as its detail."""
+        if not records.size:
             return
-        labels = self._labels.columns(bad["name"])
+        labels = self._labels.columns(records["name"])
         columns = {
-            "time": np.ascontiguousarray(bad["start"]),
-            "track": self._threads[bad["thread"]],
-            "value": np.ascontiguousarray(bad["value"]).view("<f8"),
+            "time": np.ascontiguousarray(records["start"]),
+            "track": self._threads[records["thread"]],
+            "value": np.ascontiguousarray(records["value"]).view("<f8"),
             "detail": labels.pop("name"),
             **labels,
         }
         self._builder.add(
             "marks",
             pl.DataFrame(columns).with_columns(
-                pl.lit("non_finite").alias("name"), pl.lit(self.source).alias("source")
+                pl.lit(name).alias("name"), pl.lit(self.source).alias("source")
             ),
         )
+
+    def _add_stacks(self) -> None:
+        """Add samples of threads, those of one line and operation together."""
+        sampled = self._records[self._records["kind"] == INSTANTS["STACK"]]
+        if not sampled.size:
+            return
+        labels = pl.DataFrame(self._labels.columns(sampled["name"]))
+        rows = labels.select(
+            pl.Series("time", np.ascontiguousarray(sampled["start"])),
+            pl.Series("track", self._threads[sampled["thread"]]),
+            pl.Series("weight", np.ascontiguousarray(sampled["value"])),
+            pl.format("{} ({}:{})", "function", "file", "line").alias("stack"),
+            pl.col("name").replace("", None).alias("operation"),
+            "file",
+            "line",
+            "function",
+            pl.lit(self.source).alias("source"),
+        )
+        self._builder.add("stacks", rows)
 
     def _add_coverage(self) -> None:
         """Add who watched what until when, and what was lost."""

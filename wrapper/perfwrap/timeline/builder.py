@@ -73,6 +73,19 @@ class TimelineBuilder:
             tid=native_id,
         )
 
+    def stream(self, process: int, index: int, name: str) -> int:
+        """Return the track of a GPU's stream, as one process sees it; ``index`` is that of its records."""
+        owner = self._tracks[process]
+        return self._track(
+            ("thread", process, index),
+            kind="stream",
+            name=name,
+            parent=process,
+            rank=owner["rank"],
+            host=owner["host"],
+            pid=owner["pid"],
+        )
+
     def device(self, host: str, entity: str) -> int:
         """Return the track of a watched thing: ``gpu/0``, ``cpu/3``, ``cgroup``, or the host itself."""
         if entity == "host":

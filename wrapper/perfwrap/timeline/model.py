@@ -35,8 +35,8 @@ CATEGORIES = (
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     # One line of the picture. kind: host, process, thread, gpu, stream, counter, or another watched thing
-    # of a host (cpu, disk, cgroup). A counter's parent is what it measures, a thread's its process, all
-    # others' their host. role (processes), as recorded: main, worker (DataLoader), agent (a launcher),
+    # of a host (cpu, disk, cgroup). A counter's parent is what it measures, a thread's and a stream's its
+    # process, all others' their host. role (processes), as recorded: main, worker (DataLoader), agent (a launcher),
     # helper, monitor, or other when nothing was recorded inside; which of them train is a measure.
     "tracks": {
         "id": pl.Int32,
@@ -51,7 +51,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "role": pl.String,
     },
     # Something that lasted. operation: the recorder's kind in lower case (data, data_end, loader_start,
-    # forward, backward, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import) or the
+    # forward, backward, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import, and gpu:
+    # the GPU's work on a phase, which stands on a stream's track and in no thread's time) or the
     # source's own word; value: bytes, batch size or flags, by operation.
     "spans": {
         "start": pl.Int64,
@@ -87,12 +88,18 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     # A value at a moment; the track is a counter, its unit is on the track.
     "samples": {"time": pl.Int64, "track": pl.Int32, "value": pl.Float64, "source": pl.String},
-    # A call stack at a moment; frames joined by ";" from the outermost.
+    # A call stack at a moment, or weight equal ones from then on for some seconds; frames joined by ";" from
+    # the outermost. file, line and function are the user's innermost; operation is the phase or the function
+    # of torch's that was at work, null in the user's own Python.
     "stacks": {
         "time": pl.Int64,
         "track": pl.Int32,
         "weight": pl.Int64,
         "stack": pl.String,
+        "operation": pl.String,
+        "file": pl.String,
+        "line": pl.Int32,
+        "function": pl.String,
         "source": pl.String,
     },
     # An instant with text.

@@ -1,0 +1,230 @@
+"""Times the making of each batch, in the workers of a DataLoader or, without workers, in the process itself.
+
+Replaces ``fetch`` of torch's two fetchers (map-style and iterable datasets). For the length of one call the
+fetcher, an object of torch's, holds a timing function in the place of the collate function, and now and then a
+list that notes the time when each of its indices is taken; the loader, the dataset and the collate function of
+the user's stay where and what they are. ``dataset.__getitems__`` is given the very list that torch made.
+
+The user could notice, up to Python 3.10, one more frame in the traceback of what a dataset raises and two in that
+of what a collate function raises; from 3.11 on there is none.
+
+A batch made inside of another one (a dataset that has a loader of its own) is part of it. In a worker each batch
+counts as a step.
+"""
+
+from __future__ import annotations
+
+import atexit
+from _thread import get_ident
+
+from perfwrap_recorder import batches, guard, journal, source_lines, wrapping
+from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import resting
+from perfwrap_recorder.sample_times import SampleTimes, Stopwatch
+
+FETCH, GETITEM, COLLATE = journal.FETCH, journal.GETITEM, journal.COLLATE
+
+MAXIMUM_NAMES = 1000
+"""Known datasets and collate functions after which all are forgotten: one is made per epoch in some programs."""
+
+WRAPPERS = {
+    "torch.utils.data.dataset.Subset": "dataset",
+    "torch.utils.data.datapipes.datapipe._IterDataPipeSerializationWrapper": "_datapipe",
+    "torch.utils.data.datapipes.datapipe._MapDataPipeSerializationWrapper": "_datapipe",
+}
+"""Datasets of torch's that hold another one, and the attribute that does."""
+
+FUNCTION = type(lambda: 0)
+
+busy = set()  # threads, and ids of fetchers, that make a batch at present
+sample_times = SampleTimes()
+_in_worker = []  # one token in a DataLoader's worker
+_names = {}  # id of a class, or of a collate function -> (the same, kept alive, text ids)
+
+
+class Making:
+    """One batch on its way."""
+
+    __slots__ = ("collate", "collate_end", "collate_start", "count", "fetcher", "index", "start", "weight")
+
+
+def install(torch):
+    """Watch from now on."""
+    weigh = guard.protect("batch_bytes", batches.weigh_for(torch))
+    fetchers = torch.utils.data._utils.fetch
+    for kind in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+        owner = getattr(fetchers, kind, None)
+        if owner is not None:
+            wrapping.patch(torch, owner, "fetch", _make_fetch(weigh))
+    journal.after_fork.add(_forget_parent)
+    tell = guard.protect("sample_times", sample_times.tell)
+    journal.every_interval.add(tell)
+    atexit.register(tell)
+    journal.cover("probe/fetching")
+
+
+def begin_worker():
+    """Take each batch for a step from now on."""
+    _in_worker[:] = [True]
+
+
+def end_worker():
+    """Say what is known of single samples: a worker does not end as other processes do."""
+    sample_times.tell()
+
+
+def _make_fetch(weigh):
+    begin = guard.protect("fetching", _begin)
+    finish = guard.protect("fetching", _finish)
+
+    def make(original, _, is_compiling):
+        def wrapper(self, possibly_batched_index):
+            if is_compiling():
+                return original(self, possibly_batched_index)
+            making = None if FETCH in resting else begin(self, possibly_batched_index)
+
+            def collate(data):
+                making.collate_start = now()
+                if type(data) is list:
+                    making.count = len(data)
+                try:
+                    batch = making.collate(data)
+                except BaseException as error:
+                    error.__traceback__ = error.__traceback__.tb_next
+                    raise
+                making.collate_end = now()
+                making.weight = weigh(batch)
+                return batch
+
+            try:
+                if making is None:
+                    return original(self, possibly_batched_index)
+                if making.collate:
+                    self.collate_fn = collate
+                making.start = now()
+                data = original(self, making.index)
+                end = now()
+            except BaseException as error:
+                # Without this frame the text of what a worker raised would not be that of a bare run.
+                error.__traceback__ = error.__traceback__.tb_next
+                raise
+            finally:
+                if making:
+                    if making.collate:
+                        self.collate_fn = making.collate
+                    busy.discard(making.fetcher)
+                    busy.discard(get_ident())
+            finish(self, making, end)
+            return data
+
+        return wrapper
+
+    return make
+
+
+def _begin(fetcher, index):
+    """Return what is to be filled in while the batch is made, None where this is part of another one."""
+    thread, number = get_ident(), id(fetcher)
+    if thread in busy or number in busy:
+        return None
+    making = Making()
+    making.collate = making.collate_start = making.weight = None
+    making.count, making.fetcher, making.index = batches.UNKNOWN, number, index
+    if GETITEM not in resting:
+        making.collate = fetcher.collate_fn
+        if type(index) is list and fetcher.auto_collation and sample_times.is_wanted():
+            if hasattr(fetcher, "dataset_iter") or _takes_one(type(fetcher.dataset)):
+                making.index = Stopwatch(index)
+    busy.add(number)
+    busy.add(thread)
+    return making
+
+
+def _finish(fetcher, making, end):
+    start, collated = making.start, making.collate_start
+    count = making.count if fetcher.auto_collation else batches.UNKNOWN
+    fetch, getitem = _names_of_dataset(type(_unwrapped(fetcher.dataset)))
+    if collated:
+        journal.span(start, end - start, count, fetch, FETCH)
+        journal.span(start, collated - start, count if count > 0 else 1, getitem, GETITEM)
+        weight = batches.UNKNOWN if making.weight is None else making.weight
+        name = _name_of_collate(fetcher.collate_fn)
+        journal.span(collated, making.collate_end - collated, weight, name, COLLATE)
+        if type(making.index) is Stopwatch:
+            sample_times.add(making.index.moments)
+        elif count > 0:
+            sample_times.weigh((collated - start) // count)
+    else:
+        journal.span(start, end - start, batches.UNKNOWN, fetch, FETCH)
+    if _in_worker:
+        journal.end_step(FETCH, 0, end)
+
+
+def _takes_one(kind):
+    """Say whether datasets of that class surely have no ``__getitems__``, without asking any of them."""
+    return not any("__getitems__" in base.__dict__ or "__getattr__" in base.__dict__ for base in kind.__mro__)
+
+
+def _unwrapped(dataset):
+    """Return the dataset inside of those of torch's that merely hold one."""
+    for _ in range(batches.DEEPEST):
+        kind = type(dataset)
+        held = WRAPPERS.get("%s.%s" % (kind.__module__, kind.__qualname__))
+        if held is None:
+            break
+        dataset = dataset.__dict__.get(held)
+    return dataset
+
+
+def _names_of_dataset(kind):
+    """Return the text ids of a dataset's class and of its method that makes samples, with its line."""
+    known = _names.get(id(kind))
+    if known is None:
+        known = kind, _class_name(kind), _define(kind, ("__getitems__", "__getitem__", "__iter__"))
+        _remember(id(kind), known)
+    return known[1:]
+
+
+def _name_of_collate(function):
+    """Return the text id of a collate function, with its line."""
+    known = _names.get(id(function))
+    if known is None:
+        plain = function
+        if type(plain).__qualname__ == "partial" and type(plain).__module__ == "functools":
+            plain = plain.func
+        plain = getattr(plain, "__func__", plain) if type(plain).__name__ == "method" else plain
+        if type(plain) is FUNCTION:
+            name = "%s.%s" % (plain.__module__, plain.__qualname__)
+            number = source_lines.define(name, plain)
+        else:
+            number = _define(type(plain), ("__call__",))
+        known = function, number
+        _remember(id(function), known)
+    return known[1]
+
+
+def _remember(key, known):
+    if len(_names) >= MAXIMUM_NAMES:
+        _names.clear()
+    _names[key] = known
+
+
+def _define(kind, methods):
+    """Return the text id of the first of these methods that the class has, with its line."""
+    for method in methods:
+        for base in kind.__mro__:
+            function = base.__dict__.get(method)
+            if function is not None:
+                name = "%s.%s.%s" % (kind.__module__, kind.__qualname__, method)
+                return source_lines.define(name, function)
+    return _class_name(kind)
+
+
+def _class_name(kind):
+    return journal.text("%s.%s" % (kind.__module__, kind.__qualname__))
+
+
+def _forget_parent():
+    """Forget, in the child of a fork, what other threads of the parent's were at, and its samples."""
+    busy.intersection_update({get_ident()})
+    sample_times.clear()

@@ -1,0 +1,52 @@
+"""Says what a model is: class, size, types, devices, memory format. Replaces nothing; forward.py asks."""
+
+from __future__ import annotations
+
+from perfwrap_recorder import journal
+from perfwrap_recorder.clock import now
+
+
+def describe(torch, module, name):
+    """Say what a model is; a module without parameters (a loss function) is none."""
+    start = now()
+    # A mode or subclass of the program's must not see these questions.
+    with torch._C.DisableTorchFunction():
+        parameters = list(module.parameters())
+        if not parameters:
+            return
+        kind = type(module)
+        key = "model/" + name
+        journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
+        journal.fact(key + "/parameters", sum(parameter.numel() for parameter in parameters))
+        journal.fact(key + "/device", parameters[0].device)
+        journal.fact(key + "/dtype", parameters[0].dtype)
+        journal.fact(key + "/devices", count_elements(parameters, "device"))
+        journal.fact(key + "/dtypes", count_elements(parameters, "dtype"))
+        images = [parameter for parameter in parameters if parameter.dim() == 4]
+        if images:
+            last = sum(map(is_channels_last_with(torch), images))
+            journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
+    journal.record(start, now() - start, 0, journal.text("model facts"), journal.PERFWRAP)
+
+
+def count_elements(parameters, attribute):
+    """Return how many elements have which type or device: ``torch.bfloat16 1200, torch.float32 30``."""
+    counts = {}
+    for parameter in parameters:
+        value = str(getattr(parameter, attribute))
+        counts[value] = counts.get(value, 0) + parameter.numel()
+    return ", ".join("%s %d" % (value, counts[value]) for value in sorted(counts, key=lambda v: -counts[v]))
+
+
+def is_channels_last_with(torch):
+    """Return a function that says 1 for weights in channels-last order.
+
+    Those that are in both orders (1 x 1 kernels, one input channel) do not count.
+    """
+
+    def is_channels_last(weight):
+        if weight.layout is not torch.strided or weight.is_contiguous():
+            return 0
+        return int(weight.is_contiguous(memory_format=torch.channels_last))
+
+    return is_channels_last

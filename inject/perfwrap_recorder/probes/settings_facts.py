@@ -1,0 +1,142 @@
+"""Says the settings that decide speed: precision, determinism, debugging aids, environment, and who set them.
+
+Replaces the plain setters among them, to learn the line that called them: ``torch.set_num_threads``,
+``torch.set_num_interop_threads``, ``torch._C._set_float32_matmul_precision`` (beneath the public function,
+which Dynamo knows by its identity), ``__init__`` of ``torch.autograd.detect_anomaly`` and
+``set_detect_anomaly``, ``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and
+``__enter__`` of ``torch.autograd.profiler.profile``. The user could notice one more frame in a traceback.
+
+Values are read, never taken from the setters: by ``torch_facts.look``, after a model or an optimizer was
+first used and every ten seconds, so a setting that is changed and changed back in between is not seen. What
+is set by assignment (``torch.backends.cudnn.benchmark = True``) has no setter, and
+torch.use_deterministic_algorithms is part of compiled graphs: of these the value is known, not the line.
+"""
+
+from __future__ import annotations
+
+import os
+
+from perfwrap_recorder import facts, guard, source_lines, wrapping
+
+SETTERS = (
+    ("_C", "_set_float32_matmul_precision", "float32_matmul_precision"),
+    ("", "set_num_threads", "threads"),
+    ("", "set_num_interop_threads", "interop_threads"),
+    ("autograd.anomaly_mode.detect_anomaly", "__init__", "anomaly_detection"),
+    ("autograd.anomaly_mode.set_detect_anomaly", "__init__", "anomaly_detection"),
+    ("cuda", "set_sync_debug_mode", "sync_debug_mode"),
+    ("profiler.profile", "start", "user_profiler"),
+    ("autograd.profiler.profile", "__enter__", "user_profiler"),
+)
+"""Where a setter is, its name, and the fact that it changes; the line is the fact with ``/line`` added."""
+
+VARIABLES = (
+    *(
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_MODULE_LOADING",
+        "CUBLAS_WORKSPACE_CONFIG",
+    ),
+    *(
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_HIP_ALLOC_CONF",
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    ),
+    *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED"),
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_WAIT_POLICY"),
+    *("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_BLOCKTIME", "MALLOC_CONF"),
+    *("TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SHM_DISABLE"),
+    *("NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "TORCH_LOGS", "TORCH_COMPILE_DISABLE"),
+    *("TORCHDYNAMO_DISABLE", "TORCH_SHOW_CPP_STACKTRACES", "PYTORCH_JIT", "PYTHONTRACEMALLOC"),
+)
+"""Environment variables as this process has them, which its program may have set itself."""
+
+LONGEST_VALUE = 200
+
+AUTOCAST_DEVICES = ("cuda", "cpu", "xpu", "mps")
+
+
+def install(torch):
+    """Learn the lines from now on."""
+    for path, name, key in SETTERS:
+        owner = torch
+        for part in path.split(".") if path else ():
+            owner = getattr(owner, part, None)
+        if owner is not None:
+            wrapping.patch(torch, owner, name, wrapping.timed("setters", _finish_with(key)))
+
+
+def look(torch):
+    """Say the settings that have changed."""
+    for ask in (_ask_precision, _ask_determinism, _ask_debugging, _ask_environment):
+        guard.run(ask.__name__[1:], ask, torch)
+
+
+def look_at_autocast(torch, name, is_training):
+    """Say under which autocast the model of that name is called, by the thread that has just called it."""
+    found = "off"
+    if hasattr(torch, "get_autocast_dtype"):
+        for device in AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                found = "%s %s" % (device, torch.get_autocast_dtype(device))
+                break
+    elif torch.is_autocast_enabled():
+        found = "cuda %s" % torch.get_autocast_gpu_dtype()
+    elif torch.is_autocast_cpu_enabled():
+        found = "cpu %s" % torch.get_autocast_cpu_dtype()
+    facts.say("model/%s/autocast%s" % (name, "" if is_training else "_in_evaluation"), found)
+
+
+def _ask_precision(torch):
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set backend by backend, in the newer way that has no one answer
+        precision = "by backend"
+    facts.say("float32_matmul_precision", precision)
+    facts.say("default_dtype", torch.get_default_dtype())
+    # The older questions warn in some versions that have the newer one.
+    ask = getattr(torch._C, "_get_fp32_precision_getter", None)
+    if ask:
+        facts.say("tf32_matmul", ask("cuda", "matmul") == "tf32")
+        facts.say("tf32_cudnn", ask("cuda", "conv") == "tf32")
+    else:
+        facts.say("tf32_matmul", torch._C._get_cublas_allow_tf32())
+        facts.say("tf32_cudnn", torch._C._get_cudnn_allow_tf32())
+
+
+def _ask_determinism(torch):
+    facts.say("deterministic", torch.are_deterministic_algorithms_enabled())
+    facts.say("deterministic_warn_only", torch.is_deterministic_algorithms_warn_only_enabled())
+    facts.say("cudnn_benchmark", torch.backends.cudnn.benchmark)
+    facts.say("cudnn_deterministic", torch.backends.cudnn.deterministic)
+    facts.say("cudnn_enabled", torch.backends.cudnn.enabled)
+
+
+def _ask_debugging(torch):
+    facts.say("anomaly_detection", torch.is_anomaly_enabled())
+    facts.say("user_profiler", bool(torch.autograd._profiler_enabled()))
+    # To ask for it by its public name would start CUDA.
+    ask = getattr(torch._C, "_cuda_get_sync_debug_mode", None)
+    if ask and torch.cuda.is_initialized():
+        facts.say("sync_debug_mode", ask())
+
+
+def _ask_environment(_):
+    for name in VARIABLES:
+        value = os.environ.get(name)
+        if value is not None:
+            facts.say("env/" + name, value[:LONGEST_VALUE])
+
+
+def _finish_with(key):
+    def finish(frame, *_):
+        if source_lines.is_own_business(frame):  # each worker of a loader sets its number of threads
+            return
+        place = source_lines.find_place(frame)
+        if place:
+            facts.say(key + "/line", place)
+        if key == "user_profiler":
+            facts.say(key, True)
+
+    return finish

@@ -1,0 +1,233 @@
+"""Times each copy of a tensor to another device or into pinned memory, and finds the line that asked for it.
+
+Replaces, on ``torch.Tensor``: ``to cuda cpu copy_ pin_memory``; on ``torch.nn.Module``: ``to cuda cpu``. The
+user could notice one more frame in tracebacks, and that those of tensors are Python functions.
+
+One call, one span: a copy between devices is a TRANSFER whatever its name. That one from a GPU also makes the
+host wait is told by its bits (FROM_GPU without NON_BLOCKING), not by a SYNC on top of it; a SYNC gives Python
+a value. All tensors that one ``Module.to`` moves are one span. A call that moves nothing (the device is the
+same, or one of both is ``meta``, which holds no data) leaves nothing. While a CUDA graph is captured nothing
+is copied.
+
+Asked are only torch's own getters, and with ``__torch_function__`` off: neither a mode nor a subclass sees
+it. A subclass that has a ``__torch_dispatch__`` of its own is asked nothing: what it holds is its own affair,
+and the copies that it makes in Python are seen by themselves.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from sys import _getframe
+
+from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import resting
+
+COPIES = ("to", "cuda", "cpu", "pin_memory")
+"""Those that return the tensor itself where there is nothing to do."""
+
+MODULE_COPIES = ("to", "cuda", "cpu")
+
+TRANSFER = journal.TRANSFER
+TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = (
+    journal.TO_GPU,
+    journal.FROM_GPU,
+    journal.PINNED,
+    journal.NON_BLOCKING,
+)
+
+SHORT_NS = 2_000
+"""No copy between devices is as short as this: to launch one on a GPU takes longer."""
+
+UNKNOWN_BYTES = -1
+
+gathering = {}  # thread inside of Module.to -> values of what it has moved so far
+_latest = {}  # thread -> start of the last transfer written: a call around it has nothing to add
+
+
+def install(torch):
+    """Watch from now on."""
+    tensor = torch.Tensor
+    measure = _measure_with(torch)
+    for name in COPIES:
+        finish = guard.protect("transfers", _finish_with("Tensor." + name, measure, name == "pin_memory"))
+        wrapping.patch(torch, tensor, name, _make_copy(finish))
+    finish = guard.protect("transfers", _finish_with("Tensor.copy_", measure, False))
+    wrapping.patch(torch, tensor, "copy_", _make_copy_into(finish))
+    for name in MODULE_COPIES:
+        finish = guard.protect("transfers", _finish_module_with("Module." + name))
+        wrapping.patch(torch, torch.nn.Module, name, _make_module_copy(finish))
+    journal.after_fork.add(_forget_threads)
+    journal.cover("probe/transfers")
+
+
+def _make_copy(finish):
+    def make(original, _, is_compiling):
+        def wrapper(self, *arguments, **options):
+            if is_compiling() or TRANSFER in resting:
+                return original(self, *arguments, **options)
+            start = now()
+            result = original(self, *arguments, **options)
+            if result is not self:
+                end = now()
+                if end - start > SHORT_NS:
+                    finish(_getframe(1), start, end, self, result, arguments, options)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _make_copy_into(finish):
+    def make(original, _, is_compiling):
+        def wrapper(self, *arguments, **options):
+            if is_compiling() or TRANSFER in resting:
+                return original(self, *arguments, **options)
+            start = now()
+            result = original(self, *arguments, **options)
+            end = now()
+            if end - start > SHORT_NS:
+                source = arguments[0] if arguments else options.get("other")
+                finish(_getframe(1), start, end, source, self, arguments, options)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _make_module_copy(finish):
+    def make(original, _, is_compiling):
+        def wrapper(self, *arguments, **options):
+            if is_compiling():
+                return original(self, *arguments, **options)
+            thread = get_ident()
+            if thread in gathering:
+                return original(self, *arguments, **options)
+            moved = gathering[thread] = []
+            try:
+                start = now()
+                result = original(self, *arguments, **options)
+                end = now()
+            finally:
+                gathering.pop(thread, None)
+            if moved:
+                finish(_getframe(1), start, end, moved)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _finish_with(name, measure, is_pinning):
+    def finish(frame, start, end, source, target, arguments, options):
+        # The call around it records it, with the line that matters.
+        if frame.f_code.co_name == "__torch_function__" or source_lines.is_own_business(frame):
+            return
+        thread = get_ident()
+        if _latest.get(thread, 0) >= start:
+            return
+        value = measure(source, target, is_pinning)
+        if value is None:
+            return
+        if is_non_blocking(arguments, options):
+            value |= NON_BLOCKING
+        moved = gathering.get(thread)
+        if moved is not None:
+            moved.append(value)
+            return
+        _latest[thread] = start
+        journal.span(start, end - start, value, source_lines.label(name, frame), TRANSFER)
+
+    return finish
+
+
+def _finish_module_with(name):
+    def finish(frame, start, end, moved):
+        journal.span(start, end - start, join_values(moved), source_lines.label(name, frame), TRANSFER)
+
+    return finish
+
+
+def _measure_with(torch):
+    """Return a function that says what a copy moved, as the value of its span; None when it moved nothing."""
+    device_of, layout_of = torch.Tensor.device.__get__, torch.Tensor.layout.__get__
+    numel, element_size, is_pinned = torch.Tensor.numel, torch.Tensor.element_size, torch.Tensor.is_pinned
+    no_function, dispatch, strided = (
+        torch._C.DisableTorchFunction,
+        torch.Tensor.__torch_dispatch__,
+        torch.strided,
+    )
+    is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+    count_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+
+    def is_readable(tensor):
+        kind = type(tensor)
+        return issubclass(kind, torch.Tensor) and kind.__torch_dispatch__ is dispatch
+
+    def measure(source, target, is_pinning):
+        if not is_readable(source) or not is_readable(target):
+            return None
+        with no_function():
+            before, after = device_of(source), device_of(target)
+            if is_pinning:
+                return find_bytes(target) << 8 | PINNED
+            bits = 0 if before == after else find_direction(before.type, after.type)
+            if not bits or is_capturing and "cuda" in (before.type, after.type) and is_capturing():
+                return None
+            if bits != TO_GPU | FROM_GPU and holds_pinned(source if bits == TO_GPU else target):
+                bits |= PINNED
+            return find_bytes(target if bits & TO_GPU else source) << 8 | bits
+
+    def find_bytes(tensor):
+        # Of the side on the GPU: torch converts types on the host's side of the copy, whichever way it goes.
+        try:
+            return numel(tensor) * element_size(tensor) if layout_of(tensor) is strided else UNKNOWN_BYTES
+        except RuntimeError:  # tensors without a plain storage
+            return UNKNOWN_BYTES
+
+    def holds_pinned(tensor):
+        if not count_dispatch_modes or count_dispatch_modes():
+            return False  # the question is an operation that a mode of the program's would see
+        try:
+            return is_pinned(tensor)
+        except RuntimeError:  # a device whose backend knows of no pinned memory; tensors of vmap
+            return False
+
+    return measure
+
+
+def find_direction(before, after):
+    """Return the bits of a copy between these types of devices; 0 when no GPU takes part.
+
+    Every device but the CPU counts as a GPU (cuda, xpu, mps, hpu, npu...). Both bits: from one to another.
+    """
+    if "meta" in (before, after):
+        return 0
+    return (FROM_GPU if before != "cpu" else 0) | (TO_GPU if after != "cpu" else 0)
+
+
+def is_non_blocking(arguments, options):
+    """Say whether a copy was asked not to block: by name, or by the first of its arguments that is a bool."""
+    for argument in arguments:
+        if argument is True or argument is False:
+            return argument
+    return options.get("non_blocking") is True
+
+
+def join_values(values):
+    """Return the value that stands for several: the sum of bytes, any direction, and what holds for all."""
+    whole, directions, common = 0, 0, PINNED | NON_BLOCKING
+    for value in values:
+        size = value >> 8
+        whole = UNKNOWN_BYTES if size < 0 or whole < 0 else whole + size
+        directions |= value & (TO_GPU | FROM_GPU)
+        common &= value
+    return whole << 8 | directions | common
+
+
+def _forget_threads():
+    gathering.clear()
+    _latest.clear()

@@ -1,0 +1,161 @@
+"""Samples where the program's threads are, from a thread of its own; only where that was asked for.
+
+It is for the lines of the user's Python between the phases, where no other tool may look into the process. What it
+sees is biased: it needs Python's lock, which a thread gives up when it waits or enters torch, and else every 5 ms.
+
+- Sampled are the thread that started it and all that the journal has records of.
+- A sample is the user's innermost line and the innermost phase that is at work, if any. Equal ones of two
+  seconds share a record, which is updated in place: a kill takes nothing.
+- The thread belongs to ``_thread``: ``threading`` does not know it, nothing waits for it, no trace function is
+  called in it, and it takes no signals. No frame is kept. It ends, and is waited for, before Python does.
+- In the child of a fork it starts anew when the child's journal begins. A child that records nothing has none.
+
+Python 3.12 and later warn about a fork while there are several threads, this one included.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import allocate_lock, get_ident, start_new_thread
+
+from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder.clock import now
+
+STRETCH_NS = 2_000_000_000
+"""Samples of so long share records."""
+
+LEAST_HZ, MOST_HZ = 0.1, 200.0
+
+END_SECONDS = 5.0
+"""How long the end of the program waits for a sample that is being taken."""
+
+OPTIMIZER_FILE = "torch/optim/optimizer.py"
+OPTIMIZER_CODE = "wrapper"
+"""File and function of torch's in which every optimizer's step runs; there is no wrapper of ours around it."""
+
+_alarm = None  # a lock that is held while the thread shall run
+_ended = None  # a lock that the thread holds
+
+
+def start(hertz):
+    """Begin to sample, so many times a second, this thread and those that record something."""
+    global _alarm, _ended
+    if _alarm is not None or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return
+    # Locks of its own for each thread: a fork may come while one is held.
+    alarm, ended = allocate_lock(), allocate_lock()
+    alarm.acquire()
+    ended.acquire()
+    _alarm, _ended = alarm, ended
+    seconds = 1 / min(max(hertz, LEAST_HZ), MOST_HZ)
+    journal.cover("probe/sampler", "%g Hz" % (1 / seconds))
+    start_new_thread(_run, (alarm, ended, seconds, get_ident()))
+
+
+def stop():
+    """End the thread, and wait until it has written what it knows."""
+    global _alarm
+    if _alarm is not None:
+        _alarm.release()
+        _alarm = None
+        _ended.acquire(True, END_SECONDS)
+
+
+def forget():
+    """Forget the parent's thread, in the child of a fork."""
+    global _alarm, _ended
+    _alarm = _ended = None
+
+
+def _run(alarm, ended, seconds, starter):
+    try:
+        guard.run("sampler", _sample_until, alarm, seconds, starter)
+    finally:
+        ended.release()
+
+
+def _sample_until(alarm, seconds, starter):
+    """Sample until the alarm can be had."""
+    _take_no_signals()
+    samples = Samples(starter)
+    while not alarm.acquire(True, seconds):
+        samples.take()
+    samples.end_stretch()
+
+
+def _take_no_signals():
+    """Leave all signals to the threads of the program: some wait for them."""
+    import _signal  # Python's ``signal`` builds enumerations that this needs none of
+
+    if hasattr(_signal, "pthread_sigmask"):
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+
+
+class Samples:
+    """The records of the present stretch."""
+
+    def __init__(self, starter):
+        self._starter = starter
+        self._records = {}  # (thread, phase, line) -> [memory, offset, start, count, name, thread's index]
+        self._since = now()
+        self._spent = 0
+
+    def take(self):
+        """Look where each thread is."""
+        began = now()
+        if began - self._since > STRETCH_NS:
+            self.end_stretch()
+        frames = sys._current_frames()
+        for thread in (self._starter, *(each for each in list(journal.threads) if each != self._starter)):
+            frame = frames.get(thread)
+            found = None if frame is None else _phase_and_place(frame)
+            if found is not None:
+                self._count(began, thread, *found)
+            frame = None
+        frames.clear()
+        self._spent += now() - began
+
+    def end_stretch(self):
+        """Say what the samples have cost, and begin new records."""
+        if self._spent:
+            journal.put(self._since, self._spent, 0, journal.text("sampler"), 0, journal.PERFWRAP)
+        self._records.clear()
+        self._since, self._spent = now(), 0
+
+    def _count(self, moment, thread, phase, place):
+        record = self._records.get((thread, phase, place))
+        if record is None:
+            index = journal.threads.get(thread)
+            if index is None:
+                index = journal.threads[thread] = journal.add_track(journal.thread_name(thread))
+            name = journal.text(phase + source_lines.SEPARATOR + place)
+            slot = journal.put(moment, 0, 1, name, index, journal.STACK)
+            if slot >= 0:
+                self._records[thread, phase, place] = [
+                    journal.state[1],
+                    slot << journal.SHIFT,
+                    moment,
+                    1,
+                    name,
+                    index,
+                ]
+            return
+        record[3] += 1
+        memory, offset, since, count, name, index = record
+        journal.pack(memory, offset, since, moment - since, count, name, index, journal.STACK)
+
+
+def _phase_and_place(frame):
+    """Return the innermost phase, "" for none, and the user's innermost line; None where there is no line."""
+    place = source_lines.find_place(frame)
+    if not place:
+        return None
+    while frame is not None:
+        code = frame.f_code
+        phase = wrapping.phases.get(id(code))
+        if phase is None and code.co_name == OPTIMIZER_CODE and code.co_filename.endswith(OPTIMIZER_FILE):
+            phase = "optimizer"
+        if phase is not None:
+            return phase, place
+        frame = frame.f_back
+    return "", place

@@ -1,0 +1,187 @@
+"""What perfwrap costs on a GPU, and whether the GPU's time is told right there. For a machine with a GPU.
+
+Three questions, each with its answer as JSON and as Markdown for docs/:
+
+- the cost of loops of 0.3, 1, 2.4 and 10 ms steps on the GPU, measured as scripts/overhead.py measures;
+- whether the time between perfwrap's events is that of torch.profiler for the same phases of the same steps;
+- whether a recorded program synchronises more often than a bare one.
+
+    python scripts/gpu_check.py --json docs/gpu.json     exits with 1 when an answer is not good enough
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import overhead
+import polars as pl
+import torch
+from perfwrap.journal_format import SPANS
+from perfwrap.measures.gpu_work import gpu_spans
+from perfwrap.measures.trainers import find_trainers
+from perfwrap.run_folder import RunFolder
+from perfwrap.sources import journal
+
+LOOP = Path(__file__).with_name("gpu_check_loop.py")
+STEP_TIMES_MS = (0.3, 1.0, 2.4, 10.0)
+PHASES = ("forward", "backward", "optimizer")
+STEPS = 20
+"""How many steps the loop runs under the profiler."""
+TOLERANCE = 0.02
+"""By how much a phase's time may differ from torch.profiler's."""
+NO_GPU = 2
+"""Exit status where there is nothing to check."""
+
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+
+Trace = list[dict[str, Any]]
+
+
+def phase_times(trace: Trace) -> dict[str, float]:
+    """Return the microseconds from the first to the last kernel of each phase, all of its steps together.
+
+    A kernel belongs to the phase in which it was launched, by whichever thread: backward has its own.
+    """
+    launched = {
+        event["args"]["correlation"]: event["ts"]
+        for event in trace
+        if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
+    }
+    kernels = [
+        (launched[event["args"]["correlation"]], event["ts"], event["ts"] + event["dur"])
+        for event in trace
+        if event.get("cat") in ON_GPU and event.get("args", {}).get("correlation") in launched
+    ]
+    times = dict.fromkeys(PHASES, 0.0)
+    for event in trace:
+        phase = str(event.get("name", "")).removeprefix("phase:")
+        if event.get("cat") != "user_annotation" or phase not in times:
+            continue
+        begin, end = event["ts"], event["ts"] + event["dur"]
+        inside = [(start, finish) for launch, start, finish in kernels if begin <= launch <= end]
+        if inside:
+            times[phase] += max(finish for _, finish in inside) - min(start for start, _ in inside)
+    return times
+
+
+def count_syncs(trace: Trace) -> int:
+    """Return how often the host waited for the GPU."""
+    return sum(
+        event.get("cat") in LAUNCHES and "Synchronize" in str(event.get("name", "")) for event in trace
+    )
+
+
+def event_times(folder: Path) -> dict[str, float]:
+    """Return the microseconds between perfwrap's events of each phase, the last STEPS of each together."""
+    timeline = journal.read(RunFolder(folder))
+    spans = gpu_spans(timeline, find_trainers(timeline)[0])
+    kinds = spans.with_columns((pl.col("value") % 256).alias("kind"))
+    return {
+        phase: float(kinds.filter(pl.col("kind") == SPANS[phase.upper()])["duration"][-STEPS:].sum()) / 1e3
+        for phase in PHASES
+    }
+
+
+def compare(folder: Path) -> dict[str, Any]:
+    """Run the loop bare and recorded; return the times of both clocks, and the syncs of both runs."""
+    traces, printed = {}, {}
+    for name in ("bare", "recorded"):
+        path = folder / f"{name}.json"
+        command = [sys.executable, str(LOOP), str(path)]
+        if name == "recorded":
+            command = overhead.VARIANTS["perfwrap run"](command, folder / "run")
+        printed[name] = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        traces[name] = json.loads(path.read_text())["traceEvents"]
+    profiler, events = phase_times(traces["recorded"]), event_times(folder / "run")
+    return {
+        "same_output": printed["bare"] == printed["recorded"],
+        "syncs": {name: count_syncs(trace) for name, trace in traces.items()},
+        "phases": {phase: {"profiler_us": profiler[phase], "events_us": events[phase]} for phase in PHASES},
+    }
+
+
+def judge(compared: dict[str, Any]) -> list[str]:
+    """Return what is not good enough, in sentences."""
+    problems = []
+    for phase, times in compared["phases"].items():
+        difference = _difference(times)
+        if not abs(difference) <= TOLERANCE:
+            problems.append(f"{phase}: perfwrap's time differs from torch.profiler's by {difference:+.1%}.")
+    bare, recorded = compared["syncs"]["bare"], compared["syncs"]["recorded"]
+    if bare != recorded:
+        problems.append(
+            f"The recorded program waited for the GPU {recorded} times, the bare one {bare} times."
+        )
+    if not compared["same_output"]:
+        problems.append("The recorded program printed something else than the bare one.")
+    return problems
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Return the figures as Markdown."""
+    lines = [f"{result['device']}, PyTorch {result['torch']}.", ""]
+    if result["loops"]:
+        names = [name for name in overhead.VARIANTS if name != overhead.BARE]
+        lines += ["| step | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+        for loop in result["loops"].values():
+            cells = [str(loop["ratios"][name]) for name in names]
+            lines.append(f"| {loop['step_ns'] / 1e6:.2f} ms | " + " | ".join(cells) + " |")
+        lines.append("")
+    lines += ["| phase | torch.profiler | perfwrap's events | difference |", "|---|---|---|---|"]
+    for phase, times in result["compared"]["phases"].items():
+        each = [f"{times[clock] / STEPS / 1e3:.3f} ms" for clock in ("profiler_us", "events_us")]
+        lines.append(f"| {phase} | {each[0]} | {each[1]} | {_difference(times):+.1%} |")
+    syncs = result["compared"]["syncs"]
+    lines += ["", f"Waits for the GPU: {syncs['bare']} bare, {syncs['recorded']} recorded."]
+    return "\n".join([*lines, *result["problems"]])
+
+
+def _difference(times: dict[str, float]) -> float:
+    """Return by which share the events' time is longer; infinite where the profiler saw nothing."""
+    return times["events_us"] / times["profiler_us"] - 1 if times["profiler_us"] else float("inf")
+
+
+def main() -> int:
+    """Measure, print, and keep the figures when asked to; return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=60, help="turns of each variant (60)")
+    parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print(
+            f"gpu_check: PyTorch {torch.__version__} finds no GPU here, so there is nothing to check.\n"
+            "Run it where `python -c 'import torch; print(torch.cuda.is_available())'` prints True.",
+            file=sys.stderr,
+        )
+        return NO_GPU
+    os.environ["OVERHEAD_DEVICE"] = "cuda"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compared = compare(folder)
+        loops = {ms: overhead.measure(ms, arguments.rounds, folder / f"{ms:g}") for ms in arguments.steps}
+    result = {
+        "device": torch.cuda.get_device_name(),
+        "torch": str(torch.__version__),
+        "compared": compared,
+        "loops": {f"{ms:g}": loop for ms, loop in loops.items()},
+        "problems": judge(compared),
+    }
+    print(markdown(result))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1, default=vars) + "\n")
+    return 1 if result["problems"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
