@@ -43,20 +43,20 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; BACKWARD, ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, and FORWARD and
-  FETCH unless they end the steps, are not noted at all: detail alone tells of them. The other kinds are summed. A
-  kill may lose a tenth of a second of it.
+  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
+  COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they end the steps, are not noted at all: detail alone tells of
+  them. The other kinds are summed. A kill may lose a tenth of a second of it.
 
 GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
 those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
 and no thread. Above the 8 bits of the kind, value holds by how many microseconds the GPU came after the host at the
 phase's beginning and, LEAD_BITS higher, at its end.
 
-A step ends when one of the optimizers has stepped; in a program without, after an outermost module call or
-before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start or the
-end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE, LOAD,
-IMPORT, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or the first 256
-where there is room, stand there all the same; further NON_FINITE instants are left out.
+A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost module
+call or before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start
+or the end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE,
+LOAD, IMPORT, COMPILE, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail,
+or the first 256 where there is room, stand there all the same; further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ LOADER_START = 35  # making the loader's iterator, its workers included; value =
 FORWARD = 36  # outermost module call; value = TRAINING | GRAD | INFERENCE
 BACKWARD = 37
 OPTIMIZER = 38  # optimizer.step(); name = label with "SGD#1" as its name, the number telling instances apart
-SCALER_STEP = 39  # GradScaler.step(), which may skip the optimizer inside
+SCALER_STEP = 39  # GradScaler.step(); where it skipped the optimizer value = 1 and the label's name ends in
+# " skipped"; value = -1 where that cannot be told (a fused optimizer: the GPU decides)
 ZERO_GRAD = 40
 SYNC = 41  # a value comes to the host; name = label "Tensor.item", value = 1 when the tensor is on a GPU
 SAVE = 42  # torch.save; value = bytes when known, else -1
@@ -107,13 +108,15 @@ GETITEM = 49  # within it, all that makes samples: the calls of dataset[index]; 
 COLLATE = 50  # within it, the collate function; value = bytes of the tensors that it made or -1
 IDLE = 51  # a worker waits for its next order
 PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
-SCHEDULER = 53  # scheduler.step()
-CLIP = 54  # clip_grad_norm_ or clip_grad_value_
-COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; value = bytes or -1
-COMPILE = 56  # torch.compile at work; value = which compilation of the frame, from 0
-EMPTY_CACHE = 57  # torch.cuda.empty_cache
+SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
+CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
+COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; name = label "all_reduce", or
+# "all_reduce async" when it only enqueues; value = bytes of its largest argument or -1
+COMPILE = 56  # torch.compile at work; name = label "compile" or "compile backward" at the first line of the function
+# that is compiled, or at the line that called it; value = which compilation of that function, from 0
+EMPTY_CACHE = 57  # torch.cuda.empty_cache, once CUDA is started; name = label "empty_cache"
 GPU = (
-    58  # a GPU's work on a phase, between two events; value = its kind | leads, see below; thread = a stream
+    58  # a GPU's work on a phase, between two events; value = its kind | leads, see above; thread = a stream
 )
 
 # Instants with a value.
@@ -128,11 +131,12 @@ TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
 # The first two together: between GPUs. PINNED: the host's side.
 LEAD_BITS = 28
 
-RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, NON_FINITE))
+RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
 RESTING = frozenset(
     (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
+    + (SCHEDULER, CLIP, COLLECTIVE)
 )
 """The kinds that a rest is for."""
 
@@ -145,6 +149,7 @@ END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2
 BEGIN = None
 
 CLOCK_INTERVAL_NS = 10_000_000_000
+OFTEN_INTERVAL_NS = 100_000_000
 REST_INTERVAL_NS = 100_000_000
 REST_STEPS = 128
 """So long, and so many steps, may what a rest counts stay unwritten."""
@@ -160,11 +165,13 @@ summing = False  # whether spans are summed at present
 threads = {}  # id of a thread -> index
 sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
 steps = 0  # how often a step may have ended
-due = 0  # when the next CLOCK is
+due = 0  # when there is something to do again at the end of a step
+clock_due = 0  # when the next CLOCK is
 
 after_fork = set()  # functions() that put right, in the child of a fork, what a probe knows about threads
 when_made = []  # functions() that say who a child of a fork is, once it has a file
 every_interval = set()  # functions() that look at what may change while the program runs, every ten seconds
+often = set()  # functions() that look at it at the end of a step, at most ten times a second
 
 settings = None  # what the launcher asked
 _file = None
@@ -278,6 +285,13 @@ def end_step(kind, which, moment):
         _end_stretch(moment)
 
 
+def look_often(look):
+    """Have ``look()`` called at the ends of steps, at most ten times a second; it must not raise."""
+    global due
+    often.add(look)
+    due = 0
+
+
 def begin_phase(moment):
     """Say that what comes is something else than what came: an iteration of a loader starts or has ended."""
     if summing and get_ident() == _stepper:
@@ -301,11 +315,12 @@ def _slots(size):
 
 def _make(budget):
     """Make the file and have the state point to it."""
-    global state, limit, due, _file, _thinning, _pid
+    global state, limit, due, clock_due, _file, _thinning, _pid
     file = JournalFile(settings.run_dir + "/journal", settings.host, _slots(budget) << SHIFT)
     moment, wall = read_pair()
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
-    _pid, due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    _pid, clock_due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    due = moment if often else clock_due
     _thinning = Thinning(_slots(budget), FIRST_SLOT, moment)
     _file = file
     state = count(FIRST_SLOT).__next__, file.memory
@@ -506,13 +521,18 @@ def thread_name(thread):
 
 
 def _tick(moment):
-    """Do what is to be done every ten seconds."""
-    global due
-    due = moment + CLOCK_INTERVAL_NS
-    monotonic, wall = read_pair()
-    put(monotonic, 0, wall, 0, 0, CLOCK)
-    for look in every_interval:
+    """Do what is to be done ten times a second, and what every ten seconds."""
+    global due, clock_due
+    due = moment + OFTEN_INTERVAL_NS if often else moment + CLOCK_INTERVAL_NS
+    for look in often:
         look()
+    if moment >= clock_due:
+        clock_due = moment + CLOCK_INTERVAL_NS
+        monotonic, wall = read_pair()
+        put(monotonic, 0, wall, 0, 0, CLOCK)
+        for look in every_interval:
+            look()
+    due = min(due, clock_due)
 
 
 def _lose_record():

@@ -92,6 +92,11 @@ def find_place(frame, is_skipped=None):
     return installed
 
 
+def is_users(path):
+    """Say whether code from that file is the user's own."""
+    return not path.startswith("<") and _sort_of_file(path) == USERS
+
+
 def define(name, function):
     """Return the text id of ``name`` at the line where a function begins that is not hidden code."""
     if type(function) is not type(define):

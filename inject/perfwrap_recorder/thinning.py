@@ -65,7 +65,7 @@ class Thinning:
         self.stop = slots
         """The slot at which the present stretch of detail ends, though no step has."""
         self.counts = 0, None
-        """What ends a step: OPTIMIZER, FORWARD or DATA, and which of them."""
+        """What ends a step: OPTIMIZER, BACKWARD, FORWARD or DATA, and which of them."""
         self._others = 0
         self._planned = FIRST_STEPS
         self.left = FIRST_STEPS
@@ -146,7 +146,7 @@ class Thinning:
     def ends_stretch(self, what, which, many=1):
         """Count the ends of so many steps and say whether the present stretch ends with them.
 
-        ``what`` is OPTIMIZER, FORWARD or DATA, of which the greater number tells a step better, and ``which``
+        ``what`` is OPTIMIZER, BACKWARD, FORWARD or DATA, of which the greater number tells a step better, and ``which``
         tells apart several of that kind: only one optimizer of a GAN's two ends steps, say.
         """
         if (what, which) != self.counts:

@@ -35,11 +35,12 @@ FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
 
 
-def patch(torch, owner, name, make, span_name="", counted=False):
+def patch(torch, owner, name, make, span_name="", counted=False, file=""):
     """Replace a function of a class or module by ``make(original, call, is_compiling)``, once.
 
-    ``call`` is the original, inside of an NVTX range called ``span_name`` where such are wanted. Nothing is
-    done where this version of torch has no such function.
+    ``call`` is the original, inside of an NVTX range called ``span_name`` where such are wanted. ``file`` is the
+    one that Dynamo shall judge the wrapper by where that is not the original's. Nothing is done where this
+    version of torch has no such function.
     """
     original = getattr(owner, name, None)
     if original is None or is_wrapper(original):
@@ -47,7 +48,7 @@ def patch(torch, owner, name, make, span_name="", counted=False):
     call = ranges.around(torch, original, span_name) if span_name else original
     wrapper = make(original, call, find_is_compiling(torch))
     code = getattr(original, "__code__", None)
-    file = code.co_filename if code else os.path.dirname(torch.nn.__file__)
+    file = file or (code.co_filename if code else os.path.dirname(torch.nn.__file__))
     path = os.path.join(file, COUNTED_FILE if counted else UNCOUNTED_FILE)
     wrapper.__code__ = _rename(wrapper.__code__, path).replace(co_name=code.co_name if code else name)
     _disguise(wrapper, original, owner, name)
@@ -78,6 +79,24 @@ def timed(probe, finish, kind=None, gpu_kind=None):
             name = finish(_getframe(1), start, duration, arguments)
             if pair:
                 keep_gpu(pair, name)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def timed_with_options(probe, finish, kind=None):
+    """Return a maker of wrappers that call ``finish(frame, start, duration, arguments, options)``."""
+    finish = guard.protect(probe, finish)
+
+    def make(original, call, is_compiling):
+        def wrapper(*arguments, **options):
+            if is_compiling() or kind in resting:
+                return original(*arguments, **options)
+            start = now()
+            result = call(*arguments, **options)
+            finish(_getframe(1), start, now() - start, arguments, options)
             return result
 
         return wrapper

@@ -6,6 +6,7 @@
     inject/                  what the command's PYTHONPATH points to: shim, recorder source, settings
     starts/<host>.log        one line per Python process that was reached (see START_FIELDS)
     journal/*.pwj            one journal per writer; the format is specified in the recorder's journal.py
+    memory/*.pickle          what filled a GPU whose memory had run out; see sources/memory_snapshot.py
     tools/                   files of other tools, kept as they are
     timeline/*.parquet       the saved timeline; may be deleted and rebuilt
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
@@ -30,6 +31,7 @@ MANIFEST = "run.json"
 INJECT = "inject"
 STARTS = "starts"
 JOURNAL = "journal"
+MEMORY = "memory"
 TOOLS = "tools"
 TIMELINE = "timeline"
 DIAGNOSIS = "diagnosis.json"

@@ -20,4 +20,6 @@ def install(torch):
 def _finish(frame, start, duration, _):
     name = label("backward", frame)
     journal.span(start, duration, 0, name, journal.BACKWARD)
+    # Tells the steps of a program whose optimizer is none of torch's kind.
+    journal.end_step(journal.BACKWARD, 0, start + duration)
     return name

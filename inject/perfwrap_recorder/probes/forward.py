@@ -12,7 +12,7 @@ from sys import _getframe
 
 from perfwrap_recorder import gpu_time, guard, journal, ranges, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import model_facts, settings_facts, torch_facts
+from perfwrap_recorder.probes import model_facts, parallel, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
@@ -118,7 +118,7 @@ def _finish_with(torch):
     is_grad_enabled, is_inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
     def finish(frame, module, start, end):
-        name = _names.get(type(module)) or _find_name(module)
+        name = _names.get(type(module)) or _find_name(module, frame)
         value = journal.TRAINING if getattr(module, "training", False) else 0
         if is_grad_enabled():
             value |= journal.GRAD
@@ -140,12 +140,14 @@ def _finish_with(torch):
     return finish
 
 
-def _find_name(module):
+def _find_name(module, frame):
     """Return the class name of a module, or of what a mere wrapper wraps."""
     kind = type(module)
+    if parallel.is_spread(kind):
+        parallel.describe(module, frame)
     inner = getattr(module, WRAPPERS.get(kind.__name__, ""), None)
     if inner is not None:
-        return _find_name(inner)
+        return _find_name(inner, frame)
     if len(_names) >= MAXIMUM_CLASSES:
         _names.clear()
     _names[kind] = kind.__name__

@@ -1,7 +1,8 @@
-"""Times each step of each optimizer, and of the gradient scalers around them.
+"""Times each step of each optimizer.
 
-Registers a global pre- and post-hook with ``torch.optim.optimizer`` and replaces ``GradScaler.step``. The
-user could notice the hooks in torch's private tables and, in a traceback through a scaler, one more frame.
+Registers a global pre- and post-hook with ``torch.optim.optimizer``. The user could notice the hooks in torch's
+private tables. They see whatever inherits from ``Optimizer`` and calls its ``__init__``, which is where torch
+wraps the class's ``step``, and so the torch optimizer inside of a class that only looks like one.
 
 A step that raises has no post-hook, so nothing is recorded of it.
 """
@@ -25,6 +26,7 @@ MAXIMUM_OPTIMIZERS = 100
 STRANGER = (lambda: None), 0, "", None
 """Stands for an optimizer that has not stepped yet."""
 
+awaiting = set()  # threads inside of a scaler, none of whose optimizers has stepped yet
 _starts = {}  # id of an optimizer -> when its step began
 _pairs = {}  # id of an optimizer -> the GPU's events of its step
 _next_number = count(1).__next__
@@ -55,6 +57,8 @@ def install(torch):
     def end_step(optimizer, arguments, options):
         if is_compiling():
             return
+        if awaiting:
+            awaiting.discard(get_ident())
         if get_ident() in counting:
             known = _numbers.get(id(optimizer), STRANGER)
             if known[0]() is optimizer:
@@ -76,26 +80,10 @@ def install(torch):
 
     for function in (begin_step, end_step):
         wrapping.hide(torch, function)
+    journal.after_fork.add(awaiting.clear)
     hooks.register_optimizer_step_pre_hook(begin_step)
     hooks.register_optimizer_step_post_hook(end_step)
-    for path in ("amp.grad_scaler", "cuda.amp.grad_scaler"):
-        _install_scaler(torch, path)
     journal.cover("probe/optimizer")
-
-
-def _install_scaler(torch, path):
-    owner = torch
-    for name in path.split(".") + ["GradScaler"]:
-        owner = getattr(owner, name, None)
-    # Only the class that has a step of its own: torch.cuda's is a subclass in newer versions.
-    if "step" in vars(owner or object):
-        wrapping.patch(
-            torch,
-            owner,
-            "step",
-            wrapping.timed("scaler", _finish_scaler, None, journal.SCALER_STEP),
-            "optimizer",
-        )
 
 
 def _finish(frame, optimizer, start, end):
@@ -105,12 +93,6 @@ def _finish(frame, optimizer, start, end):
     name = label(known[2], frame)
     journal.span(start, end - start, 0, name, journal.OPTIMIZER)
     journal.end_step(journal.OPTIMIZER, known[1], end)
-    return name
-
-
-def _finish_scaler(frame, start, duration, _):
-    name = label("GradScaler.step", frame)
-    journal.span(start, duration, 0, name, journal.SCALER_STEP)
     return name
 
 
@@ -131,7 +113,10 @@ def _number(optimizer):
 def _describe(optimizer, key):
     kind = type(optimizer)
     journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
-    groups = optimizer.param_groups
+    # Not asked of the optimizer itself: a class of the user's may compute it.
+    groups = getattr(optimizer, "__dict__", {}).get("param_groups")
+    if type(groups) is not list or not groups:
+        return
     journal.fact(key + "/parameters", sum(len(group["params"]) for group in groups))
     for option in ("foreach", "fused", "capturable"):
         if option in groups[0]:

@@ -32,6 +32,12 @@ def look():
         settings_facts.look(torch)
 
 
+def look_at_ranks():
+    """Say who this process is among others, as soon as that is known."""
+    for torch in _torch:
+        guard.run("ask_ranks", _ask_ranks, torch)
+
+
 def _ask_versions(torch):
     say("torch", str(torch.__version__))
     say("torch_cuda", torch.version.cuda or torch.version.hip)

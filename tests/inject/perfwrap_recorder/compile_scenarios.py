@@ -233,6 +233,124 @@ def whole_step():
     return captured(step, (x(),), (x(),))
 
 
+def whole_step_with_clipping_and_scheduler():
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+    def step(value):
+        optimizer.zero_grad(set_to_none=False)
+        net(value).sum().backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        nn.utils.clip_grad_value_(net.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+        return norm
+
+    return captured(step, (x(),), (x(),))
+
+
+def clipping_fullgraph():
+    net = Net()
+    net(x()).sum().backward()
+    return captured(lambda: nn.utils.clip_grad_norm_(net.parameters(), 1.0), (), (), fullgraph=True)
+
+
+def scheduler_step():
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=torch.tensor(0.1))
+    net(x()).sum().backward()
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer)
+
+    def step():
+        optimizer.step()
+        scheduler.step()
+
+    return {**captured(step, (), (), ()), "rate": repr(optimizer.param_groups[0]["lr"])}
+
+
+def scaled_step():
+    scaler = torch.amp.GradScaler("cpu") if hasattr(torch.amp, "GradScaler") else None
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(value):
+        scaler.scale(net(value).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return value
+
+    return captured(step, (x(),), (x(),)) if scaler else None
+
+
+def alone():
+    """Return torch.distributed, of which this process is the only member; None where there is none."""
+    import torch.distributed as distributed
+
+    if not distributed.is_available():
+        return None
+    if not distributed.is_initialized():
+        store = distributed.HashStore()
+        distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return distributed
+
+
+def collectives_inside():
+    distributed = alone()
+
+    def run(value):
+        value = value + 1
+        distributed.all_reduce(value)
+        parts = torch.empty(value.shape[0], 4)
+        distributed.all_gather_into_tensor(parts, value)
+        return parts * 2
+
+    return captured(run, (x(),), (x(),)) if distributed else None
+
+
+def collectives_fullgraph():
+    distributed = alone()
+
+    def run(value):
+        value = value + 1
+        distributed.all_reduce(value)
+        return value * 2
+
+    return captured(run, (x(),), fullgraph=True) if distributed else None
+
+
+def collectives_that_break():
+    distributed = alone()
+
+    def run(value):
+        value = value + 1
+        distributed.broadcast(value, 0)
+        distributed.barrier()
+        return value * 2
+
+    return captured(run, (x(),), (x(),)) if distributed else None
+
+
+def data_parallel():
+    distributed = alone()
+    net = nn.parallel.DistributedDataParallel(Net()) if distributed else None
+
+    def step(value):
+        with net.no_sync():
+            return net(value).sum()
+
+    return captured(step, (x(),), (x(),)) if distributed else None
+
+
+def emptying_the_cache():
+    def run(value):
+        value = value + 1
+        torch.cuda.empty_cache()
+        return value * 2
+
+    return captured(run, (x(),), (x(),))
+
+
 def optimizer_step(kind=torch.optim.Adam):
     net = Net()
     optimizer = kind(net.parameters(), lr=0.1)
@@ -515,6 +633,9 @@ SCENARIOS = {
         for f in (
             model, model_fullgraph, model_that_overrides_call, compile_method, dynamic_shapes, marked_dynamic,
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
+            whole_step_with_clipping_and_scheduler, clipping_fullgraph, scheduler_step, scaled_step,
+            collectives_inside, collectives_fullgraph, collectives_that_break, data_parallel,
+            emptying_the_cache,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,
             loader_inside, batches_made_inside, compiled_collate, functorch, vmap_of_item, exported, scripted, traced,
             symbolically_traced, make_fx, fake_tensors, subclass_sees, mode_sees, pickled, introspected, iterated,
@@ -540,19 +661,27 @@ def install():
         probe.install(torch)
 
 
+def tell_of_modules():
+    """Do what the recorder does when modules are imported that its probes wait for."""
+    from perfwrap_recorder import probes
+
+    for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
+        for awaited, function in getattr(probe, "MODULES", {}).items():
+            if awaited in sys.modules:
+                function(sys.modules[awaited])
+
+
 def main():
     warnings.simplefilter("ignore")
     when = sys.argv[2]
     if when == "before":
         install()
-    rules = import_module("torch._dynamo.trace_rules")  # torch 2.0 does not import Dynamo by itself
-    if when == "before":
-        import_module("perfwrap_recorder.probes.compiler").teach(
-            rules
-        )  # as the recorder does upon its import
+    import_module("torch._dynamo.trace_rules")  # torch 2.0 does not import Dynamo by itself
     if when == "after":
         captured(Net(), (x(),))
         install()
+    if when != "bare":
+        tell_of_modules()
     seen = {}
     for name, scenario in SCENARIOS.items():
         torch.manual_seed(0)

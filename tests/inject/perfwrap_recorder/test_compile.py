@@ -22,9 +22,18 @@ HERE = Path(__file__).resolve().parent
 SCENARIOS = HERE / "compile_scenarios.py"
 INJECT = HERE.parents[2] / "inject"
 MARK = re.compile(r"/<perfwrap[^>]*>")
+SKIP_REASON = re.compile(r"filename: `\S+torch/(optim/lr_scheduler|_compile)\.py`, skip reason: file .*?\)")
+"""Schedulers are skipped by the exact name of their file; their wrappers bear that of another skipped one."""
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
-FEWER_FRAMES = ("optimizer_step", "adamw_step", "whole_step")
+FEWER_FRAMES = (
+    "optimizer_step",
+    "adamw_step",
+    "whole_step",
+    "whole_step_with_clipping_and_scheduler",
+    "scheduler_step",
+    "scaled_step",
+)
 """Where the empty ``Optimizer._optimizer_step_code`` is looked at once less; nothing comes of it."""
 
 ALWAYS_BEFORE = ("subclass_that_overrides",)
@@ -35,7 +44,9 @@ def names() -> list[str]:
     """Return the names of all scenarios, without importing torch."""
     tree = ast.parse(SCENARIOS.read_text())
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    helpers = {"captured", "x", "reads", "moves", "settings_inside", "install", "main"}
+    helpers = {"captured", "x", "reads", "moves", "settings_inside", "alone", "install", "main"} | {
+        "tell_of_modules"
+    }
     more = ["exported loosely", "adamw_step"]
     for table, prefix in (("READS", "read by"), ("MOVES", "moved by"), ("SETTINGS", "set")):
         entries = next(
@@ -57,7 +68,7 @@ def observe(folder: Path, when: str) -> dict[str, object]:
         env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")},
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(ADDRESS.sub("0x", MARK.sub("", done.stdout)))
+    return json.loads(ADDRESS.sub("0x", SKIP_REASON.sub("skipped", MARK.sub("", done.stdout))))
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 OPTIMIZERS = ("optimizer", "scaler_step")
 LOADER = ("data", "data_end", "loader_start")
 UNKNOWN = -1
+SKIPPED = " skipped"
+"""Ends the name of a scaler's step that skipped its optimizer."""
 """The value of a batch whose size nobody knew."""
 NAMED = (*LOADER, "optimizer")
 """Operations whose events are told apart by name; the others by the line that called them."""
@@ -76,7 +78,9 @@ def thread_spans(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
 def loop_events(spans: pl.DataFrame) -> LoopEvents:
     """Return the loop events among one thread's spans, which are sorted by start, the longer first."""
     by_line = pl.concat_str(
-        ["name", "file", pl.col("line").cast(pl.String)], separator=":", ignore_nulls=True
+        [pl.col("name").str.strip_suffix(SKIPPED), "file", pl.col("line").cast(pl.String)],
+        separator=":",
+        ignore_nulls=True,
     )
     used = spans.filter(pl.col("operation").is_in((*OPTIMIZERS, *LOADER, "backward", "forward", *USES)))
     rows = used.with_columns(

@@ -6,11 +6,14 @@ import pytest
 
 INSTALL = """
 from importlib import import_module
-from perfwrap_recorder import probes, guard
+from perfwrap_recorder import probes, guard, on_import
 open_journal()
 import torch
 from torch import nn
+sys.meta_path.insert(0, on_import.Finder)
 for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
+    for awaited, function in getattr(probe, "MODULES", {}).items():
+        on_import.after(awaited, function)
     probe.install(torch)
 torch.set_num_threads(1)
 """

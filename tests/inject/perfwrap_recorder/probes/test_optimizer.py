@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_several_instances_are_told_apart_even_after_one_is_gone(train) -> None:
     done = train("""
@@ -92,25 +94,6 @@ Lookahead(torch.optim.SGD([parameter], lr=0.1)).step()
     assert outer.start <= inner.start and inner.duration <= outer.duration
 
 
-def test_a_scaler_is_recorded_also_when_it_skips(train) -> None:
-    done = train("""
-Scaler = getattr(torch.amp, "GradScaler", None)
-if Scaler is None: sys.exit()
-scaler = Scaler("cpu")
-net = nn.Linear(2, 1)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for bad in (False, True):
-    optimizer.zero_grad()
-    scaler.scale(net(torch.ones(1, 2)).sum()).backward()
-    if bad: net.weight.grad.fill_(float("inf"))
-    scaler.step(optimizer)
-    scaler.update()
-""")
-    assert len(done.journal.of("SCALER_STEP")) == 2
-    assert len(done.journal.of("OPTIMIZER")) == 1
-    assert not done.journal.of("SYNC")
-
-
 def test_a_scheduler_does_not_hide_the_users_line(train) -> None:
     done = train("""
 net = nn.Linear(2, 1)
@@ -123,3 +106,90 @@ scheduler.step()
 """)
     (step,) = done.journal.of("OPTIMIZER")
     assert step.line[2] == "mine"
+
+
+ODD = """
+class Plain:
+    # As some libraries' optimizers: no relation of torch's.
+    def __init__(self, parameters):
+        self.param_groups = [{"params": list(parameters), "lr": 0.01}]
+    def zero_grad(self):
+        for parameter in self.param_groups[0]["params"]: parameter.grad = None
+    @torch.no_grad()
+    def step(self):
+        for parameter in self.param_groups[0]["params"]: parameter -= 0.01 * parameter.grad
+class Unborn(torch.optim.Optimizer):
+    # Inherits, and never calls Optimizer.__init__.
+    def __init__(self, parameters):
+        self.param_groups = [{"params": list(parameters), "lr": 0.01}]
+    zero_grad, step = Plain.zero_grad, Plain.step
+class Wrapped:
+    # As LARC or Lightning's: has a real one inside.
+    def __init__(self, parameters): self.inner = torch.optim.SGD(parameters, lr=0.01)
+    def zero_grad(self): self.inner.zero_grad()
+    def step(self): self.inner.step()
+class Eight(torch.optim.Optimizer):
+    # As bitsandbytes' and apex's: inherits, has a step of its own.
+    def __init__(self, parameters): super().__init__(parameters, {"lr": 0.01})
+    step = Plain.step
+def replaced(parameters):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    optimizer.step = Plain.step.__get__(optimizer)
+    return optimizer
+"""
+
+
+def test_who_inherits_or_wraps_is_seen_and_who_does_neither_is_not(train) -> None:
+    done = train(
+        ODD
+        + """
+for kind in (Eight, Wrapped, Plain, Unborn, replaced):
+    net = nn.Linear(2, 1)
+    optimizer = kind(net.parameters())
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+"""
+    )
+    assert [span.label for span in done.journal.of("OPTIMIZER")] == ["Eight#1"] * 3 + ["SGD#2"] * 3
+    assert len(done.journal.of("BACKWARD")) == 15
+
+
+@pytest.mark.parametrize("kind", ["Plain", "Unborn", "replaced"])
+def test_steps_without_a_known_optimizer_are_counted_by_their_backward_passes(train, kind: str) -> None:
+    done = train(
+        ODD
+        + f"""
+net = nn.Linear(2, 1)
+optimizer = {kind}(net.parameters())
+for _ in range(4000):
+    optimizer.zero_grad()
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+    )
+    assert not done.journal.of("OPTIMIZER")
+    assert -1 in {thin.value for thin in done.journal.of("THIN")}, "steps as short as these make probes rest"
+    counts = dict.fromkeys(("BACKWARD", "FORWARD"), 0)
+    for (found, _), (count, _) in done.journal.totals().items():
+        if found in counts:
+            counts[found] += count
+    assert counts["BACKWARD"] == 4000 > counts["FORWARD"]
+
+
+def test_nothing_of_a_class_of_the_users_is_asked(train) -> None:
+    done = train("""
+class Asked(torch.optim.SGD):
+    @property
+    def param_groups(self):
+        if sys._getframe(1).f_code.co_filename.endswith("perfwrap importlib._bootstrap>"): print("asked")
+        return self.__dict__["groups"]
+    @param_groups.setter
+    def param_groups(self, groups): self.__dict__["groups"] = groups
+parameter = nn.Parameter(torch.ones(2))
+parameter.grad = torch.ones(2)
+Asked([parameter], lr=0.1).step()
+""")
+    assert done.stdout == ""
+    assert done.journal.facts["optimizer/Asked#1/class"].endswith("Asked")

@@ -1,0 +1,112 @@
+"""Times the calls of torch.distributed that the program makes itself: collectives, barriers, making the groups.
+
+Replaces none of these functions, since Dynamo knows collectives by identity: each is a wrapper of torch's own
+that calls what its closure holds as ``func``, and there the timing one is put. So ``all_reduce`` stays the same
+object, with the same code, and Dynamo's replacement of it within graphs goes on; where it does look into such a
+function, ``is_compiling()`` makes ours nothing but a call. The user could notice one more frame in a traceback.
+
+Not seen are the collectives that C++ starts itself (DDP's reducer), those inside of compiled graphs, and those
+which torch's own wrappers of models start (FSDP). With ``async_op=True``, and on a GPU, the call only enqueues:
+its time is that of the call, and the wait for its result is not seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from sys import _getframe
+
+from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder.clock import now
+from perfwrap_recorder.probes import torch_facts
+from perfwrap_recorder.rest import resting
+from perfwrap_recorder.source_lines import label
+
+COLLECTIVE = journal.COLLECTIVE
+
+HOLDER = "wrapper"
+"""The name of the function that torch's decorators put around each collective."""
+
+MAKERS = ("init_process_group", "new_group", "split_group")
+"""Functions that make groups instead of using one."""
+
+MOST_TENSORS = 64
+"""So many tensors of a list are measured."""
+
+
+def install(torch):
+    """Watch from now on."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    folder = module.__file__.rpartition("/")[0] + "/" if module else ""
+    size_of = _size_for(torch)
+    for name, function in list(vars(module).items()) if module else ():
+        # Nothing is asked of what is no function: a deprecated object there warns at any look at it.
+        if type(function) is wrapping.FUNCTION and not name.startswith("_"):
+            finish = guard.protect("collectives", _finish_with(torch, name, folder, size_of))
+            _put_inside(torch, function, finish)
+    journal.cover("probe/collectives")
+
+
+def _put_inside(torch, function, finish):
+    """Have a function that torch has decorated call a timing one instead of what it decorates."""
+    code = function.__code__
+    if code.co_name != HOLDER or "func" not in code.co_freevars:
+        return
+    cell = function.__closure__[code.co_freevars.index("func")]
+    original = cell.cell_contents
+    if wrapping.is_wrapper(original) or getattr(function, "__wrapped__", None) is not original:
+        return
+    holder = _Holder()
+    holder.inner = original
+    wrapping.patch(torch, holder, "inner", _make(finish))
+    cell.cell_contents = holder.inner
+
+
+class _Holder:
+    """Lends a function an owner, which ``wrapping.patch`` asks for."""
+
+
+def _make(finish):
+    def make(original, _, is_compiling):
+        def wrapper(*arguments, **options):
+            if is_compiling() or COLLECTIVE in resting:
+                return original(*arguments, **options)
+            start = now()
+            result = original(*arguments, **options)
+            finish(_getframe(1), start, now() - start, arguments, options)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _finish_with(torch, name, folder, size_of):
+    def finish(frame, start, duration, arguments, options):
+        caller = frame.f_back
+        if caller is None or caller.f_code.co_filename.startswith(folder):
+            return  # torch's own business: a part of another call, or of its wrappers of models
+        size = -1 if name in MAKERS else size_of(arguments, options)
+        full_name = name + " async" if options.get("async_op") is True else name
+        journal.span(start, duration, size, label(full_name, caller), COLLECTIVE)
+        if name == "init_process_group":
+            torch_facts.look_at_ranks()
+
+    return finish
+
+
+def _size_for(torch):
+    """Return a function that says how many bytes the largest argument has, -1 where none is a tensor."""
+    kinds, depth = (torch.Tensor, torch.nn.Parameter), torch._C._len_torch_function_stack
+
+    def size_of(arguments, options):
+        if depth():  # a mode of the program's would see the questions
+            return -1
+        most = -1
+        for argument in (*arguments[:2], *options.values()):
+            tensors = argument[:MOST_TENSORS] if type(argument) in (list, tuple) else (argument,)
+            sizes = [tensor.numel() * tensor.element_size() for tensor in tensors if type(tensor) in kinds]
+            if sizes:
+                most = max(most, sum(sizes))
+        return most
+
+    return size_of

@@ -1,0 +1,223 @@
+"""Times each compilation by torch.compile, and says why it was needed and where graphs break.
+
+Replaces ``run_start_callbacks`` and ``run_end_callbacks`` of ``torch._dynamo.callback``'s handler, once the program
+has imported Dynamo: Dynamo calls them around each compilation of a frame, of a backward graph, and each recording
+of a CUDA graph. (``torch._dynamo.reset`` forgets registered callbacks.) The user could notice one more frame in a
+traceback through a compilation. What Dynamo notes about itself is read, never changed: its list of reasons for
+graph breaks and the metrics of its last compilations.
+
+Versions of torch without that handler (before 2.3) are not watched. Of compilations at the same time in several
+threads the whole is one. Loading from a cache is part of the compilation that asks for it. What Dynamo notes at a
+compilation's very end is read when the next one starts, every ten seconds of training, and at the program's end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from _thread import get_ident
+
+from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder.clock import now
+
+MAXIMUM_MARKS = 200
+"""How many things of each kind are said; the facts count on."""
+
+MAXIMUM_FRAMES = 1000
+"""How many compiled functions are remembered by Dynamo's number for them."""
+
+DEPTH = 12
+"""So many callers away at most is the function that knows what is compiled."""
+
+LONGEST_REASON = 500
+
+TRIGGERS = {
+    "DYNAMO": "compile",
+    "LAZY_BACKWARD": "compile backward",
+    "TRITON_AUTOTUNING": "autotune",
+    "CUDAGRAPH_RECORDING": "record CUDA graph",
+}
+
+LIMIT = "limit exceeded"
+"""Is part of what Dynamo says when it gives up compiling a function anew."""
+
+_starts = {}  # thread -> (when its compilation began, label, which compilation of the frame)
+_frames = {}  # Dynamo's number for a function, as text -> its file, line and name
+_last_metrics = [None]  # the newest that have been read
+_last_break = [None]
+_marked = {}  # what -> how many marks, or the details that were said
+_looking = []  # the function that looks every ten seconds
+_counts = {}  # what -> how often
+
+
+def install(torch):
+    """Say that there is nothing to see as long as nobody imports Dynamo."""
+    journal.cover("probe/compilation")
+
+
+def install_callbacks(dynamo):
+    """Watch from now on."""
+    torch = sys.modules["torch"]
+    handler = getattr(sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None)
+    if handler is None:
+        note = journal.text("this version of torch does not tell")
+        journal.put(now(), 1, note, journal.text("probe/compilation"), 0, journal.COVERAGE)
+        return
+    begin, end = guard.protect("compilation", _begin), guard.protect("compilation", _end)
+    wrapping.patch(torch, handler, "run_start_callbacks", _make_begin(begin))
+    wrapping.patch(torch, handler, "run_end_callbacks", _make_end(end))
+    if not _looking:
+        # Made here and not above: what is made before the recorder is hidden, Dynamo would look at.
+        _looking.append(guard.protect("compilation", _look))
+        journal.every_interval.add(_looking[0])
+        atexit.register(_looking[0])
+
+
+MODULES = {"torch._dynamo": install_callbacks}
+
+
+def _make_begin(begin):
+    def make(original, _, __):
+        def wrapper(*arguments, **options):
+            begin(sys._getframe(1), arguments)
+            return original(*arguments, **options)
+
+        return wrapper
+
+    return make
+
+
+def _make_end(end):
+    def make(original, _, __):
+        def wrapper(*arguments, **options):
+            try:
+                return original(*arguments, **options)
+            finally:
+                end()
+
+        return wrapper
+
+    return make
+
+
+def _begin(frame, arguments):
+    start = now()
+    _read_metrics()
+    trigger = getattr(getattr(arguments[-1], "callback_trigger", None), "name", "DYNAMO")
+    name = TRIGGERS.get(trigger, "compile")
+    function, _, which = _compile_id(arguments[-1]).partition("/")
+    place = _place_of_code(frame) if trigger == "DYNAMO" else _frames.get(function)
+    if place is None:
+        label = source_lines.label(name, frame)
+    else:
+        label = journal.text(source_lines.SEPARATOR.join((name,) + place))
+        if len(_frames) < MAXIMUM_FRAMES:
+            _frames[function] = place
+    _starts[get_ident()] = start, label, int(which) if which.isdigit() else 0
+    journal.record(start, now() - start, 0, journal.text("compilation"), journal.PERFWRAP)
+
+
+def _end():
+    began = _starts.pop(get_ident(), None)
+    if began:
+        start, label, which = began
+        journal.span(start, now() - start, which, label, journal.COMPILE)
+    _read_breaks()
+
+
+def _place_of_code(frame):
+    """Return file, line and name of the function that is being compiled, None where that cannot be told."""
+    for _ in range(DEPTH):
+        if frame is None:
+            return None
+        if frame.f_code.co_name in ("compile_inner", "_compile"):
+            code = frame.f_locals.get("code")
+            if isinstance(code, wrapping.CODE):
+                name = getattr(code, "co_qualname", code.co_name)
+                return code.co_filename, str(code.co_firstlineno), name
+        frame = frame.f_back
+    return None
+
+
+def _compile_id(arguments):
+    """Return Dynamo's number for what is compiled, such as ``3/1``: the second compilation of frame 3."""
+    found = getattr(arguments, "compile_id", None)
+    if found is None:
+        context = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
+        found = context.current_compile_id() if hasattr(context, "current_compile_id") else ""
+    return _plain_id(found)
+
+
+def _plain_id(found):
+    """Return ``3/1`` for ``!0/3/1`` (within compiled autograd) and for ``3/1_2`` (its third attempt)."""
+    return "/".join(str(found or "").partition("_")[0].split("/")[-2:])
+
+
+def _read_metrics():
+    """Say what the metrics of compilations that have ended since tell."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    for metrics in _newer(getattr(utils, "_compilation_metrics", ()), _last_metrics):
+        _tell(metrics)
+
+
+def _newer(items, last):
+    """Return the items that came after the one in ``last``, which then holds the newest."""
+    items = list(items)
+    for place, item in enumerate(items):
+        if item is last[0]:
+            items = items[place + 1 :]
+            break
+    last[:] = items[-1:] or last
+    return items
+
+
+def _tell(metrics):
+    reason = _short(getattr(metrics, "recompile_reason", None))
+    failure = getattr(metrics, "fail_reason", None)
+    function, _, which = _plain_id(getattr(metrics, "compile_id", None)).partition("/")
+    place = _frames.get(function) or _place(metrics, "co_filename", "co_firstlineno", "co_name")
+    if failure and LIMIT in failure.partition("\n")[0]:
+        _mark("recompile_limit", place + (which, reason))
+    elif reason:
+        _mark("recompile", place + (which, reason))
+    if failure and LIMIT not in failure.partition("\n")[0]:
+        where = _place(metrics, "fail_user_frame_filename", "fail_user_frame_lineno", "co_name")
+        _mark("compile_failed", (where if where[0] else place) + (which, _short(failure)))
+
+
+def _place(metrics, *names):
+    return tuple([str(getattr(metrics, name, None) or "") for name in names])
+
+
+def _read_breaks():
+    """Say where graphs have broken since."""
+    reasons = getattr(sys.modules.get("torch._dynamo.utils"), "graph_break_reasons", ())
+    for broken in _newer(reasons, _last_break):
+        place = "", "", ""
+        for line in broken.user_stack:
+            if not place[0] or source_lines.is_users(line.filename):
+                place = line.filename, str(line.lineno), line.name
+        _mark("graph_break", place + ("", _short(broken.reason)))
+
+
+def _mark(what, detail):
+    """Say it once; a fact counts how often it came."""
+    _counts[what] = _counts.get(what, 0) + 1
+    known = _marked.setdefault(what, set())
+    if detail not in known and len(known) < MAXIMUM_MARKS:
+        known.add(detail)
+        journal.mark(what, source_lines.SEPARATOR.join(detail))
+    journal.fact("compile/" + what, _counts[what])
+
+
+def _short(reason):
+    """Return the first line of a reason, and what Dynamo's developers would like to know of it."""
+    text = str(reason or "")
+    first = text.partition("\n")[0]
+    context = text.partition("Developer debug context: ")[2].partition("\n")[0]
+    return (first + (" (%s)" % context if context else ""))[:LONGEST_REASON]
+
+
+def _look():
+    _read_metrics()
+    _read_breaks()

@@ -1,0 +1,176 @@
+"""Watches the GPU memory that torch's allocator holds, and what fills it when it runs out.
+
+Replaces ``torch.cuda.empty_cache``, under this name and in ``torch.cuda.memory``. Once the program itself has started
+CUDA, an observer is registered that torch calls where memory has run out, and at the end of a step, at most ten
+times a second, the allocator's own counters are read: that waits for nothing on the GPU. Peaks are those since the
+program last reset them, which this probe never does. The user could notice one more frame in a traceback.
+
+Where memory has run out, a file in the run folder says what the largest live blocks are, by the Python lines that
+asked for them, if the program records memory history; the history itself is never switched on. Nothing is seen of
+memory that other libraries hold, nor of other allocators than torch's own (``cudaMallocAsync`` counts less).
+"""
+
+from __future__ import annotations
+
+import os
+from sys import _getframe
+
+from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder.source_lines import label
+
+COUNTERS = (
+    ("allocated_bytes", ("allocated_bytes", "all", "current")),
+    ("reserved_bytes", ("reserved_bytes", "all", "current")),
+    ("peak_allocated_bytes", ("allocated_bytes", "all", "peak")),
+    ("peak_reserved_bytes", ("reserved_bytes", "all", "peak")),
+    ("alloc_retries_count", ("num_alloc_retries",)),
+    ("ooms_count", ("num_ooms",)),
+    ("device_allocs_count", ("num_device_alloc",)),
+    ("device_frees_count", ("num_device_free",)),
+)
+"""Metrics, and where they stand in the allocator's statistics; versions of torch that lack some say nothing of them."""
+
+FOLDER = "memory"
+MAXIMUM_FILES = 3
+MAXIMUM_MARKS = 20
+TOP = 50
+"""So many stacks stand in a file, those of the most bytes first."""
+
+LIVE = "active_allocated"
+
+_watched = []  # the torch whose allocator is observed
+_said = {}  # (device, metric) -> value as last written
+_ended = [0, 0]  # how often memory ran out, and how many files that made
+
+
+def install(torch):
+    """Watch from now on; on a build without CUDA there is no allocator to watch."""
+    module = torch.cuda.memory
+    function = module.empty_cache
+    wrapping.patch(torch, module, "empty_cache", wrapping.timed("memory", _finish_for(torch)))
+    if torch.cuda.empty_cache is function:
+        torch.cuda.empty_cache = module.empty_cache
+    if not hasattr(torch._C, "_cuda_memoryStats"):
+        return
+
+    def look():
+        if torch.cuda.is_initialized():
+            _look(torch)
+
+    journal.look_often(guard.protect("memory", look))
+    journal.after_fork.add(_forget)
+    journal.cover("probe/memory")
+
+
+def _finish_for(torch):
+    def finish(frame, start, duration, _):
+        if torch.cuda.is_initialized():  # or else the call had nothing to empty
+            journal.span(start, duration, 0, label("empty_cache", frame), journal.EMPTY_CACHE)
+
+    return finish
+
+
+def _look(torch):
+    """Write the counters that have changed since; the first time have torch tell when memory runs out."""
+    if torch not in _watched:
+        _watched[:] = [torch]
+        guard.run("out_of_memory", _observe, torch)
+    device = torch.cuda.current_device()
+    for metric, value in pick(torch._C._cuda_memoryStats(device)):
+        if _said.get((device, metric)) != value:
+            _said[device, metric] = value
+            journal.sample("gpu/%d" % device, metric, float(value))
+
+
+def pick(statistics):
+    """Return (metric, value) for each counter that the allocator's nested statistics have."""
+    found = []
+    for metric, path in COUNTERS:
+        value = statistics
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if type(value) is int:
+            found.append((metric, value))
+    return found
+
+
+def _observe(torch):
+    tell = guard.protect("out_of_memory", _tell_for(torch))
+
+    def observer(device, asked, limit, free):
+        tell(_getframe(1), device, asked, limit, free)
+
+    torch._C._cuda_attach_out_of_memory_observer(observer)
+
+
+def _tell_for(torch):
+    def tell(frame, device, asked, limit, free):
+        _ended[0] += 1
+        if _ended[0] > MAXIMUM_MARKS:
+            return
+        counters = dict(pick(torch._C._cuda_memoryStats(device)))
+        fields = [device, asked, limit, free, counters.get("allocated_bytes"), counters.get("reserved_bytes")]
+        place = source_lines.find_place(frame)
+        journal.mark("out_of_memory", "\x1f".join([str(field) for field in fields] + [place]))
+        if _ended[1] < MAXIMUM_FILES and _has_history(torch):
+            _ended[1] += 1
+            _write(fields, counters, top_blocks(_snapshot(torch), device))
+
+    return tell
+
+
+def _has_history(torch):
+    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    return ask is not None and bool(ask())
+
+
+def _snapshot(torch):
+    try:
+        return torch._C._cuda_memorySnapshot(None)
+    except TypeError:  # versions whose function takes no argument
+        return torch._C._cuda_memorySnapshot()
+
+
+def top_blocks(snapshot, device):
+    """Return (bytes, blocks, stack) of a device's live blocks by the Python lines that asked, most bytes first.
+
+    A stack is a tuple of (file, line, function), innermost first.
+    """
+    sums = {}
+    for segment in snapshot["segments"]:
+        if segment.get("device") != device:
+            continue
+        for block in segment["blocks"]:
+            if block.get("state") == LIVE:
+                stack = tuple(
+                    [
+                        (str(frame["filename"]), int(frame["line"]), str(frame["name"]))
+                        for frame in block.get("frames") or ()
+                        if str(frame["filename"]).endswith(".py")
+                    ]
+                )
+                total = sums.setdefault(stack, [0, 0])
+                total[0] += block["size"]
+                total[1] += 1
+    found = [(size, count, stack) for stack, (size, count) in sums.items()]
+    return sorted(found, key=lambda group: -group[0])[:TOP]
+
+
+def _write(fields, counters, top):
+    import pickle  # torch has loaded it already
+
+    settings = journal.settings
+    folder = settings.run_dir + "/" + FOLDER
+    os.makedirs(folder, exist_ok=True)
+    names = ("device", "asked_bytes", "limit_bytes", "free_bytes")
+    content = dict(zip(names, fields[: len(names)]))  # noqa: B905 - no strict= in Python 3.8
+    content.update(perfwrap=1, counters=counters, top=top)
+    path = "%s/%s-%d-%d.pickle" % (folder, settings.host, os.getpid(), _ended[1])
+    with open(path, "wb") as file:
+        pickle.dump(content, file, 4)
+
+
+def _forget():
+    """A forked child cannot use its parent's CUDA, and tells of itself only."""
+    _said.clear()
+    _ended[:] = [0, 0]
