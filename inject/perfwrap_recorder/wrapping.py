@@ -52,7 +52,8 @@ def patch(torch, owner, name, make, span_name="", counted=False, file=""):
     path = os.path.join(file, COUNTED_FILE if counted else UNCOUNTED_FILE)
     wrapper.__code__ = _rename(wrapper.__code__, path).replace(co_name=code.co_name if code else name)
     _disguise(wrapper, original, owner, name)
-    phases[id(wrapper.__code__)] = span_name or wrapper.__qualname__
+    is_tensors = owner is getattr(torch, "Tensor", None)
+    phases[id(wrapper.__code__)] = span_name or (wrapper.__qualname__ if is_tensors else name)
     setattr(owner, name, wrapper)
 
 

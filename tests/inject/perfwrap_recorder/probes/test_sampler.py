@@ -47,7 +47,7 @@ def train(workers):
 def test_each_line_is_in_the_phase_that_runs_it(train) -> None:
     done = train(START + TRAIN + "train(0)\n")
     found = {record.label for record in done.journal.of("STACK") if record.line[2] == "spin"}
-    assert {"", "data", "forward", "optimizer"} <= found
+    assert {"", "fetch", "forward", "optimizer"} <= found
 
 
 def test_workers_are_sampled_in_their_own_journals(train) -> None:
