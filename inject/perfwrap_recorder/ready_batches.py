@@ -1,6 +1,6 @@
 """How many batches the workers of a DataLoader have ready when one is asked for, and whether they come in order.
 
-Read from attributes of the iterator's own that torch 2.0 to 2.13 and torchdata's StatefulDataLoader share; where
+Read from attributes of the iterator's own that torch (2.13 was seen) and torchdata's loader share; where
 they are missing, nothing is said.
 """
 
