@@ -175,6 +175,7 @@ often = set()  # functions() that look at it at the end of a step, at most ten t
 
 settings = None  # what the launcher asked
 _file = None
+_turns = [True]  # one token: who takes it turns from detail to sums or back
 _unmade = []  # one token while a child of a fork has no file yet: who takes it makes the file
 _thinning = Thinning(0)
 _pid = 0
@@ -204,6 +205,7 @@ def begin_in_child():
     state = count(FIRST_SLOT).__next__, state[1]
     summing, sums = False, {}
     rest.end()
+    _turns[:] = [True]
     _file, _unmade[:] = None, [True]
     threads.clear()
     _thread_indices = count(1).__next__
@@ -281,8 +283,9 @@ def end_step(kind, which, moment):
     steps += 1
     if moment >= due:
         _tick(moment)
+    was_summing = summing
     if _thinning.ends_stretch(kind, which):
-        _end_stretch(moment)
+        _end_stretch(moment, was_summing)
 
 
 def look_often(look):
@@ -297,7 +300,7 @@ def begin_phase(moment):
     if summing and get_ident() == _stepper:
         _write_tallies()
         if _thinning.may_end_early():
-            _turn(moment)
+            _turn(moment, True)
         elif _thinning.keep_rare():
             _begin_sums(moment, bool(rest.resting))
 
@@ -373,7 +376,7 @@ def _find_room(claim, slot):
         _lose_record()
         return None, -1
     if _thinning.is_stage_over(slot) and not summing:
-        _turn(now())
+        _turn(now(), False)
     try:
         while _file.allocated_bytes >> SHIFT <= slot:
             _file.grow()
@@ -384,19 +387,31 @@ def _find_room(claim, slot):
     return state[1], slot
 
 
-def _end_stretch(moment):
+def _end_stretch(moment, was_summing):
     """End a stretch that has had its steps; what follows full detail may be the same again."""
-    if not summing:
+    if not was_summing:
         slot = _next_slot()
         _thinning.weigh(slot, moment)
         if _thinning.stride == 1:
             _thinning.begin_detail(slot, moment)
             return
-    _turn(moment)
+    _turn(moment, was_summing)
 
 
-def _turn(moment):
-    """End a stretch with detail or one without, and begin the other."""
+def _turn(moment, was_summing):
+    """End a stretch with detail or one without, and begin the other, unless another thread does or has done so."""
+    try:
+        _turns.pop()
+    except IndexError:
+        return
+    try:
+        if summing == was_summing:
+            _turn_alone(moment)
+    finally:
+        _turns[:] = [True]
+
+
+def _turn_alone(moment):
     global summing, limit
     if summing:
         _write_tallies()
@@ -436,7 +451,7 @@ def _look_at_rest():
         _tick(moment)
     is_over = _write_tallies()
     if summing and (is_over or _thinning.is_slower(left, moment - _looked)):
-        _turn(moment)
+        _turn(moment, True)
     else:
         rest.ask_again(moment + REST_INTERVAL_NS, _limit_of)
     _looked = moment
