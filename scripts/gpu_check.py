@@ -108,6 +108,16 @@ def compare(folder: Path) -> dict[str, Any]:
     }
 
 
+def measure_loops(
+    step_times_ms: list[float], rounds: int, folder: Path, device: str = "cuda"
+) -> dict[str, Any]:
+    """Return what scripts/overhead.py measures of loops on the device, by step time in ms."""
+    os.environ["OVERHEAD_DEVICE"] = device
+    return {
+        f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, rounds, folder / f"{ms:g}") for ms in step_times_ms
+    }
+
+
 def judge(compared: dict[str, Any]) -> list[str]:
     """Return what is not good enough, in sentences."""
     problems = []
@@ -129,7 +139,7 @@ def markdown(result: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
     lines = [f"{result['device']}, PyTorch {result['torch']}.", ""]
     if result["loops"]:
-        names = [name for name in overhead.VARIANTS if name != overhead.BARE]
+        names = list(next(iter(result["loops"].values()))["ratios"])
         lines += ["| step | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
         for loop in result["loops"].values():
             cells = [str(loop["ratios"][name]) for name in names]
@@ -165,16 +175,15 @@ def main() -> int:
             file=sys.stderr,
         )
         return NO_GPU
-    os.environ["OVERHEAD_DEVICE"] = "cuda"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         compared = compare(folder)
-        loops = {ms: overhead.measure(ms, arguments.rounds, folder / f"{ms:g}") for ms in arguments.steps}
+        loops = measure_loops(arguments.steps, arguments.rounds, folder)
     result = {
         "device": torch.cuda.get_device_name(),
         "torch": str(torch.__version__),
         "compared": compared,
-        "loops": {f"{ms:g}": loop for ms, loop in loops.items()},
+        "loops": loops,
         "problems": judge(compared),
     }
     print(markdown(result))

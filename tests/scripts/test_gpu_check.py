@@ -97,13 +97,24 @@ def test_what_is_not_good_enough_is_said(gpu_check: ModuleType, found: dict[str,
 
 def test_the_table_names_device_phases_and_loops(gpu_check: ModuleType) -> None:
     ratio = gpu_check.overhead.Ratio(0.01, 0.005, 0.015)
-    names = [name for name in gpu_check.overhead.VARIANTS if name != "bare"]
-    loop = {"step_ns": 2.4e6, "ratios": dict.fromkeys(names, ratio)}
+    loop = {"step_ns": 2.4e6, "ratios": {"bare again": ratio, "perfwrap run": ratio}}
     found = {"device": "GPU", "torch": "2.13", "compared": compared(101), "problems": ["Bad."]}
     text = gpu_check.markdown({**found, "loops": {"2.4": loop}})
     assert "| forward | 0.005 ms | 0.005 ms | +1.0% |" in text
     assert "| 2.40 ms | " in text
     assert text.endswith("Bad.")
+
+
+def test_loops_are_measured_as_on_a_cpu_and_fit_the_table(
+    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_check.overhead, "CASTS", 1)
+    monkeypatch.setenv("OVERHEAD_DEVICE", "cpu")
+    loops = gpu_check.measure_loops([0.3], 1, tmp_path, "cpu")
+    assert list(loops) == ["0.3"]
+    assert "perfwrap run" in loops["0.3"]["ratios"]
+    found = {"device": "none", "torch": "2.13", "compared": compared(100), "problems": [], "loops": loops}
+    assert "| perfwrap run |" in gpu_check.markdown(found)
 
 
 def test_without_a_gpu_it_says_so_and_ends_with_2() -> None:

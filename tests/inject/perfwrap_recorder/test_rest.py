@@ -8,11 +8,11 @@ pytest.importorskip("torch", reason="the loops train with PyTorch")
 
 LOOP = """
 from importlib import import_module
-from perfwrap_recorder import probes, rest, thinning
+from perfwrap_recorder import guard, probes, rest
 open_journal()
 import torch
 for name in probes.PROBES:
-    import_module("perfwrap_recorder.probes." + name).install(torch)
+    guard.run(name, import_module("perfwrap_recorder.probes." + name).install, torch)
 torch.set_num_threads(1)
 class Rows(torch.utils.data.Dataset):
     def __len__(self): return 1_000

@@ -68,7 +68,6 @@ def test_a_thinned_recording_still_counts_every_step_and_every_validation(tmp_pa
     assert sum(account.ns.values()) == account.total_ns
     (line,) = evidence.syncs(trainer)
     assert line.per_step == pytest.approx(1, abs=0.05)  # the probe rested in most steps
-    assert (
-        sum(gap.total_ns for gap in evidence.python_gaps(trainer) if gap.after is None)
-        < 0.01 * account.total_ns
-    )
+    # A stall of the machine in a rest belongs to no line.
+    unknown = sum(gap.total_ns for gap in evidence.python_gaps(trainer) if gap.after is None)
+    assert unknown < 0.25 * account.total_ns
