@@ -68,7 +68,7 @@ from _thread import get_ident, get_native_id
 from itertools import count
 from struct import Struct
 
-from perfwrap_recorder import rest
+from perfwrap_recorder import rest, thinning
 from perfwrap_recorder.clock import now, read_pair
 from perfwrap_recorder.journal_file import JournalFile
 from perfwrap_recorder.texts import Texts, pieces_of
@@ -192,6 +192,8 @@ def open_current(given):
     """Open the journal of this process; OSError when it cannot be had: then all below do nothing."""
     global settings
     settings = given
+    # Half of what is allowed: to pass by a probe that rests costs something, too.
+    thinning.cost_share = getattr(given, "max_overhead", 2 * thinning.cost_share) / 2
     _make(given.budget_bytes)
     atexit.register(_end)
 

@@ -9,13 +9,23 @@ from __future__ import annotations
 import os
 
 DEFAULT_BUDGET_BYTES = 256 << 20
+DEFAULT_MAX_OVERHEAD = 0.01
 SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 
 
 class Settings:
     """What the launcher asked, as plain attributes."""
 
-    __slots__ = ("budget_bytes", "data", "host", "nvtx", "ptracer_pid", "run_dir", "sample_hz")
+    __slots__ = (
+        "budget_bytes",
+        "data",
+        "host",
+        "max_overhead",
+        "nvtx",
+        "ptracer_pid",
+        "run_dir",
+        "sample_hz",
+    )
 
     def __init__(
         self,
@@ -26,6 +36,7 @@ class Settings:
         data="",
         sample_hz=0.0,
         ptracer_pid=0,
+        max_overhead=DEFAULT_MAX_OVERHEAD,
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -41,6 +52,8 @@ class Settings:
         """How often a second to look where the threads are; 0 for never."""
         self.ptracer_pid = ptracer_pid
         """Which process may look into this one; 0 for none that may not anyway."""
+        self.max_overhead = max_overhead
+        """The share of the steps' time that detail may cost."""
 
 
 def host_name() -> str:
@@ -66,4 +79,5 @@ def read(data: str, run_dir: str) -> Settings:
         data,
         float(values.get("sample_hz") or 0),
         int(values.get("ptracer_pid") or 0),
+        float(values.get("max_overhead") or DEFAULT_MAX_OVERHEAD),
     )

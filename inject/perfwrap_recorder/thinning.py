@@ -24,8 +24,8 @@ REST_BLOCK_STEPS = 16
 FIRST_STEPS = 256
 """Steps at the beginning of which all stand in detail: short runs have no other."""
 
-COST_SHARE = 1 / 200
-"""What records may cost, of the steps' time."""
+cost_share = 1 / 200
+"""What records may cost, of the steps' time; the user may ask for another share."""
 
 MOST_STRIDE = 64
 """Cost alone never asks for less detail than this."""
@@ -140,7 +140,7 @@ class Thinning:
         # One stretch with a long wait in it must not bring all detail back at once.
         self._cost = cost if self._cost is None else self._cost + (cost - self._cost) / 4
         self.cost_stride = 1
-        while may_rest and self.cost_stride * COST_SHARE < self._cost and self.cost_stride < MOST_STRIDE:
+        while may_rest and self.cost_stride * cost_share < self._cost and self.cost_stride < MOST_STRIDE:
             self.cost_stride *= 2
 
     def ends_stretch(self, what, which, many=1):

@@ -227,3 +227,15 @@ print({name: pushed.count(name) for name in ("data", "forward", "backward", "opt
     assert found.pop("data") == 3_003
     assert set(found.values()) == {3_000}
     assert not done.journal.of("THIN")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("share", "rests"), [(0.001, True), (1.0, False)])
+def test_the_user_says_what_detail_may_cost(run, share: float, rests: bool) -> None:
+    read = run(
+        f"Settings.max_overhead = {share}\n"
+        + LOOP
+        + "for _ in range(2):\n    for batch in loader: step(batch)"
+    ).journal
+    assert bool(read.of("THIN")) is rests
+    assert count(read, "OPTIMIZER") == 2_000

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 NO_RESTS = """
 from perfwrap_recorder import thinning
-thinning.COST_SHARE = 1e9
+thinning.cost_share = Settings.max_overhead = 1e9
 """
 STEPS = f"""{NO_RESTS}
 open_journal()

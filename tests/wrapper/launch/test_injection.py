@@ -81,13 +81,15 @@ def test_modes_do_not_depend_on_the_umask(folder, umask):
 
 
 def test_settings_say_what_was_asked(folder):
-    injection.prepare(folder, {}, nvtx=True, budget_bytes=12345, host="node7", sample_hz=20, ptracer_pid=77)
+    asked = {"nvtx": True, "budget_bytes": 12345, "sample_hz": 20, "max_overhead": 0.02, "ptracer_pid": 77}
+    injection.prepare(folder, {}, host="node7", **asked)
     assert settings(folder) == {
         "run_dir": str(folder.path),
         "host": "node7",
         "budget_bytes": "12345",
         "nvtx": "1",
         "sample_hz": "20",
+        "max_overhead": "0.02",
         "ptracer_pid": "77",
         "original_pythonpath_empty": "1",
     }

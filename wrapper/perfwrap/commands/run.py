@@ -10,7 +10,15 @@ import typer
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import session
-from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_RATE_HZ, MEBIBYTE, Options
+from perfwrap.launch.options import (
+    DEFAULT_BUDGET_MIB,
+    DEFAULT_MAX_OVERHEAD,
+    DEFAULT_RATE_HZ,
+    MEBIBYTE,
+    Options,
+)
+
+LEAST_OVERHEAD = 0.001
 
 
 def run(
@@ -37,6 +45,13 @@ def run(
             help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never.",
         ),
     ] = 0.0,
+    max_overhead: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            help="What detail may cost of the steps' time; steps that would cost more are only counted.",
+        ),
+    ] = f"{DEFAULT_MAX_OVERHEAD:.0%}",
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
     ] = False,
@@ -58,9 +73,23 @@ def run(
         rate_hz=rate,
         report=not no_report,
         sample_hz=sample,
+        max_overhead=_share(max_overhead),
         budget_bytes=budget * MEBIBYTE,
     )
     session.run(command, options, _say, _report)
+
+
+def _share(percent: str) -> float:
+    """Return the share that a percentage is, with or without its sign; PerfwrapError for anything else."""
+    try:
+        share = float(percent.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not LEAST_OVERHEAD <= share <= 1:
+        raise PerfwrapError(
+            f"--max-overhead {percent!r} is no percentage from 0.1 to 100.", "For example: --max-overhead 2%"
+        )
+    return share
 
 
 def _say(line: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import perfwrap
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch.options import DEFAULT_BUDGET_MIB, MEBIBYTE
+from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_MAX_OVERHEAD, MEBIBYTE
 from perfwrap.run_folder import RunFolder
 
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
@@ -34,6 +34,7 @@ def prepare(
     nvtx: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE,
     sample_hz: float = 0.0,
+    max_overhead: float = DEFAULT_MAX_OVERHEAD,
     ptracer_pid: int = 0,
     host: str | None = None,
 ) -> dict[str, str]:
@@ -56,6 +57,7 @@ def prepare(
         "budget_bytes": budget_bytes,
         "nvtx": int(nvtx),
         "sample_hz": sample_hz,
+        "max_overhead": max_overhead,
         "ptracer_pid": ptracer_pid,
         "original_pythonpath_empty": int(not previous),
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 DEFAULT_RATE_HZ = 10.0
 DEFAULT_BUDGET_MIB = 256
+DEFAULT_MAX_OVERHEAD = 0.01
 MEBIBYTE = 1 << 20
 
 
@@ -21,4 +22,6 @@ class Options:
     report: bool = True
     sample_hz: float = 0.0
     """How often a second each process looks where its threads are; 0 for never."""
+    max_overhead: float = DEFAULT_MAX_OVERHEAD
+    """The share of the steps' time that detail may cost; what goes beyond is only counted."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE

@@ -45,6 +45,7 @@ class Recording:
                 nvtx=options.nvtx,
                 budget_bytes=options.budget_bytes,
                 sample_hz=options.sample_hz,
+                max_overhead=options.max_overhead,
             )
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")
