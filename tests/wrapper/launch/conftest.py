@@ -37,11 +37,20 @@ sys.exit(7)
 
 
 @pytest.fixture(autouse=True)
-def hang_ups_arrive() -> Iterator[None]:
-    """Take SIGHUP as usual, also where the tests run under nohup: commands inherit that it is ignored."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def signals_arrive() -> Iterator[None]:
+    """Take signals as usual where the tests run under nohup or in a script's background.
+
+    There SIGHUP, or SIGINT and SIGQUIT, are ignored, which all commands inherit.
+    """
+    usual = {
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGQUIT: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, action) for number, action in usual.items()}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, action in before.items():
+        signal.signal(number, action)
 
 
 def wait_for(condition: Callable[[], object], what: str, so_far: Callable[[], object] = str) -> object:
