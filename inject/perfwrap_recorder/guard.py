@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import journal, rest
 
 failed = {}  # name of a probe -> what it raised
 
@@ -40,3 +40,11 @@ def _tell(probe):
         journal.record(time.monotonic_ns(), 1, note, name, journal.COVERAGE)
     except Exception:  # noqa: BLE001, S110 - a journal that cannot be written to has said so already
         pass
+
+
+def ask_journal():
+    """Have the journal say what follows a rest; probes call this in the midst of the program."""
+    run("rest", journal.look_at_rest)
+
+
+rest.ask = ask_journal

@@ -445,7 +445,7 @@ def _limit_of(tally):
     return min(_thinning.left, REST_STEPS // 8 if _thinning.seems_slower else REST_STEPS)
 
 
-def _look_at_rest():
+def look_at_rest():
     """Write what was counted, and end the rest where it has had its steps or lasts too long."""
     global _looked
     moment, left = now(), _thinning.left
@@ -574,8 +574,6 @@ def _end():
         _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
         _write_in_place(END_SLOT, moment, 0, 0, END)
 
-
-rest.ask = _look_at_rest
 
 current = sys.modules[__name__]
 """The journal as an object, for those who hold it as one."""

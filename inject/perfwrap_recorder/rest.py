@@ -38,7 +38,7 @@ _all = {}  # (kind, name, which) -> Tally
 
 
 def ask():
-    """Ask the journal what comes next, which may end the rest; it puts its own function in this place."""
+    """Ask the journal what comes next, which may end the rest; ``guard`` puts the function in this place."""
 
 
 def find_tally(kind, name, which=0):

@@ -66,6 +66,8 @@ def label(name, frame):
 
 def is_own_business(frame):
     """Say whether a frame runs the loop of an optimizer, loader or scaler of torch's."""
+    if frame is None:
+        return False
     path = frame.f_code.co_filename
     found = _businesses.get(path)
     if found is None:

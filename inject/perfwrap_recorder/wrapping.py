@@ -77,7 +77,7 @@ def timed(probe, finish, kind=None, gpu_kind=None):
             result = call(*arguments, **options)
             duration = now() - start
             pair = pair and end_gpu(pair)
-            name = finish(_getframe(1), start, duration, arguments)
+            name = finish(_getframe().f_back, start, duration, arguments)
             if pair:
                 keep_gpu(pair, name)
             return result
@@ -97,7 +97,7 @@ def timed_with_options(probe, finish, kind=None):
                 return original(*arguments, **options)
             start = now()
             result = call(*arguments, **options)
-            finish(_getframe(1), start, now() - start, arguments, options)
+            finish(_getframe().f_back, start, now() - start, arguments, options)
             return result
 
         return wrapper

@@ -72,7 +72,7 @@ def _make(finish):
                 return original(*arguments, **options)
             start = now()
             result = original(*arguments, **options)
-            finish(_getframe(1), start, now() - start, arguments, options)
+            finish(_getframe().f_back, start, now() - start, arguments, options)
             return result
 
         return wrapper
@@ -82,7 +82,7 @@ def _make(finish):
 
 def _finish_with(torch, name, folder, size_of):
     def finish(frame, start, duration, arguments, options):
-        caller = frame.f_back
+        caller = frame and frame.f_back
         if caller is None or caller.f_code.co_filename.startswith(folder):
             return  # torch's own business: a part of another call, or of its wrappers of models
         size = -1 if name in MAKERS else size_of(arguments, options)

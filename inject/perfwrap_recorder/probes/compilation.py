@@ -79,7 +79,7 @@ MODULES = {"torch._dynamo": install_callbacks}
 def _make_begin(begin):
     def make(original, _, __):
         def wrapper(*arguments, **options):
-            begin(sys._getframe(1), arguments)
+            begin(sys._getframe().f_back, arguments)
             return original(*arguments, **options)
 
         return wrapper

@@ -81,7 +81,7 @@ def _make_next(count_batch):
             try:
                 data = call(self)
             except StopIteration:
-                finish_last(_getframe(1), self, start, now() - start)
+                finish_last(_getframe().f_back, self, start, now() - start)
                 raise
             except BaseException as error:
                 error.__traceback__ = error.__traceback__.tb_next  # without this frame, from Python 3.11 on
@@ -94,7 +94,7 @@ def _make_next(count_batch):
                 if tally.count >= tally.limit or start >= rest.due:
                     rest.ask()
             else:
-                finish(_getframe(1), self, start, duration, data, ready)
+                finish(_getframe().f_back, self, start, duration, data, ready)
             return data
 
         return wrapper
@@ -129,7 +129,9 @@ def _make_get_iterator(original, call, is_compiling):
         start = now()
         guard.run("data_loader_iterators", journal.begin_phase, start)
         iterator = call(self)
-        guard.run("data_loader_iterators", _finish_start, self, iterator, start, now() - start, _getframe(1))
+        guard.run(
+            "data_loader_iterators", _finish_start, self, iterator, start, now() - start, _getframe().f_back
+        )
         return iterator
 
     return wrapper
@@ -138,7 +140,7 @@ def _make_get_iterator(original, call, is_compiling):
 def _make_check(original, _, is_compiling):
     def wrapper(self):
         if not is_compiling():
-            guard.run("data_loader_facts", _name_of, self, _getframe(1))
+            guard.run("data_loader_facts", _name_of, self, _getframe().f_back)
         return original(self)
 
     return wrapper

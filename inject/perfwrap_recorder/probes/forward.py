@@ -75,7 +75,7 @@ def _make_inlined(finish):
             finally:
                 active.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe(1), self, start, end)
+            name = finish(_getframe().f_back, self, start, end)
             if pair:
                 keep_gpu(pair, name)
             return result
@@ -104,7 +104,7 @@ def _make_around(finish):
             finally:
                 active.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe(1), self, start, end)
+            name = finish(_getframe().f_back, self, start, end)
             if pair:
                 keep_gpu(pair, name)
             return result

@@ -10,7 +10,7 @@ import atexit
 import gc
 from sys import _getframe
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import guard, journal
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.source_lines import label
 
@@ -34,9 +34,12 @@ def _note(phase, information):
         return
     start = _started.pop(generation, None)
     if start is not None:
-        duration = now() - start
-        name = label("gc", _getframe(1)) if generation == FULL else journal.text("gc")
-        journal.span(start, duration, generation, name, journal.GC)
+        guard.run("garbage", _finish, _getframe().f_back, start, now() - start, generation)
+
+
+def _finish(frame, start, duration, generation):
+    name = label("gc", frame) if generation == FULL else journal.text("gc")
+    journal.span(start, duration, generation, name, journal.GC)
 
 
 def _stop():

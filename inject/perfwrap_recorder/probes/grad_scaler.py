@@ -65,7 +65,7 @@ def _make(finish):
             finally:
                 awaiting.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe(1), start, duration, has_stepped, arguments, options)
+            name = finish(_getframe().f_back, start, duration, has_stepped, arguments, options)
             if pair:
                 keep_gpu(pair, name)
             return result

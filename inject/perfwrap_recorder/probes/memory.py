@@ -98,7 +98,7 @@ def _observe(torch):
     tell = guard.protect("out_of_memory", _tell_for(torch))
 
     def observer(device, asked, limit, free):
-        tell(_getframe(1), device, asked, limit, free)
+        tell(_getframe().f_back, device, asked, limit, free)
 
     torch._C._cuda_attach_out_of_memory_observer(observer)
 

@@ -74,7 +74,7 @@ def install(torch):
             pop()
         pair = begin_gpu and _pairs.pop(id(optimizer), None)
         pair = pair and end_gpu(pair)
-        name = finish(sys._getframe(1), optimizer, start, end)
+        name = finish(sys._getframe().f_back, optimizer, start, end)
         if pair:
             keep_gpu(pair, name)
 

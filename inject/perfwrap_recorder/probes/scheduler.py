@@ -49,7 +49,7 @@ def _make(finish):
                 duration = now() - start
             finally:
                 active.discard(thread)
-            finish(_getframe(1), self, start, duration)
+            finish(_getframe().f_back, self, start, duration)
             return result
 
         return wrapper
@@ -58,8 +58,8 @@ def _make(finish):
 
 
 def _finish(frame, scheduler, start, duration):
-    caller = frame.f_back
-    if frame.f_code.co_name == "_initial_step" or (caller and caller.f_code.co_name == "_initial_step"):
+    callers = (frame, frame and frame.f_back)
+    if any(caller and caller.f_code.co_name == "_initial_step" for caller in callers):
         return
     name = label(type(scheduler).__name__ + ".step", frame)
     journal.span(start, duration, 0, name, SCHEDULER)

@@ -75,7 +75,7 @@ def _make_plain(finish, _):
                 duration = now() - start
             finally:
                 busy.discard(thread)
-            finish(_getframe(1), self, start, duration, result)
+            finish(_getframe().f_back, self, start, duration, result)
             return result
 
         return wrapper
@@ -98,7 +98,7 @@ def _make_with_options(finish, _):
                 duration = now() - start
             finally:
                 busy.discard(thread)
-            finish(_getframe(1), self, start, duration, None)
+            finish(_getframe().f_back, self, start, duration, None)
             return result
 
         return wrapper
@@ -112,7 +112,7 @@ def _make_conversion(finish, torch):
         unwarned = [True]
 
         def convert(tensor, frame):
-            if unwarned and _is_plain(torch, tensor) and tensor.requires_grad:
+            if frame and unwarned and _is_plain(torch, tensor) and tensor.requires_grad:
                 unwarned.clear()
                 return source_lines.call_from(frame, original, tensor)
             return original(tensor)
@@ -126,11 +126,11 @@ def _make_conversion(finish, torch):
             busy.add(thread)
             try:
                 start = now()
-                result = convert(self, _getframe(1)) if unwarned else original(self)
+                result = convert(self, _getframe().f_back) if unwarned else original(self)
                 duration = now() - start
             finally:
                 busy.discard(thread)
-            finish(_getframe(1), self, start, duration, result)
+            finish(_getframe().f_back, self, start, duration, result)
             return result
 
         return wrapper

@@ -52,8 +52,8 @@ def install(torch):
     for name in COPIES:
         finish = guard.protect("transfers", _finish_with("Tensor." + name, measure, name == "pin_memory"))
         wrapping.patch(torch, tensor, name, _make_copy(finish))
-    finish = guard.protect("transfers", _finish_with("Tensor.copy_", measure, False))
-    wrapping.patch(torch, tensor, "copy_", _make_copy_into(finish))
+    finish = guard.protect("transfers", _turned(_finish_with("Tensor.copy_", measure, False)))
+    wrapping.patch(torch, tensor, "copy_", _make_copy(finish, is_into=True))
     for name in MODULE_COPIES:
         finish = guard.protect("transfers", _finish_module_with("Module." + name))
         wrapping.patch(torch, torch.nn.Module, name, _make_module_copy(finish))
@@ -61,35 +61,19 @@ def install(torch):
     journal.cover("probe/transfers")
 
 
-def _make_copy(finish):
+def _make_copy(finish, is_into=False):
+    """Return a maker of wrappers; ``is_into`` for the method of the target instead of the source."""
+
     def make(original, _, is_compiling):
         def wrapper(self, *arguments, **options):
             if is_compiling() or TRANSFER in resting:
                 return original(self, *arguments, **options)
             start = now()
             result = original(self, *arguments, **options)
-            if result is not self:
+            if is_into or result is not self:
                 end = now()
                 if end - start > SHORT_NS:
-                    finish(_getframe(1), start, end, self, result, arguments, options)
-            return result
-
-        return wrapper
-
-    return make
-
-
-def _make_copy_into(finish):
-    def make(original, _, is_compiling):
-        def wrapper(self, *arguments, **options):
-            if is_compiling() or TRANSFER in resting:
-                return original(self, *arguments, **options)
-            start = now()
-            result = original(self, *arguments, **options)
-            end = now()
-            if end - start > SHORT_NS:
-                source = arguments[0] if arguments else options.get("other")
-                finish(_getframe(1), start, end, source, self, arguments, options)
+                    finish(_getframe().f_back, start, end, self, result, arguments, options)
             return result
 
         return wrapper
@@ -113,7 +97,7 @@ def _make_module_copy(finish):
             finally:
                 gathering.pop(thread, None)
             if moved:
-                finish(_getframe(1), start, end, moved)
+                finish(_getframe().f_back, start, end, moved)
             return result
 
         return wrapper
@@ -124,7 +108,7 @@ def _make_module_copy(finish):
 def _finish_with(name, measure, is_pinning):
     def finish(frame, start, end, source, target, arguments, options):
         # The call around it records it, with the line that matters.
-        if frame.f_code.co_name == "__torch_function__" or source_lines.is_own_business(frame):
+        if frame and frame.f_code.co_name == "__torch_function__" or source_lines.is_own_business(frame):
             return
         thread = get_ident()
         if _latest.get(thread, 0) >= start:
@@ -142,6 +126,16 @@ def _finish_with(name, measure, is_pinning):
         journal.span(start, end - start, value, source_lines.label(name, frame), TRANSFER)
 
     return finish
+
+
+def _turned(finish):
+    """Return the function for a method of the target: the source is its first argument."""
+
+    def finish_into(frame, start, end, target, _, arguments, options):
+        source = arguments[0] if arguments else options.get("other")
+        finish(frame, start, end, source, target, arguments, options)
+
+    return finish_into
 
 
 def _finish_module_with(name):

@@ -192,3 +192,21 @@ print(failed, loss)
         found.name: done.journal.texts[found.value] for found in done.journal.of("COVERAGE") if found.value
     }
     assert notes["probe/forward"] == "failed: ZeroDivisionError: broken"
+
+
+def test_what_c_calls_without_a_caller_in_python_works_and_is_recorded(train) -> None:
+    done = train(
+        """
+import _thread, atexit, gc
+model, value = nn.Linear(2, 1), torch.ones(1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+for call in (value.item, value.__float__, value.numpy, value.clone().copy_, optimizer.zero_grad, scheduler.step):
+    atexit.register(call, *([value] if call.__name__ == "copy_" else []))
+atexit.register(optimizer.step)
+atexit.register(model, torch.ones(2))
+atexit.register(gc.collect)
+"""
+    )
+    assert {"SYNC", "ZERO_GRAD", "OPTIMIZER", "FORWARD"} <= {found.kind for found in done.journal.records}
+    assert "failed" not in " ".join(done.journal.texts.values())
