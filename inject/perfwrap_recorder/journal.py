@@ -67,6 +67,7 @@ import sys
 from _thread import get_ident, get_native_id
 from itertools import count
 from struct import Struct
+from time import sleep
 
 from perfwrap_recorder import rest, thinning
 from perfwrap_recorder.clock import now, read_pair
@@ -153,6 +154,8 @@ OFTEN_INTERVAL_NS = 100_000_000
 REST_INTERVAL_NS = 100_000_000
 REST_STEPS = 128
 """So long, and so many steps, may what a rest counts stay unwritten."""
+PAUSE_S, PAUSES = 0.001, 100
+"""How long a thread waits, and how often, until another that turns from detail to sums has done so."""
 LAST_THREAD = 0xFFFF
 """The index that all threads beyond it share."""
 
@@ -176,6 +179,8 @@ often = set()  # functions() that look at it at the end of a step, at most ten t
 settings = None  # what the launcher asked
 _file = None
 _turns = [True]  # one token: who takes it turns from detail to sums or back
+_turner = 0  # the thread that has the token
+_pauses_left = PAUSES
 _unmade = []  # one token while a child of a fork has no file yet: who takes it makes the file
 _thinning = Thinning(0)
 _pid = 0
@@ -378,10 +383,10 @@ def _find_room(claim, slot):
         _lose_record()
         return None, -1
     if _thinning.is_stage_over(slot) and not summing:
-        _turn(now(), False)
+        _turn_now()
     try:
         while _file.allocated_bytes >> SHIFT <= slot:
-            _file.grow()
+            _file.grow(slot + 1 << SHIFT)
         limit = _next_limit()
     except (OSError, AttributeError):  # AttributeError: another thread fell silent meanwhile
         _fall_silent()
@@ -402,15 +407,33 @@ def _end_stretch(moment, was_summing):
 
 def _turn(moment, was_summing):
     """End a stretch with detail or one without, and begin the other, unless another thread does or has done so."""
+    global _turner
     try:
         _turns.pop()
     except IndexError:
         return
     try:
+        _turner = get_ident()
         if summing == was_summing:
             _turn_alone(moment)
     finally:
+        _turner = 0
         _turns[:] = [True]
+
+
+def _turn_now():
+    """End the detail, for which there is no room any more.
+
+    A thread that has begun to do so may be kept from going on for long, while others fill the journal: they wait.
+    """
+    global _pauses_left
+    _turn(now(), False)
+    while not summing and _turner != get_ident() and _pauses_left > 0:
+        _pauses_left -= 1
+        sleep(PAUSE_S)
+        _turn(now(), False)
+    if summing:
+        _pauses_left = PAUSES
 
 
 def _turn_alone(moment):
@@ -424,6 +447,7 @@ def _turn_alone(moment):
     else:
         _begin_sums(moment, _thinning.begin_sums())
         summing = True
+        _thinning.stop = _thinning.slots  # not before: until then the other threads go on with the detail
     limit = 0  # whoever comes next works it out
 
 

@@ -41,14 +41,16 @@ class JournalFile:
             os.close(descriptor)
         self.memory = (ctypes.c_char * limit_bytes).from_address(self._address)
 
-    def grow(self):
-        """Get the file more room; OSError when it is full, its disk is full, or it is not there any more.
+    def grow(self, needed_bytes):
+        """Get the file so much room or more; OSError when that is over its limit, its disk is full, or it is gone.
 
         Safe to be called by several threads at once: to allocate again what is allocated changes nothing.
         """
-        size = self.allocated_bytes
-        if size >= self._limit_bytes:
+        if needed_bytes > self._limit_bytes:
             raise OSError("the budget is used up")
+        size = self.allocated_bytes
+        if size >= needed_bytes:
+            return
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             status = os.fstat(descriptor)

@@ -92,15 +92,16 @@ class Thinning:
         while self.threshold <= slot and self.threshold < self.slots:
             self.room_stride *= 2
             self.threshold += max(1, (self.slots - self.threshold) // STAGE_SHARE)
-        return slot >= self.stop or (had_room and self.room_stride > 1)
+        if had_room and self.room_stride > 1:
+            self.stop = slot
+        return slot >= self.stop
 
     def begin_detail(self, slot, moment):
         """Plan a stretch of detail that starts at the slot."""
         self._planned = self.left = self._block_steps()
         self._begun = slot, moment
-        self.stop = slot + max(BLOCK_STEPS, (self.slots - slot) // STAGE_SHARE)
-        if self.room_stride == 1:
-            self.stop = self.slots
+        room = max(BLOCK_STEPS, (self.slots - slot) // STAGE_SHARE)
+        self.stop = self.slots if self.room_stride == 1 else slot + room
 
     def _block_steps(self):
         return BLOCK_STEPS if self.cost_stride == 1 < self.room_stride else REST_BLOCK_STEPS
@@ -110,7 +111,6 @@ class Thinning:
         self._planned = self.left = self._block_steps() * (self.stride - 1)
         self._rare_left = RARE_KEPT if self.room_stride > 1 else RARE_KEPT_IN_REST
         self.seems_slower = False
-        self.stop = self.slots
         return self.cost_stride > 1
 
     def may_end_early(self):

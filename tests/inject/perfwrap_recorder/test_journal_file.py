@@ -132,3 +132,21 @@ open_journal()
     names = sorted(found.path.name for found in done.journals)
     assert len(names) == 2
     assert names[0].endswith("-0.pwj") and names[1] == names[0][:-5] + "1.pwj"
+
+
+def test_a_file_that_another_thread_has_grown_to_its_limit_meanwhile_is_no_error(run) -> None:
+    done = run(
+        """
+from perfwrap_recorder.journal_file import JournalFile
+file = JournalFile(sys.argv[1] + "/journal", "host", 128 << 10)
+file.grow(100 << 10)
+assert file.allocated_bytes == 128 << 10
+file.grow(100 << 10)
+try:
+    file.grow((128 << 10) + 1)
+except OSError as error:
+    print(error)
+""",
+        check=False,
+    )
+    assert done.stdout == "the budget is used up\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -158,6 +159,34 @@ for worker in workers: worker.join()
     assert done.journal.of("THIN")
     each = (12_000, 2 * sum(range(6_000)))
     assert done.journal.totals() == {("SYNC", f"t{number}"): each for number in range(3)}
+
+
+@pytest.mark.parametrize("held_up_in", ["_turn_alone", "_begin_sums"])
+def test_a_thread_held_up_while_it_turns_costs_no_records(run, interpreter: str, held_up_in: str) -> None:
+    """The scheduler may leave a thread out in the middle of a turn, while others go on recording."""
+    done = run(
+        NO_RESTS
+        + f"""
+import threading, time
+open_journal()
+turn, name = journal.{held_up_in}, journal.text("t")
+def turn_slowly(*arguments):
+    time.sleep(0.02)
+    turn(*arguments)
+    time.sleep(0.02)
+journal.{held_up_in} = turn_slowly
+def work():
+    for value in range(6_000):
+        journal.span(clock.now(), value, 0, name, journal.SYNC)
+workers = [threading.Thread(target=work) for number in range(3)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+""",
+        python=interpreter,
+        budget=128 << 10,
+    )
+    assert not done.journal.of("LOST")
+    assert done.journal.totals() == {("SYNC", "t"): (18_000, 3 * sum(range(6_000)))}
 
 
 def test_sums_survive_a_kill(run) -> None:
