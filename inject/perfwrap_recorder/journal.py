@@ -42,7 +42,7 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
 - ``value`` 0: spans are summed. That is for want of room: when half of the budget is used, and from then on
   whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
-  two-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
+  four-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
   duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
   COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they end the steps, are not noted at all: detail alone tells of
   them. The other kinds are summed. A kill may lose a tenth of a second of it.

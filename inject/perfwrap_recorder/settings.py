@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 DEFAULT_BUDGET_BYTES = 256 << 20
-DEFAULT_MAX_OVERHEAD = 0.01
+DEFAULT_MAX_OVERHEAD = 0.005
 SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 
 

@@ -3,7 +3,7 @@
 Two things ask for less detail:
 
 - *Cost.* After the first steps, and from then on every few, what the records cost is held against the time
-  that the steps took. Where it is more than a two-hundredth, one step in so many stays in detail that it is
+  that the steps took. Where it is more than a four-hundredth, one step in so many stays in detail that it is
   not; for the others the probes rest.
 - *Room.* The first half of the budget is for what cost allows. When it is used, and from then on whenever an
   eighth of what is left is used, detail is halved: each such stage then covers 1.75 times as many steps as
@@ -24,7 +24,7 @@ REST_BLOCK_STEPS = 16
 FIRST_STEPS = 256
 """Steps at the beginning of which all stand in detail: short runs have no other."""
 
-cost_share = 1 / 200
+cost_share = 1 / 400
 """What records may cost, of the steps' time; the user may ask for another share."""
 
 MOST_STRIDE = 64

@@ -51,7 +51,7 @@ def run(
             metavar="PERCENT",
             help="What detail may cost of the steps' time; steps that would cost more are only counted.",
         ),
-    ] = f"{DEFAULT_MAX_OVERHEAD:.0%}",
+    ] = f"{DEFAULT_MAX_OVERHEAD:.1%}",
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
     ] = False,
