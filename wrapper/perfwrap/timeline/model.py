@@ -54,6 +54,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     # forward, backward, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import, and gpu:
     # the GPU's work on a phase, which stands on a stream's track and in no thread's time) or the
     # source's own word; value: bytes, batch size or flags, by operation.
+    # What a GPU did stands on a stream's track, whose name is "gpu/N stream S": category kernel (operation
+    # kernel), copy (operation h2d, d2h, d2d, p2p or h2h; value: bytes) or memset (operation memset; value: bytes).
+    # Its link is that of the call that launched it, which stands on a thread's track with category other and, as
+    # operation, the name in the driver's interface (cudaLaunchKernel, hipLaunchKernel, cudaStreamSynchronize).
+    # A framework's own functions (aten::mm) have operation op, steps that a profiler or the program marks operation
+    # step and category step, other ranges of the program's operation nvtx.
     "spans": {
         "start": pl.Int64,
         "duration": pl.Int64,
