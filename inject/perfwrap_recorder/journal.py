@@ -140,6 +140,17 @@ RESTING = frozenset(
     + (SCHEDULER, CLIP, COLLECTIVE)
 )
 """The kinds that a rest is for."""
+RETIRING = (
+    ("zero_grad", (ZERO_GRAD,)),
+    ("scheduler", (SCHEDULER,)),
+    ("gradient_clipping", (CLIP,)),
+    ("transfers", (TRANSFER,)),
+    ("fetching", (GETITEM, COLLATE)),
+    ("collectives", (COLLECTIVE,)),
+    ("sync", (SYNC,)),
+)
+"""The probes that are switched off, in this order, where even the least detail costs more than it may, and their kinds:
+those first that a diagnosis misses least. Without the others there would be no steps or no account of them."""
 
 HEADER = Struct("<8sIIqq")
 pack = Struct("<qqqIHH").pack_into
@@ -309,7 +320,7 @@ def begin_phase(moment):
         if _thinning.may_end_early():
             _turn(moment, True)
         elif _thinning.keep_rare():
-            _begin_sums(moment, bool(rest.resting))
+            _begin_sums(moment, bool(rest.counting))
 
 
 def reduce_budget(share):
@@ -399,10 +410,28 @@ def _end_stretch(moment, was_summing):
     if not was_summing:
         slot = _next_slot()
         _thinning.weigh(slot, moment)
+        if _thinning.is_too_dear():
+            _retire(moment)
         if _thinning.stride == 1:
             _thinning.begin_detail(slot, moment)
             return
     _turn(moment, was_summing)
+
+
+def _retire(moment):
+    """Switch off the next probe that still notes something."""
+    for probe, kinds in RETIRING:
+        if not rest.retired.issuperset(kinds):
+            rest.retire(kinds)
+            put(
+                moment,
+                1,
+                text("switched off, since it costs more than --max-overhead allows"),
+                text("probe/" + probe),
+                0,
+                COVERAGE,
+            )
+            return
 
 
 def _turn(moment, was_summing):
@@ -592,7 +621,7 @@ def _write_in_place(slot, moment, value, name, kind):
 def _end():
     """Say goodbye, in the process that opened the journal and not in what it forked."""
     if _file is not None and _pid == os.getpid():
-        if rest.resting:
+        if rest.counting:
             _write_tallies()
         moment, wall = read_pair()
         _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)

@@ -11,6 +11,7 @@ NEVER = 1 << 62
 
 resting = set()  # kinds of spans whose probes let all calls pass at present
 counting = set()  # the thread whose steps and waits are counted meanwhile
+retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
 due = NEVER  # when the journal wants to be asked
 
 
@@ -52,7 +53,7 @@ def begin(thread, kinds):
     counting.clear()
     counting.add(thread)
     resting.clear()
-    resting.update(kinds)
+    resting.update(kinds, retired)
 
 
 def ask_again(moment, limit_of):
@@ -74,6 +75,13 @@ def take():
 
 
 def end():
-    """Have all probes note everything again."""
+    """Have the probes note everything again, but for the retired."""
     resting.clear()
+    resting.update(retired)
     counting.clear()
+
+
+def retire(kinds):
+    """Have the probes of these kinds rest for good."""
+    retired.update(kinds)
+    resting.update(kinds)

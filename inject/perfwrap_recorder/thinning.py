@@ -4,7 +4,8 @@ Two things ask for less detail:
 
 - *Cost.* After the first steps, and from then on every few, what the records cost is held against the time
   that the steps took. Where it is more than a four-hundredth, one step in so many stays in detail that it is
-  not; for the others the probes rest.
+  not; for the others the probes rest. Where even one step in MOST_STRIDE costs more, probes are switched off, one
+  after the other.
 - *Room.* The first half of the budget is for what cost allows. When it is used, and from then on whenever an
   eighth of what is left is used, detail is halved: each such stage then covers 1.75 times as many steps as
   the one before.
@@ -35,6 +36,9 @@ may_rest = True
 
 COLD_NS, HOT_NS, COLD_PER_STEP = 6_000, 1_500, 10
 """What a record costs: the first ones of a step find the processor's caches used up by torch."""
+
+DOUBT = 4
+"""What a record costs is not known better than by this factor; nothing is switched off because of a guess."""
 
 STAGE_SHARE = 8
 """One part in so many of what is left of the budget is what detail must last for until it is halved again."""
@@ -142,6 +146,13 @@ class Thinning:
         self.cost_stride = 1
         while may_rest and self.cost_stride * cost_share < self._cost and self.cost_stride < MOST_STRIDE:
             self.cost_stride *= 2
+
+    def is_too_dear(self):
+        """Say whether even the least detail costs more than it may; what it costs must then be weighed anew."""
+        if not may_rest or self._cost is None or self._cost <= DOUBT * MOST_STRIDE * cost_share:
+            return False
+        self._cost = None
+        return True
 
     def ends_stretch(self, what, which, many=1):
         """Count the ends of so many steps and say whether the present stretch ends with them.
