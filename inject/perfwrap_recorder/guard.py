@@ -5,8 +5,6 @@ What has raised once is not run again in this process: the other probes go on.
 
 from __future__ import annotations
 
-import time
-
 from perfwrap_recorder import journal, rest
 
 failed = {}  # name of a probe -> what it raised
@@ -34,10 +32,9 @@ def protect(probe, function):
 
 
 def _tell(probe):
-    """Say that the probe watches nothing any more: coverage of one nanosecond, with the reason as note."""
+    """Say that the probe watches nothing any more."""
     try:
-        name, note = journal.text("probe/" + probe), journal.text("failed: " + failed[probe])
-        journal.record(time.monotonic_ns(), 1, note, name, journal.COVERAGE)
+        journal.uncover("probe/" + probe, "failed: " + failed[probe])
     except Exception:  # noqa: BLE001, S110 - a journal that cannot be written to has said so already
         pass
 

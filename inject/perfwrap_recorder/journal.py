@@ -295,6 +295,11 @@ def cover(what, note=""):
     put(now(), 0, text(note) if note else 0, text(what), 0, COVERAGE)
 
 
+def uncover(what, note):
+    """Say that something is not watched, and why not."""
+    put(now(), 1, text(note), text(what), 0, COVERAGE)
+
+
 def end_step(kind, which, moment):
     """Say that a step may have ended: ``which`` optimizer, module or batch of that kind of span."""
     global steps
@@ -411,26 +416,19 @@ def _end_stretch(moment, was_summing):
         slot = _next_slot()
         _thinning.weigh(slot, moment)
         if _thinning.is_too_dear():
-            _retire(moment)
+            _retire()
         if _thinning.stride == 1:
             _thinning.begin_detail(slot, moment)
             return
     _turn(moment, was_summing)
 
 
-def _retire(moment):
+def _retire():
     """Switch off the next probe that still notes something."""
     for probe, kinds in RETIRING:
         if not rest.retired.issuperset(kinds):
             rest.retire(kinds)
-            put(
-                moment,
-                1,
-                text("switched off, since it costs more than --max-overhead allows"),
-                text("probe/" + probe),
-                0,
-                COVERAGE,
-            )
+            uncover("probe/" + probe, "switched off, since it costs more than --max-overhead allows")
             return
 
 

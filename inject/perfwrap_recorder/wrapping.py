@@ -29,6 +29,9 @@ PACKAGE = __name__.partition(".")[0]
 IMPORTERS = (PACKAGE + ".on_import", PACKAGE + ".own_modules")
 """Modules whose code bears names that Python's import system goes by."""
 
+KNOWS_METHODS = 2, 2
+"""The first version of torch whose compiler takes what stands for a method of tensors into its graphs."""
+
 phases = {}  # id of a wrapper's code -> what is at work while it runs
 
 FUNCTION = type(lambda: 0)
@@ -122,6 +125,12 @@ def find_is_compiling(torch):
         if hasattr(owner, name):
             return getattr(owner, name)
     return bool
+
+
+def version_of(torch):
+    """Return the first two numbers of torch's version; (0, 0) where it has none."""
+    numbers = str(torch.__version__).split(".")[:2]
+    return tuple(map(int, numbers)) if len(numbers) == 2 and all(map(str.isdigit, numbers)) else (0, 0)
 
 
 def hide(torch, function):

@@ -37,14 +37,15 @@ _asked = set()  # (name, value of the span): how the model is called was asked i
 def install(torch):
     """Watch from now on."""
     module = torch.nn.Module
+    original = module.__call__
     # Before torch 2.1 ``__call__`` was ``_call_impl`` itself.
-    is_known = vars(module).get("_wrapped_call_impl") is module.__call__
+    is_known = vars(module).get("_wrapped_call_impl") is original
     make = _make_inlined if is_known and not ranges.find(torch) else _make_around
     is_counted = make is _make_inlined
     finish = guard.protect("forward", _finish_with(torch))
     wrapping.patch(torch, module, "__call__", make(finish), "forward", is_counted)
-    if is_known:
-        module._wrapped_call_impl = module.__call__
+    if vars(module).get(original.__name__) is original:
+        setattr(module, original.__name__, module.__call__)  # where pickle looks for it
     journal.after_fork.add(_forget_other_threads)
     journal.every_interval.add(_asked.clear)
     journal.cover("probe/forward")

@@ -46,7 +46,10 @@ _latest = {}  # thread -> start of the last transfer written: a call around it h
 
 
 def install(torch):
-    """Watch from now on."""
+    """Watch from now on; not where compiled code that calls ``torch.Tensor.to(x)`` would be cut in two."""
+    if wrapping.version_of(torch) < wrapping.KNOWS_METHODS:
+        journal.uncover("probe/transfers", "torch is older than 2.2")
+        return
     tensor = torch.Tensor
     measure = _measure_with(torch)
     for name in COPIES:

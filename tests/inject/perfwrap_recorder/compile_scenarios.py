@@ -676,7 +676,7 @@ def main():
     when = sys.argv[2]
     if when == "before":
         install()
-    import_module("torch._dynamo.trace_rules")  # torch 2.0 does not import Dynamo by itself
+    import_module("torch._dynamo.convert_frame")  # torch 2.0 does not import Dynamo by itself
     if when == "after":
         captured(Net(), (x(),))
         install()
