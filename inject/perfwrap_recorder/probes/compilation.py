@@ -60,8 +60,7 @@ def install_callbacks(dynamo):
     torch = sys.modules["torch"]
     handler = getattr(sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None)
     if handler is None:
-        note = journal.text("this version of torch does not tell")
-        journal.put(now(), 1, note, journal.text("probe/compilation"), 0, journal.COVERAGE)
+        journal.uncover("probe/compilation", "this version of torch does not tell")
         return
     begin, end = guard.protect("compilation", _begin), guard.protect("compilation", _end)
     wrapping.patch(torch, handler, "run_start_callbacks", _make_begin(begin))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+torch = pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
+
 SETUP = """
 import warnings
 import logging
@@ -26,6 +28,12 @@ def compiled(train):
         return done
 
     return run
+
+
+NEEDS_REASONS = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7),
+    reason="Dynamo tells why it recompiles from torch 2.7 on",
+)
 
 
 def marks(done, what: str) -> list[list[str]]:
@@ -58,6 +66,7 @@ for _ in range(3): net(torch.ones(3))
     assert len(later) == 2 and span.duration > max(call.duration for call in later)
 
 
+@NEEDS_REASONS
 def test_recompilations_say_what_had_changed(compiled) -> None:
     done = compiled("""
 def double(x):  # DOUBLE
@@ -75,6 +84,7 @@ for rows in (3, 4, 5, 5): fast(torch.ones(rows))
     assert done.journal.facts["compile/recompile"] == "2"
 
 
+@NEEDS_REASONS
 def test_a_function_that_is_compiled_too_often_reaches_the_limit(compiled) -> None:
     done = compiled("""
 @torch.compile(backend="eager", dynamic=False)
@@ -143,6 +153,7 @@ print(len(torch._dynamo.callback_handler.start_callbacks))
     assert done.stdout.splitlines()[:-1] == ["begin", "end", "1"]
 
 
+@NEEDS_REASONS
 def test_marks_are_bounded_and_counted_on(compiled) -> None:
     done = compiled("""
 import torch._dynamo

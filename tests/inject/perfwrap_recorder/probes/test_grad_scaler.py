@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("torch", "2.3", reason="a GradScaler on a CPU needs torch 2.3")
+
 SCALER = """
 Scaler = getattr(torch.amp, "GradScaler", None)
 if Scaler is None: sys.exit()

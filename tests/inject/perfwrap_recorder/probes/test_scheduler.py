@@ -49,6 +49,7 @@ def test_schedulers_inside_of_another_are_part_of_it(train) -> None:
     done = train(
         SETUP
         + """
+import warnings; warnings.simplefilter("ignore")  # older versions warn of what they do themselves
 parts = [lr_scheduler.ConstantLR(optimizer), lr_scheduler.ExponentialLR(optimizer, 0.9)]
 sequence = lr_scheduler.SequentialLR(optimizer, parts, [2])
 optimizer.step()
