@@ -94,6 +94,9 @@ def test_the_compiler_sees_the_same_program(observed, name: str, when: str) -> N
     if when == "after" and (name in ALWAYS_BEFORE or IS_OLD):
         pytest.skip("the recorder is never installed after a compilation")
     bare, recorded = observed["bare"][name], observed[when][name]
+    if IS_OLD and (bare is None or str(bare).startswith("raised")):
+        assert recorded == bare
+        pytest.skip("this version of torch has no such thing")
     if name in FEWER_FRAMES:
         for seen in (bare, recorded):
             frames = seen["counters"].pop("frames", {"total": 0, "ok": 0})
