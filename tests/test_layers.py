@@ -34,7 +34,7 @@ ALLOWED = {
 
 LIBRARIES = {
     "launch": set(),
-    "monitors": {"psutil", "pynvml"},
+    "monitors": {"psutil", "pynvml", "amdsmi"},
     "checkup": set(),
     "run_folder": set(),
     "errors": set(),

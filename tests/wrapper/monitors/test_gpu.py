@@ -16,20 +16,27 @@ SOURCE = Path(__file__).with_name("stand_in_nvml.c")
 
 WATCH = """
 import sys
+from importlib import import_module
 from pathlib import Path
-from perfwrap.monitors import gpu, pcie
 from perfwrap.monitors.journal import JournalWriter
 journal = JournalWriter(Path(sys.argv[1]), "node")
-monitors = [monitor for monitor in (gpu.watch(journal), pcie.watch(journal)) if monitor is not None]
+names = sys.argv[3].split(",")
+monitors = [import_module("perfwrap.monitors." + name).watch(journal) for name in names]
+monitors = [monitor for monitor in monitors if monitor is not None]
+second = 1_000_000_000
 for turn in range(1, int(sys.argv[2]) + 1):
     for monitor in monitors:
         monitor.quick(turn)
+for turn in range(int(sys.argv[4])):
+    for monitor in monitors:
+        monitor.full((turn + 1) * second)
 for monitor in monitors:
-    monitor.full(99)
-    monitor.full(100)
     monitor.close()
 journal.close()
 """
+
+SECOND = 1_000_000_000
+OTHERS = ("gpm", "nvlink", "gpu_health", "pcie")
 
 Watch = Callable[..., Any]
 
@@ -62,7 +69,14 @@ def watch(tmp_path: Path, read_journal: Any) -> Watch:
     """Watch some GPUs for some looks; return the journal's content."""
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
 
-    def run(folder: Path, looks: int = 3, visible: str | None = None, **settings: object) -> Any:
+    def run(
+        folder: Path,
+        *names: str,
+        looks: int = 3,
+        seconds: int = 2,
+        visible: str | None = None,
+        **settings: object,
+    ) -> Any:
         environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         environment |= {f"STAND_IN_{name.upper()}": str(value) for name, value in settings.items()}
         environment["LD_LIBRARY_PATH"] = str(folder)
@@ -70,7 +84,8 @@ def watch(tmp_path: Path, read_journal: Any) -> Watch:
             environment["CUDA_VISIBLE_DEVICES"] = visible
         journals = tmp_path / f"journal{len(list(tmp_path.iterdir()))}"
         journals.mkdir()
-        command = [sys.executable, "-c", WATCH, str(journals), str(looks)]
+        watched = ",".join(names or ("gpu", "pcie"))
+        command = [sys.executable, "-c", WATCH, str(journals), str(looks), watched, str(seconds)]
         answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
         return read_journal(next(journals.glob("*.pwj")))

@@ -99,9 +99,10 @@ def _gpus(words: Words) -> Line:
     ]
     if not names:
         return Line("no", "GPU", "; ".join(missing))
-    driver = words.facts.get("nvidia_driver", "unknown")
+    driver = words.facts.get("nvidia_driver")
     detail = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
-    return Line("partly" if missing else "yes", "GPU", "; ".join([*detail, f"driver {driver}", *missing]))
+    detail += [f"driver {driver}"] if driver else []
+    return Line("partly" if missing else "yes", "GPU", "; ".join([*detail, *missing]))
 
 
 def _size(byte_count: str | None) -> str:

@@ -1,6 +1,10 @@
 """Watchers beside the program; one file each."""
 
-MONITORS = ((("host", "cgroup", "processes"), True), (("gpu",), True), (("pcie",), False))
+MONITORS = (
+    (("host", "cgroup", "processes"), True),
+    (("gpu",), True),
+    (("gpm", "nvlink", "gpu_health", "pcie"), False),
+)
 """A row is a thread: its modules, and whether it looks ten times a second or once.
 
 What can be read without waiting shares a thread, because waking up costs more than looking.

@@ -1,96 +1,99 @@
 """Watch each GPU that the job can see: utilisation, memory, power, clocks, what slows it down, who uses it.
 
 Utilisation is a duty cycle: the share of time in which any kernel ran, however small. NVML renews it and the
-power some ten times a second at most. All numbers are NVML's; what a GPU does not tell becomes coverage.
+power some ten times a second at most. All numbers are NVML's; what a GPU does not tell becomes coverage. AMD's
+GPUs are watched through amdsmi where there is no NVIDIA driver.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
+from perfwrap.monitors import amd, gpu_facts, gpu_processes, visible_gpus
 from perfwrap.monitors import nvml as library
+from perfwrap.monitors.clock_reasons import reasons
+from perfwrap.monitors.gpu_facts import MEGAHERTZ, MEMORY_CLOCK, SM_CLOCK
+from perfwrap.monitors.gpu_processes import GpuProcesses, Owners
 from perfwrap.monitors.journal import JournalWriter
 from perfwrap.monitors.nvml import Gpu
+from perfwrap.monitors.nvml_fields import Fields
+from perfwrap.monitors.nvml_samples import BufferedSamples
+from perfwrap.monitors.watcher import Monitor
 
-MEGAHERTZ = 1_000_000
-SM_CLOCK, MEMORY_CLOCK = 1, 2
-"""NVML_CLOCK_SM and NVML_CLOCK_MEM."""
 CORE_TEMPERATURE = 0
 """NVML_TEMPERATURE_GPU."""
-
-SLOWED = {
-    "power_cap": 0x4,
-    "hardware_slowdown": 0x8,
-    "heat": 0x20,
-    "hardware_heat": 0x40,
-    "power_brake": 0x80,
-}
-"""Reasons that count as throttling: nvmlClocksEventReasonSwPowerCap, HwSlowdown, SwThermalSlowdown,
-HwThermalSlowdown, HwPowerBrakeSlowdown."""
-CHOSEN = {"application_clocks": 0x2, "sync_boost": 0x10}
-"""Reasons that somebody chose; written down, but no throttling."""
-REASONS = SLOWED | CHOSEN
+MEMORY_TEMPERATURE = {"memory_temperature_celsius": (82, 0)}
+"""NVML_FI_DEV_MEMORY_TEMP; GPUs whose memory has no sensor do not tell it."""
+PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
 
 
 class GpuMonitor:
-    """Writes the series and facts of ``gpu/N``."""
+    """Writes the series and facts of ``gpu/N`` and of its slices, ``mig/N-INSTANCE-COMPUTE``."""
 
-    def __init__(self, journal: JournalWriter, gpus: list[Gpu]) -> None:
-        self._journal, self._gpus = journal, gpus
-        self._processes: dict[tuple[int, int], int] = {}
-        self._reasons: dict[int, set[str]] = {gpu.number: set() for gpu in gpus}
-        for gpu in gpus:
-            for key, value in _facts(gpu).items():
-                journal.fact(f"{gpu.name}/{key}", value)
+    def __init__(self, journal: JournalWriter, gpus: list[Gpu], owners: Owners) -> None:
+        self._journal = journal
+        self._gpus = [WatchedGpu(journal, gpu, owners) for gpu in gpus]
 
     def quick(self, now_ns: int) -> None:
         """Write what changes from step to step."""
         for gpu in self._gpus:
-            found = _quick_values(gpu) + _throttling(gpu, self._reasons[gpu.number])
-            values = [(gpu.series(metric), value) for metric, value in found]
-            self._journal.samples(now_ns, values)
+            gpu.quick(now_ns)
 
     def full(self, now_ns: int) -> None:
-        """Write temperature, memory clock and the processes on each GPU."""
+        """Write temperatures, energy, memory clock, the processes on each GPU, and what NVML itself sampled."""
         for gpu in self._gpus:
-            values = [(gpu.series(metric), value) for metric, value in _full_values(gpu)]
-            self._journal.samples(now_ns, values + self._process_values(gpu))
+            gpu.full(now_ns)
 
     def close(self) -> None:
         """Leave NVML open: shutting it down can take longer than the process has left."""
 
-    def _process_values(self, gpu: Gpu) -> list[tuple[int, float]]:
-        """Return how many processes use the GPU, and the memory of each by its pid.
 
-        In a container the pids are those of the host.
-        """
-        functions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
-        found = gpu.ask("processes", functions)
-        if found is None:
-            return []
-        known, self._processes = (
-            self._processes,
-            {k: v for k, v in self._processes.items() if k[0] != gpu.number},
-        )
-        values = [(gpu.series("processes"), float(len(found)))]
-        for process in found:
-            key = gpu.number, process.pid
-            series = known.get(key)
-            if series is None:
-                metric = f"process/{process.pid}/memory_used_bytes"
-                series = self._journal.series(gpu.name, metric, keep=False)
-            self._processes[key] = series
-            if process.usedGpuMemory is not None:
-                values.append((series, float(process.usedGpuMemory)))
-        return values
+class WatchedGpu:
+    """One GPU with its slices."""
+
+    def __init__(self, journal: JournalWriter, gpu: Gpu, owners: Owners) -> None:
+        self._gpu = gpu
+        self._seen_reasons: set[str] = set()
+        self._looks = 0
+        self._fields = Fields(gpu, MEMORY_TEMPERATURE)
+        self._samples = BufferedSamples(gpu)
+        self._processes = [(part, GpuProcesses(journal, part, owners)) for part in (gpu, *gpu.slices)]
+        gpu.begin()
+        for key, value in gpu_facts.facts(gpu).items():
+            journal.fact(f"{gpu.name}/{key}", value)
+        for part in gpu.slices:
+            for key, value in gpu_facts.slice_facts(part).items():
+                journal.fact(f"{part.name}/{key}", value)
+
+    def quick(self, now_ns: int) -> None:
+        """Write what one call each tells at once."""
+        self._looks += 1
+        self._gpu.write(now_ns, _quick_values(self._gpu) + reasons(self._gpu, self._seen_reasons))
+        for part in self._gpu.slices:
+            part.write(now_ns, _memory(part))
+
+    def full(self, now_ns: int) -> None:
+        """Write what one look a second is enough for."""
+        values = [*_full_values(self._gpu), *self._fields.read().items()]
+        self._gpu.write(now_ns, values)
+        for part, processes in self._processes:
+            found = part.ask("processes", PROCESSES)
+            if found is not None:
+                processes.write(now_ns, [(process.pid, process.usedGpuMemory) for process in found])
+        self._samples.write(self._looks)
+        self._looks = 0
 
 
-def watch(journal: JournalWriter) -> GpuMonitor | None:
-    """Start to watch the visible GPUs, or write down why there are none."""
-    nvml = library.start(journal)
+def watch(journal: JournalWriter, starts: Path | None = None) -> Monitor | None:
+    """Start to watch the visible GPUs, or write down why there are none.
+
+    ``starts`` is the folder of the records that tell the run's own processes.
+    """
+    owners = gpu_processes.of_this_run(starts)
+    nvml, why = library.start()
     if nvml is None:
-        return None
-    gpus = library.find_gpus(nvml, journal)
+        return amd.watch_instead(journal, owners, why)
+    gpus = visible_gpus.find_gpus(nvml, journal)
     if not gpus:
         return None
     for key, function in (
@@ -101,7 +104,7 @@ def watch(journal: JournalWriter) -> GpuMonitor | None:
             journal.fact(key, library.call(nvml, (function,)))
         except nvml.NVMLError as error:
             journal.not_watched(key, str(error))
-    return GpuMonitor(journal, gpus)
+    return GpuMonitor(journal, gpus, owners)
 
 
 def _quick_values(gpu: Gpu) -> list[tuple[str, float]]:
@@ -109,9 +112,7 @@ def _quick_values(gpu: Gpu) -> list[tuple[str, float]]:
     use = gpu.ask("utilization", ("nvmlDeviceGetUtilizationRates",))
     if use is not None:
         values += [("utilization_share", use.gpu / 100), ("memory_activity_share", use.memory / 100)]
-    memory = gpu.ask("memory", ("nvmlDeviceGetMemoryInfo",))
-    if memory is not None:
-        values.append(("memory_used_bytes", float(memory.used)))
+    values += _memory(gpu)
     milliwatts = gpu.ask("power", ("nvmlDeviceGetPowerUsage",))
     if milliwatts is not None:
         values.append(("power_watts", milliwatts / 1000))
@@ -121,18 +122,9 @@ def _quick_values(gpu: Gpu) -> list[tuple[str, float]]:
     return values
 
 
-def _throttling(gpu: Gpu, seen: set[str]) -> list[tuple[str, float]]:
-    """Return whether the GPU is slowed down, and each reason from when it was ``seen`` first on."""
-    functions = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-    reasons = gpu.ask("throttle_reasons", functions)
-    if reasons is None:
-        return []
-    active = {name for name, bit in REASONS.items() if reasons & bit}
-    seen |= active
-    return [
-        ("throttled_share", float(bool(active & SLOWED.keys()))),
-        *((f"throttle/{name}", float(name in active)) for name in REASONS if name in seen),
-    ]
+def _memory(gpu: Gpu) -> list[tuple[str, float]]:
+    memory = gpu.ask("memory", ("nvmlDeviceGetMemoryInfo",))
+    return [] if memory is None else [("memory_used_bytes", float(memory.used))]
 
 
 def _full_values(gpu: Gpu) -> list[tuple[str, float]]:
@@ -143,27 +135,7 @@ def _full_values(gpu: Gpu) -> list[tuple[str, float]]:
     clock = gpu.ask("memory_clock", ("nvmlDeviceGetClockInfo",), MEMORY_CLOCK)
     if clock is not None:
         values.append(("memory_clock_hertz", float(clock * MEGAHERTZ)))
+    millijoules = gpu.ask("energy", ("nvmlDeviceGetTotalEnergyConsumption",))
+    if millijoules is not None:
+        values.append(("energy_joules", millijoules / 1000))
     return values
-
-
-def _facts(gpu: Gpu) -> dict[str, str]:
-    """Return what the GPU is; a fact that it does not tell is absent."""
-    memory = gpu.ask("memory", ("nvmlDeviceGetMemoryInfo",))
-    clocks = [
-        gpu.ask(f"{name}_clock_max", ("nvmlDeviceGetMaxClockInfo",), kind)
-        for name, kind in (("sm", SM_CLOCK), ("memory", MEMORY_CLOCK))
-    ]
-    limit = gpu.ask("power_limit", ("nvmlDeviceGetEnforcedPowerLimit",))
-    capability = gpu.ask("compute_capability", ("nvmlDeviceGetCudaComputeCapability",))
-    slices = gpu.ask("mig", ("nvmlDeviceGetMigMode",))
-    found: dict[str, Any] = {
-        "name": gpu.ask("name", ("nvmlDeviceGetName",)),
-        "uuid": gpu.ask("uuid", ("nvmlDeviceGetUUID",)),
-        "memory_total_bytes": memory and memory.total,
-        "sm_clock_max_hertz": clocks[0] and clocks[0] * MEGAHERTZ,
-        "memory_clock_max_hertz": clocks[1] and clocks[1] * MEGAHERTZ,
-        "power_limit_watts": limit and f"{limit / 1000:g}",
-        "compute_capability": capability and "{}.{}".format(*capability),
-        "mig": slices and ("on" if slices[0] else "off"),
-    }
-    return {key: str(value) for key, value in found.items() if value is not None}

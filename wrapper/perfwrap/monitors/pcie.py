@@ -1,23 +1,23 @@
 """Watch the link between each visible GPU and the host.
 
-NVML measures a link's traffic over some 20 ms and keeps its caller waiting meanwhile, twice per GPU;
-therefore this is a monitor of its own, and looks once a second.
+Where GPM tells the traffic, it is not asked here. Elsewhere NVML measures it over some 20 ms and keeps its caller
+waiting meanwhile, twice per GPU: that is done every five seconds only, each time for a moment.
 """
 
 from __future__ import annotations
 
-from perfwrap.monitors import nvml as library
+from perfwrap.monitors import gpm, visible_gpus
 from perfwrap.monitors.journal import JournalWriter
 from perfwrap.monitors.nvml import Gpu
 
 KILO = 1000
 SENT, RECEIVED = 0, 1
 """NVML_PCIE_UTIL_TX_BYTES and NVML_PCIE_UTIL_RX_BYTES, seen from the GPU."""
-READINGS = (
-    ("pcie_tx_bytes_per_s", "nvmlDeviceGetPcieThroughput", (SENT,), KILO),
-    ("pcie_rx_bytes_per_s", "nvmlDeviceGetPcieThroughput", (RECEIVED,), KILO),
-    ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", (), 1),
-    ("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", (), 1),
+TRAFFIC = (("pcie_tx_bytes_per_s", SENT), ("pcie_rx_bytes_per_s", RECEIVED))
+TRAFFIC_EVERY_NS = 5_000_000_000
+LINK = (
+    ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    ("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
 )
 FACTS = (
     ("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
@@ -29,7 +29,9 @@ class PcieMonitor:
     """Writes the series ``gpu/N pcie_…``; an idle link may be in a slower generation to save power."""
 
     def __init__(self, journal: JournalWriter, gpus: list[Gpu]) -> None:
-        self._journal, self._gpus = journal, gpus
+        self._gpus = gpus
+        self._asked = [gpu for gpu in gpus if not gpm.is_supported(gpu)]
+        self._traffic_due_ns = 0
         for gpu in gpus:
             for key, function in FACTS:
                 value = gpu.ask(key, (function,))
@@ -40,14 +42,20 @@ class PcieMonitor:
         """Do nothing: one look takes too long."""
 
     def full(self, now_ns: int) -> None:
-        """Write the traffic of the last moment."""
+        """Write the link's state, and from time to time the traffic of the last moment."""
         for gpu in self._gpus:
-            values = []
-            for metric, function, arguments, unit in READINGS:
-                value = gpu.ask(metric, (function,), *arguments)
-                if value is not None:
-                    values.append((gpu.series(metric), float(value * unit)))
-            self._journal.samples(now_ns, values)
+            answers = [(metric, gpu.ask(metric, (function,))) for metric, function in LINK]
+            gpu.write(now_ns, [(metric, float(value)) for metric, value in answers if value is not None])
+        if now_ns >= self._traffic_due_ns:
+            self._traffic_due_ns = now_ns + TRAFFIC_EVERY_NS
+            for gpu in self._asked:
+                traffic = [
+                    (metric, gpu.ask(metric, ("nvmlDeviceGetPcieThroughput",), which))
+                    for metric, which in TRAFFIC
+                ]
+                gpu.write(
+                    now_ns, [(metric, float(value * KILO)) for metric, value in traffic if value is not None]
+                )
 
     def close(self) -> None:
         """Leave NVML open, as the monitor of the GPUs does."""
@@ -55,6 +63,5 @@ class PcieMonitor:
 
 def watch(journal: JournalWriter) -> PcieMonitor | None:
     """Start to watch the links of the visible GPUs; why there are none is said by the monitor of the GPUs."""
-    nvml = library.start(None)
-    gpus = library.find_gpus(nvml, journal, quiet=True) if nvml is not None else []
+    gpus = visible_gpus.watchable(journal)
     return PcieMonitor(journal, gpus) if gpus else None

@@ -49,7 +49,10 @@ def main() -> None:
     journal.fact("python", sys.version.split()[0])
     threading.excepthook = survive
     children: deque[int] = deque()
-    more = {"processes": (folder.starts, str(options.hook or folder.inject), children)}
+    more: dict[str, tuple[object, ...]] = {
+        "processes": (folder.starts, str(options.hook or folder.inject), children),
+        "gpu": (folder.starts,),
+    }
     ending = Ending()
     watchers = []
     for names, quick in MONITORS:

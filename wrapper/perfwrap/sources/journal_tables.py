@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 OWN_FACTS = ("role", "argv", "executable", "python", "pid", "ppid")
 """Facts of a monitor about itself; its others are about the host."""
 
-ENTITY = re.compile(r"^(?P<entity>(?:process|gpu|cpu|disk|cgroup)/[^/]+)/(?P<key>.+)$")
+ENTITY = re.compile(r"^(?P<entity>(?:process|gpu|mig|cpu|disk|cgroup)/[^/]+)/(?P<key>.+)$")
 """A monitor's fact about something else than the host."""
 
 REST = -1

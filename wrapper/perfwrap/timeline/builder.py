@@ -17,6 +17,7 @@ UNITS = (
     ("_bytes", "bytes"),
     ("_share", "share"),
     ("_watts", "watts"),
+    ("_joules", "joules"),
     ("_celsius", "celsius"),
     ("_hertz", "hertz"),
     ("_cores", "cores"),

@@ -1,0 +1,94 @@
+"""Watch the NVLinks of each visible GPU: how many work, what they carry, and whether they had to repeat.
+
+NVML counts bytes and errors since the driver was loaded; what is written are differences. Where GPM tells the
+traffic, it is not asked here.
+"""
+
+from __future__ import annotations
+
+from perfwrap.monitors import gpm, visible_gpus
+from perfwrap.monitors.journal import JournalWriter
+from perfwrap.monitors.nvml import Gpu
+from perfwrap.monitors.nvml_fields import ALL_LINKS, Fields
+
+KIBIBYTE = 1024
+MOST_LINKS = 36
+"""NVML_NVLINK_MAX_LINKS of the newest driver; a GPU answers for those that it has."""
+ACTIVE = 1
+STATES_EVERY_NS = 10_000_000_000
+TRAFFIC = {"nvlink_tx_bytes_per_s": (138, ALL_LINKS), "nvlink_rx_bytes_per_s": (139, ALL_LINKS)}
+"""NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX, in KiB."""
+ERRORS = {
+    "nvlink_crc_errors": (38, 0),
+    "nvlink_replay_errors": (52, 0),
+    "nvlink_recovery_errors": (59, 0),
+}
+"""NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, REPLAY and RECOVERY; fifth-generation links do not tell them."""
+
+
+class Links:
+    """The links of one GPU."""
+
+    def __init__(self, gpu: Gpu, links: list[int]) -> None:
+        self._gpu, self._links = gpu, links
+        traffic = {} if gpm.is_supported(gpu) else TRAFFIC
+        self._fields = Fields(gpu, {**traffic, **ERRORS})
+        self._before: tuple[int, dict[str, float]] | None = None
+        self._errors: dict[str, float] = {}
+        self._states_due_ns = 0
+        gpu.journal.fact(f"{gpu.name}/nvlinks", len(links))
+
+    def write(self, now_ns: int) -> None:
+        """Write the traffic since the last time, errors that are new, and now and then how many links work."""
+        totals = self._fields.read()
+        if self._before is not None and now_ns > self._before[0]:
+            since_ns, before = self._before
+            grown = {
+                name: totals[name] - before[name] for name in TRAFFIC if name in totals and name in before
+            }
+            rates = [
+                (name, by * KIBIBYTE * 1e9 / (now_ns - since_ns)) for name, by in grown.items() if by >= 0
+            ]
+            self._gpu.write(now_ns, rates)
+        self._before = now_ns, totals
+        errors = {name: totals[name] for name in ERRORS if name in totals}
+        if errors != self._errors:
+            self._errors = errors
+            self._gpu.write(now_ns, list(errors.items()))
+        if now_ns >= self._states_due_ns:
+            self._states_due_ns = now_ns + STATES_EVERY_NS
+            states = [self._gpu.peek(("nvmlDeviceGetNvLinkState",), link) for link in self._links]
+            if None not in states:
+                self._gpu.write(now_ns, [("nvlinks_active", float(states.count(ACTIVE)))])
+
+
+class NvlinkMonitor:
+    """Writes the series ``gpu/N nvlink…`` of GPUs that have such links."""
+
+    def __init__(self, links: list[Links]) -> None:
+        self._links = links
+
+    def quick(self, now_ns: int) -> None:
+        """Do nothing: the counters are asked once a second."""
+
+    def full(self, now_ns: int) -> None:
+        """Write what the links did."""
+        for links in self._links:
+            links.write(now_ns)
+
+    def close(self) -> None:
+        """Leave NVML open, as the monitor of the GPUs does."""
+
+
+def watch(journal: JournalWriter) -> NvlinkMonitor | None:
+    """Start to watch the links; a GPU without any is no gap in what is watched."""
+    found = []
+    for gpu in visible_gpus.watchable(journal):
+        links = []
+        for link in range(MOST_LINKS):
+            if gpu.peek(("nvmlDeviceGetNvLinkState",), link) is None:
+                break
+            links.append(link)
+        if links:
+            found.append(Links(gpu, links))
+    return NvlinkMonitor(found) if found else None

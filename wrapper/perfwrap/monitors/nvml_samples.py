@@ -1,0 +1,73 @@
+"""The samples that NVML keeps by itself, where they are finer than the monitor's own looks.
+
+Drivers take them every 10 to 200 ms and keep some seconds of them, stamped with the wall clock in microseconds
+(nvmlDeviceGetSamples, https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfwrap.monitors import nvml as library
+from perfwrap.monitors.journal import clock_pair
+from perfwrap.monitors.nvml import Gpu
+from perfwrap.monitors.nvml_fields import plain
+
+KINDS = {
+    "buffered/power_watts": (0, 1e-3),
+    "buffered/utilization_share": (1, 1e-2),
+    "buffered/memory_activity_share": (2, 1e-2),
+    "buffered/sm_clock_hertz": (5, 1e6),
+}
+"""NVML_TOTAL_POWER_SAMPLES and so on, and what a sample is worth in base units."""
+MICROSECOND_NS = 1000
+
+
+class BufferedSamples:
+    """Follows what NVML keeps about one GPU; writes nothing of a kind until that is finer than our own looks."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        _, wall_ns = clock_pair()
+        self._last = dict.fromkeys(KINDS, wall_ns // MICROSECOND_NS)
+        self._finer: set[str] = set()
+
+    def write(self, looks: int) -> None:
+        """Write what came since the last time; ``looks`` is how often the monitor itself has looked since."""
+        monotonic_ns, wall_ns = clock_pair()
+        for metric, (kind, unit) in KINDS.items():
+            # Also what lies in the future is nothing: the clock may have been set back.
+            new = [
+                (moment, value)
+                for moment, value in self._since_last(metric, kind)
+                if moment * MICROSECOND_NS <= wall_ns
+            ]
+            if not new:
+                continue
+            self._last[metric] = max(moment for moment, _ in new)
+            if len(new) > looks:
+                self._finer.add(metric)
+            if metric not in self._finer:
+                continue
+            if metric.endswith("_share") and max(value for _, value in new) > 100:
+                self._gpu.give_up(metric, "its values are no shares")
+                continue
+            for moment, value in new:
+                self._gpu.write(monotonic_ns - (wall_ns - moment * MICROSECOND_NS), [(metric, value * unit)])
+
+    def _since_last(self, metric: str, kind: int) -> list[tuple[int, float]]:
+        """Return the microsecond and the value of each sample that is new."""
+        gpu, nvml, last = self._gpu, self._gpu.nvml, self._last[metric]
+        answer: Any = gpu.attempt(
+            metric,
+            lambda: library.call(nvml, ("nvmlDeviceGetSamples",), gpu.handle, kind, last),
+            passing=(nvml.NVML_ERROR_NOT_FOUND,),
+        )
+        if answer is None:
+            return []
+        form, samples = answer
+        return [
+            (sample.timeStamp, plain(form, sample.sampleValue))
+            for sample in samples
+            if sample.timeStamp > last
+        ]
