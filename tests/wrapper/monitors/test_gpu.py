@@ -111,10 +111,14 @@ def test_all_that_nvml_tells_is_written_in_base_units(watch: Watch, driver: Path
         "throttle/application_clocks": [1.0] * 3,
         "temperature_celsius": [64.0] * 2,
         "memory_clock_hertz": [2.619e9] * 2,
+        "memory_temperature_celsius": [71.0] * 2,
+        "energy_joules": [1234.5] * 2,
         "processes": [2.0] * 2,
-        "process/4242/memory_used_bytes": [float(5 << 30)] * 2,
-        "pcie_tx_bytes_per_s": [1e6] * 2,
-        "pcie_rx_bytes_per_s": [2e6] * 2,
+        "process/4000000/memory_used_bytes": [float(5 << 30)] * 2,
+        "other_processes": [0.0] * 2,
+        "other_memory_used_bytes": [0.0] * 2,
+        "pcie_tx_bytes_per_s": [1e6],
+        "pcie_rx_bytes_per_s": [2e6],
         "pcie_generation": [4.0] * 2,
         "pcie_width": [8.0] * 2,
     }
@@ -125,26 +129,41 @@ def test_all_that_nvml_tells_is_written_in_base_units(watch: Watch, driver: Path
     assert {key: value for key, value in content.facts.items() if not key.startswith("gpu/0")} == {
         "nvidia_driver": "999.1",
         "cuda_driver": "12040",
-        "gpu/1/name": "Stand-In 1",
+        "gpu/1/name": "Stand-In 0",
         "gpu/1/uuid": "GPU-1111-1234",
         "gpu/1/memory_total_bytes": str(80 << 30),
         "gpu/1/sm_clock_max_hertz": "1980000000",
         "gpu/1/memory_clock_max_hertz": "2619000000",
         "gpu/1/power_limit_watts": "700",
         "gpu/1/compute_capability": "9.0",
+        "gpu/1/power_limit_default_watts": "750",
         "gpu/1/mig": "off",
+        "gpu/1/ecc": "on",
+        "gpu/1/slowdown_temperature_celsius": "91",
+        "gpu/1/shutdown_temperature_celsius": "90",
+        "gpu/1/memory_temperature_max_celsius": "92",
+        "gpu/1/temperature_max_celsius": "93",
+        "gpu/1/process/4000000/owner": "unknown",
+        "gpu/1/process/4000001/owner": "unknown",
         "gpu/1/pcie_generation_max": "5",
         "gpu/1/pcie_width_max": "16",
     }
-    assert content.coverage == []
+    assert [(what, note) for what, _, _, note in content.coverage] == [("gpu/0", ""), ("gpu/1", "")]
 
 
 def test_clocks_that_somebody_chose_are_no_throttling(watch: Watch, driver: Path) -> None:
     content = watch(driver, reasons=0x1 | 0x2, gpus=1)
     assert content.values("gpu/0", "throttled_share") == [0.0] * 3
     assert {metric for _, metric in content.samples if metric.startswith("throttle/")} == {
-        "throttle/application_clocks"
+        "throttle/application_clocks",
+        "throttle/idle",
     }
+
+
+def test_a_reason_without_a_name_is_told_by_its_bit_and_accuses_nobody(watch: Watch, driver: Path) -> None:
+    content = watch(driver, reasons=0x800, gpus=1)
+    assert content.values("gpu/0", "throttle/bit_11") == [1.0] * 3
+    assert content.values("gpu/0", "throttled_share") == [0.0] * 3
 
 
 def test_an_old_driver_is_asked_by_the_old_names_and_what_it_lacks_is_coverage(
@@ -154,8 +173,11 @@ def test_an_old_driver_is_asked_by_the_old_names_and_what_it_lacks_is_coverage(
     assert content.values("gpu/0", "throttle/heat") == [1.0] * 3
     assert content.values("gpu/0", "processes") == [2.0] * 2
     assert content.values("gpu/0", "utilization_share") == [0.4] * 3
-    assert content.notes("gpu/0/pcie_width_max") == ["Function Not Found"]
-    assert len(content.coverage) == 1
+    assert sorted((what, note) for what, _, _, note in content.coverage) == [
+        ("gpu/0", ""),
+        ("gpu/0/memory_temperature_celsius", "Function Not Found"),
+        ("gpu/0/pcie_width_max", "Function Not Found"),
+    ]
 
 
 def test_what_a_gpu_does_not_support_is_one_line_and_the_rest_goes_on(watch: Watch, driver: Path) -> None:
@@ -165,6 +187,7 @@ def test_what_a_gpu_does_not_support_is_one_line_and_the_rest_goes_on(watch: Wat
     assert len(content.values("gpu/0", "utilization_share")) == 3
     assert len(content.values("gpu/0", "pcie_width")) == 2
     assert sorted((what, note) for what, _, _, note in content.coverage) == [
+        ("gpu/0", ""),
         ("gpu/0/pcie_rx_bytes_per_s", "Insufficient Permissions"),
         ("gpu/0/pcie_tx_bytes_per_s", "Insufficient Permissions"),
         ("gpu/0/power", "Not Supported"),
@@ -183,9 +206,12 @@ def test_a_gpu_lost_in_the_middle_is_survived(watch: Watch, driver: Path) -> Non
     assert len(content.values("gpu/0", "utilization_share")) == 3
     assert len(content.values("gpu/1", "utilization_share")) == 10
     assert len(content.values("gpu/1", "temperature_celsius")) == 2
-    notes = content.notes("gpu/0")
-    assert set(notes) == {"lost: GPU is lost"}
-    assert all(duration > 1 for what, _, duration, _ in content.coverage if what == "gpu/0")
+    assert [note for note in content.notes("gpu/0") if note] == ["lost: GPU is lost"]
+    # The line of the end is about the same start, and so replaces the open one.
+    begun, ended = [(start, duration) for what, start, duration, _ in content.coverage if what == "gpu/0"]
+    assert begun[0] == ended[0]
+    assert begun[1] == 0 < ended[1]
+    assert [duration for what, _, duration, _ in content.coverage if what == "gpu/1"] == [0]
 
 
 @pytest.mark.parametrize(
@@ -208,10 +234,21 @@ def test_a_gpu_lost_in_the_middle_is_survived(watch: Watch, driver: Path) -> Non
     ],
 )
 def test_only_visible_gpus_are_watched(watch: Watch, driver: Path, visible: str, expected: set[str]) -> None:
-    content = watch(driver, looks=1, gpus=3, visible=visible)
+    content = watch(driver, "gpu", "gpm", "pcie", looks=1, gpus=3, gpm=1, visible=visible)
     assert gpus(content) == expected
     notes = [f"CUDA_VISIBLE_DEVICES={visible} shows the program no GPU"]
     assert content.notes("gpu") == ([] if expected else notes)
+
+
+def test_gpus_of_several_kinds_may_have_other_numbers_which_is_said(watch: Watch, driver: Path) -> None:
+    (note,) = watch(driver, looks=1, kinds=1, visible="1").notes("gpu/numbers")
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in note
+    assert watch(driver, looks=1, kinds=1, visible="GPU-1111").notes("gpu/numbers") == []
+    assert watch(driver, looks=1, visible="1").notes("gpu/numbers") == []
+
+
+def slices(content: Any) -> set[str]:
+    return {entity for entity, _ in content.samples if entity.startswith("mig/")}
 
 
 def test_a_gpu_in_slices_tells_what_it_can(watch: Watch, driver: Path) -> None:
@@ -220,12 +257,47 @@ def test_a_gpu_in_slices_tells_what_it_can(watch: Watch, driver: Path) -> None:
     assert content.values("gpu/0", "utilization_share") == []
     assert content.notes("gpu/0/utilization") == ["Not Supported"]
     assert len(content.values("gpu/0", "memory_used_bytes")) == 3
+    assert slices(content) == {"mig/0-7-0", "mig/0-8-0"}
+    assert content.values("mig/0-7-0", "memory_used_bytes") == [float(1 << 29)] * 3
+    assert content.values("mig/0-7-0", "processes") == [2.0] * 2
+    facts = {key: value for key, value in content.facts.items() if key.startswith("mig/0-8-0/")}
+    assert (
+        facts.items()
+        >= {
+            "mig/0-8-0/gpu": "0",
+            "mig/0-8-0/name": "Stand-In 0 MIG 1g.10gb",
+            "mig/0-8-0/uuid": "MIG-10000",
+            "mig/0-8-0/memory_total_bytes": str(9856 << 20),
+            "mig/0-8-0/multiprocessors": "16",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ("0", {"mig/0-7-0", "mig/0-8-0"}),
+        ("MIG-10000", {"mig/0-8-0"}),
+        ("MIG-00000,MIG-10000", {"mig/0-7-0", "mig/0-8-0"}),
+        ("MIG-GPU-0000-1234/8/0", {"mig/0-8-0"}),
+        ("1", set()),
+    ],
+)
+def test_only_visible_slices_are_watched(
+    watch: Watch, driver: Path, visible: str, expected: set[str]
+) -> None:
+    content = watch(driver, "gpu", "gpm", looks=1, seconds=3, mig=0, gpm=1, visible=visible)
+    assert slices(content) == expected
+    assert all(content.values(entity, "sm_activity_share") for entity in expected)
 
 
 def test_a_gpu_that_cannot_be_opened_leaves_the_others(watch: Watch, driver: Path) -> None:
     content = watch(driver, fail="handle0=15")
     assert gpus(content) == {"gpu/1"}
     assert content.notes("gpu/0") == ["GPU is lost"]
+    others = watch(driver, *OTHERS, fail="handle0=15", gpm=1)
+    assert gpus(others) == {"gpu/1"}
+    assert others.notes("gpu/0") == []
 
 
 @pytest.mark.parametrize(
@@ -249,6 +321,188 @@ def test_a_library_that_cannot_be_loaded_is_named(watch: Watch, tmp_path: Path) 
     (note,) = watch(folder).notes("gpu")
     assert note.startswith("no NVIDIA driver: ")
     assert "libnvidia-ml.so.1" in note
+
+
+def test_what_nvml_sampled_itself_is_written_as_soon_as_it_is_finer(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "gpu", gpus=1, looks=3, seconds=1, samples=20)
+    assert content.values("gpu/0", "buffered/power_watts") == [300.0] * 20
+    assert content.values("gpu/0", "buffered/utilization_share") == pytest.approx(
+        [(50 + i) / 100 for i in range(20)]
+    )
+    assert content.values("gpu/0", "buffered/sm_clock_hertz") == [1.98e9] * 20
+    times = [time for time, _ in content.samples["gpu/0", "buffered/power_watts"]]
+    # The stand-in's samples are a microsecond apart, by the wall clock; the journal's by the monotonic one.
+    assert times == sorted(times)
+    assert 18_000 <= times[-1] - times[0] <= 20_000
+    assert content.header[3] <= times[0] <= times[-1] <= content.end[0]
+    assert content.values("gpu/0", "buffered/memory_activity_share") == []
+    assert content.notes("gpu/0/buffered/memory_activity_share") == ["its values are no shares"]
+
+
+def test_what_nvml_sampled_itself_is_left_alone_where_the_monitor_looks_as_often(
+    watch: Watch, driver: Path
+) -> None:
+    for samples in (0, 3):
+        content = watch(driver, "gpu", gpus=1, looks=3, seconds=1, samples=samples)
+        assert not [metric for _, metric in content.samples if metric.startswith("buffered/")]
+        assert not [what for what, *_ in content.coverage if "buffered" in what]
+
+
+def test_gpm_tells_what_the_parts_of_a_gpu_do(watch: Watch, driver: Path) -> None:
+    content = watch(driver, *OTHERS, gpus=1, seconds=4, gpm=1)
+    expected = {
+        "graphics_activity_share": 0.01,
+        "sm_activity_share": 0.02,
+        "sm_occupancy_share": 0.03,
+        "integer_activity_share": 0.04,
+        "tensor_activity_share": 0.05,
+        "tensor_dfma_activity_share": 0.06,
+        "tensor_hmma_activity_share": 0.07,
+        "tensor_dmma_activity_share": 0.08,
+        "tensor_imma_activity_share": 0.09,
+        "dram_activity_share": 0.1,
+        "fp32_activity_share": 0.12,
+        "fp16_activity_share": 0.13,
+        "pcie_tx_bytes_per_s": 20.0 * 2**20,
+        "pcie_rx_bytes_per_s": 21.0 * 2**20,
+        "nvlink_rx_bytes_per_s": 60.0 * 2**20,
+        "nvlink_tx_bytes_per_s": 61.0 * 2**20,
+    }
+    for metric, value in expected.items():
+        assert content.values("gpu/0", metric) == pytest.approx([value] * 3), metric
+    # NVML had no number for it, which is neither an answer nor a defect.
+    assert content.values("gpu/0", "fp64_activity_share") == []
+    times = [time for time, _ in content.samples["gpu/0", "sm_activity_share"]]
+    assert times == [2 * SECOND, 3 * SECOND, 4 * SECOND]
+    assert content.coverage == []
+
+
+def test_a_gpm_metric_that_a_gpu_lacks_costs_only_itself(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "gpm", gpus=1, seconds=4, gpm=1, lacks=5)
+    assert content.values("gpu/0", "tensor_activity_share") == []
+    assert content.values("gpu/0", "tensor_hmma_activity_share") == pytest.approx([0.07] * 3)
+    assert content.notes("gpu/0/tensor_activity_share") == ["Not Supported"]
+    assert len(content.coverage) == 1
+
+
+def test_a_gpu_without_gpm_says_so_and_its_links_are_asked_the_older_way(
+    watch: Watch, driver: Path, old_driver: Path
+) -> None:
+    content = watch(driver, *OTHERS, gpus=1, seconds=4)
+    assert content.notes("gpu/0/gpm") == ["this GPU has no GPM, which begins with Hopper"]
+    assert content.values("gpu/0", "pcie_tx_bytes_per_s") == [1e6]
+    assert content.values("gpu/0", "nvlink_tx_bytes_per_s") == [1024.0 * 1024] * 3
+    assert content.values("gpu/0", "nvlink_rx_bytes_per_s") == [2048.0 * 1024] * 3
+    old = watch(old_driver, *OTHERS, gpus=1)
+    assert old.notes("gpu/0/gpm") == ["Function Not Found"]
+
+
+def test_slow_questions_about_pcie_are_asked_every_five_seconds(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "pcie", gpus=1, seconds=12)
+    times = [time // SECOND for time, _ in content.samples["gpu/0", "pcie_tx_bytes_per_s"]]
+    assert times == [1, 6, 11]
+    assert len(content.values("gpu/0", "pcie_width")) == 12
+
+
+def test_nvlinks_tell_how_many_work_and_when_they_had_to_repeat(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "nvlink", gpus=1, seconds=5)
+    assert content.facts["gpu/0/nvlinks"] == "4"
+    assert content.values("gpu/0", "nvlinks_active") == [3.0]
+    assert content.samples["gpu/0", "nvlink_replay_errors"] == [(SECOND, 0.0), (3 * SECOND, 1.0)]
+
+
+def test_a_field_that_a_gpu_lacks_costs_only_itself(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "nvlink", "gpu", gpus=1, seconds=3, lacks=82)
+    assert content.notes("gpu/0/memory_temperature_celsius") == ["Not Supported"]
+    content = watch(driver, "nvlink", "gpu", gpus=1, seconds=3, lacks=138)
+    assert content.notes("gpu/0/nvlink_tx_bytes_per_s") == ["Not Supported"]
+    assert content.values("gpu/0", "nvlink_rx_bytes_per_s") == [2048.0 * 1024] * 2
+    assert content.values("gpu/0", "memory_temperature_celsius") == [71.0] * 3
+
+
+def test_errors_of_the_memory_are_written_when_they_grow(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "gpu_health", gpus=1, seconds=12)
+    assert content.values("gpu/0", "ecc_corrected_errors") == [3.0, 4.0]
+    assert content.values("gpu/0", "ecc_uncorrected_errors") == [0.0]
+    assert content.values("gpu/0", "rows_remapped_corrected") == [2.0]
+    assert content.values("gpu/0", "row_remap_pending") == [0.0]
+    assert content.values("gpu/0", "pcie_replays") == [5.0]
+    assert content.values("gpu/0", "power_limit_watts") == [700.0]
+
+
+def test_an_xid_is_a_mark_with_its_meaning(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "gpu_health", seconds=3, xid=79)
+    assert content.marks == [
+        ("xid", "gpu/0: 79, the GPU has fallen off the bus"),
+        ("xid", "gpu/1: 79, the GPU has fallen off the bus"),
+    ]
+    assert content.samples["gpu/0", "xid"] == [(SECOND, 79.0)]
+    unheard = watch(driver, "gpu_health", seconds=3, xid=777, gpus=1)
+    assert unheard.marks == [("xid", "gpu/0: 777")]
+
+
+@pytest.mark.parametrize(
+    ("failing", "what"),
+    [
+        ("nvmlDeviceGetSupportedEventTypes=3", "events"),
+        ("nvmlEventSetCreate=4", "events"),
+        ("nvmlDeviceGetRemappedRows=3", "rows_remapped"),
+        ("nvmlDeviceGetTotalEccErrors=3", "ecc_corrected_errors"),
+    ],
+)
+def test_health_that_a_driver_does_not_tell_is_one_line_each(
+    watch: Watch, driver: Path, failing: str, what: str
+) -> None:
+    content = watch(driver, "gpu_health", gpus=1, seconds=12, xid=31, fail=failing)
+    assert len(content.notes(f"gpu/0/{what}")) == 1
+    assert content.values("gpu/0", "pcie_replays") == [5.0]
+    assert bool(content.marks) == (what != "events")
+
+
+def test_a_gpu_lost_while_gpm_is_read_leaves_the_others(watch: Watch, driver: Path) -> None:
+    content = watch(driver, *OTHERS, seconds=6, gpm=1, lost=0)
+    assert len(content.values("gpu/0", "sm_activity_share")) == 2
+    assert len(content.values("gpu/1", "sm_activity_share")) == 5
+    assert len(content.values("gpu/0", "pcie_width")) == 2
+    assert len(content.values("gpu/1", "pcie_width")) == 6
+
+
+def test_the_run_s_own_processes_are_told_from_strangers(watch: Watch, driver: Path) -> None:
+    # The parent of the monitors' process is what started the run's processes; this test plays it.
+    content = watch(driver, "gpu", gpus=1, pids=f"{os.getpid()},1")
+    assert content.facts[f"gpu/0/process/{os.getpid()}/owner"] == "run"
+    assert content.facts["gpu/0/process/1/owner"] != "run"
+    assert content.values("gpu/0", "processes") == [2.0] * 2
+
+
+def test_the_sidecar_records_every_kind_of_gpu_series(
+    start_sidecar: Any, driver: Path, run_python: Any
+) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    own = run_python("import sys; sys.stdin.read()")
+    settings = {"GPM": "1", "XID": "31", "MIG": "0", "GPUS": "3", "LOST": "2", "SAMPLES": "50"}
+    environment = {f"STAND_IN_{name}": value for name, value in settings.items()}
+    sidecar = start_sidecar(
+        environment={**environment, "LD_LIBRARY_PATH": str(driver), "STAND_IN_PIDS": f"{own.pid},1"}
+    )
+    content = sidecar.wait_until(
+        lambda content: (
+            content.values("gpu/1", "sm_activity_share")
+            and content.values("mig/0-7-0", "sm_activity_share")
+            and content.values("gpu/1", "buffered/power_watts")
+            and content.values("gpu/1", "nvlinks_active")
+            and any(content.notes("gpu/2"))
+            and len(content.marks) >= 3
+        ),
+        "series of every monitor",
+    )
+    assert content.facts[f"gpu/1/process/{own.pid}/owner"] == "run"
+    content = sidecar.finish()
+    assert {"gpu", "gpm", "nvlink", "gpu_health", "pcie"} <= {
+        what for what, _, duration, _ in content.coverage if duration == 0
+    }
+    assert [note for note in content.notes("gpu/2") if note] == ["lost: GPU is lost"]
+    assert not [text for what, _, _, text in content.coverage if text.startswith("stopped")]
 
 
 def test_the_sidecar_records_gpus_beside_the_rest(

@@ -35,12 +35,11 @@ class Owners:
             self._starts.follow()
             if (pid, stat.start_ticks) in self._starts.reached():
                 return RUN
-        parent = stat.parent
-        while parent > 1:
-            if parent == self._launcher:
+        while stat is not None and pid > 1:
+            if pid == self._launcher:
                 return RUN
-            above = read_stat(parent, self._proc)
-            parent = above.parent if above is not None else 0
+            pid = stat.parent
+            stat = read_stat(pid, self._proc)
         return OTHER if self._machine else UNKNOWN
 
     def name(self, pid: int) -> str:

@@ -34,14 +34,12 @@ class BufferedSamples:
 
     def write(self, looks: int) -> None:
         """Write what came since the last time; ``looks`` is how often the monitor itself has looked since."""
-        monotonic_ns, wall_ns = clock_pair()
         for metric, (kind, unit) in KINDS.items():
-            # Also what lies in the future is nothing: the clock may have been set back.
-            new = [
-                (moment, value)
-                for moment, value in self._since_last(metric, kind)
-                if moment * MICROSECOND_NS <= wall_ns
-            ]
+            samples = self._since_last(metric, kind)
+            monotonic_ns, wall_ns = clock_pair()
+            # The clock may have been set back; what lies in the future is nothing.
+            self._last[metric] = min(self._last[metric], wall_ns // MICROSECOND_NS)
+            new = [(moment, value) for moment, value in samples if moment * MICROSECOND_NS <= wall_ns]
             if not new:
                 continue
             self._last[metric] = max(moment for moment, _ in new)

@@ -36,8 +36,8 @@ CATEGORIES = (
 SCHEMAS: dict[str, dict[str, Any]] = {
     # One line of the picture. kind: host, process, thread, gpu, stream, counter, or another watched thing
     # of a host (cpu, disk, cgroup, mig: a slice of a GPU). A counter's parent is what it measures, a thread's
-    # and a stream's its process, all others' their host. role (processes), as recorded: main, worker (DataLoader), agent (a launcher),
-    # helper, monitor, or other when nothing was recorded inside; which of them train is a measure.
+    # and a stream's its process, all others' their host. role (processes), as recorded: main, worker (DataLoader),
+    # agent (a launcher), helper, monitor, or other when nothing was recorded inside; which of them train is a measure.
     "tracks": {
         "id": pl.Int32,
         "kind": pl.String,
