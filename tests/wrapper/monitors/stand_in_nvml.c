@@ -10,7 +10,8 @@
  * STAND_IN_GPM     1 when the GPUs have GPM
  * STAND_IN_LACKS   the GPM metric or the field that no GPU has
  * STAND_IN_XID     the Xid of which each GPU tells once
- * STAND_IN_SAMPLES how many samples NVML itself has taken since the last time
+ * STAND_IN_SAMPLES how many samples NVML itself has taken since the last time, a microsecond apart
+ * STAND_IN_SHARE   the utilisation in them (50, and one more each second time)
  * The signatures are those of https://docs.nvidia.com/deploy/nvml-api. */
 
 #include <stdio.h>
@@ -285,7 +286,7 @@ int nvmlDeviceGetSamples(Device *device, int kind, unsigned long long since, uns
     if (!samples) return SUCCESS;
     for (unsigned i = 0; i < wanted && i < room; i++) {
         samples[i].microsecond = microsecond - (wanted - 1 - i);
-        samples[i].value.small = kind == 0 ? 300000 : kind == 1 ? 50 + i : kind == 2 ? 2000 : 1980;
+        samples[i].value.small = kind == 0 ? 300000 : setting("STAND_IN_SHARE", 50) + i % 2;
     }
     return SUCCESS;
 }

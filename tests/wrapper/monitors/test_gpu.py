@@ -325,18 +325,19 @@ def test_a_library_that_cannot_be_loaded_is_named(watch: Watch, tmp_path: Path) 
 
 def test_what_nvml_sampled_itself_is_written_as_soon_as_it_is_finer(watch: Watch, driver: Path) -> None:
     content = watch(driver, "gpu", gpus=1, looks=3, seconds=1, samples=20)
-    assert content.values("gpu/0", "buffered/power_watts") == [300.0] * 20
-    assert content.values("gpu/0", "buffered/utilization_share") == pytest.approx(
-        [(50 + i) / 100 for i in range(20)]
-    )
-    assert content.values("gpu/0", "buffered/sm_clock_hertz") == [1.98e9] * 20
-    times = [time for time, _ in content.samples["gpu/0", "buffered/power_watts"]]
-    # The stand-in's samples are a microsecond apart, by the wall clock; the journal's by the monotonic one.
-    assert times == sorted(times)
-    assert 18_000 <= times[-1] - times[0] <= 20_000
-    assert content.header[3] <= times[0] <= times[-1] <= content.end[0]
-    assert content.values("gpu/0", "buffered/memory_activity_share") == []
-    assert content.notes("gpu/0/buffered/memory_activity_share") == ["its values are no shares"]
+    # The stand-in's twenty samples lie within a twentieth of a second, or at most on both sides of an edge.
+    assert set(content.values("gpu/0", "buffered/power_watts")) == {300.0}
+    assert len(content.values("gpu/0", "buffered/power_watts")) <= 2
+    assert sum(content.values("gpu/0", "buffered/utilization_share")) >= 0.5
+    ((time, _), *_) = content.samples["gpu/0", "buffered/power_watts"]
+    assert content.header[3] <= time <= content.end[0]
+
+
+def test_samples_that_are_no_shares_are_given_up(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "gpu", gpus=1, looks=3, seconds=2, samples=20, share=400_000)
+    assert content.values("gpu/0", "buffered/utilization_share") == []
+    assert content.notes("gpu/0/buffered/utilization_share") == ["its values are no shares"]
+    assert content.values("gpu/0", "buffered/power_watts")
 
 
 def test_what_nvml_sampled_itself_is_left_alone_where_the_monitor_looks_as_often(

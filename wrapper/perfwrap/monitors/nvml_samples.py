@@ -1,11 +1,13 @@
 """The samples that NVML keeps by itself, where they are finer than the monitor's own looks.
 
 Drivers take them every 10 to 200 ms and keep some seconds of them, stamped with the wall clock in microseconds
-(nvmlDeviceGetSamples, https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html).
+(nvmlDeviceGetSamples, https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html). They are written as
+means over a twentieth of a second, so that a long run stays within its journal.
 """
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from perfwrap.monitors import nvml as library
@@ -13,13 +15,9 @@ from perfwrap.monitors.journal import clock_pair
 from perfwrap.monitors.nvml import Gpu
 from perfwrap.monitors.nvml_fields import plain
 
-KINDS = {
-    "buffered/power_watts": (0, 1e-3),
-    "buffered/utilization_share": (1, 1e-2),
-    "buffered/memory_activity_share": (2, 1e-2),
-    "buffered/sm_clock_hertz": (5, 1e6),
-}
-"""NVML_TOTAL_POWER_SAMPLES and so on, and what a sample is worth in base units."""
+KINDS = {"buffered/power_watts": (0, 1e-3), "buffered/utilization_share": (1, 1e-2)}
+"""NVML_TOTAL_POWER_SAMPLES and NVML_GPU_UTILIZATION_SAMPLES, and what a sample is worth in base units."""
+BIN_MICROSECONDS = 50_000
 MICROSECOND_NS = 1000
 
 
@@ -50,8 +48,9 @@ class BufferedSamples:
             if metric.endswith("_share") and max(value for _, value in new) > 100:
                 self._gpu.give_up(metric, "its values are no shares")
                 continue
-            for moment, value in new:
-                self._gpu.write(monotonic_ns - (wall_ns - moment * MICROSECOND_NS), [(metric, value * unit)])
+            for moment, value in _means(new):
+                time_ns = monotonic_ns - wall_ns + round(moment * MICROSECOND_NS)
+                self._gpu.write(time_ns, [(metric, value * unit)])
 
     def _since_last(self, metric: str, kind: int) -> list[tuple[int, float]]:
         """Return the microsecond and the value of each sample that is new."""
@@ -69,3 +68,13 @@ class BufferedSamples:
             for sample in samples
             if sample.timeStamp > last
         ]
+
+
+def _means(samples: list[tuple[int, float]]) -> list[tuple[float, float]]:
+    """Return the mean moment and the mean value of the samples in each bin."""
+    bins: dict[int, list[tuple[int, float]]] = {}
+    for moment, value in samples:
+        bins.setdefault(moment // BIN_MICROSECONDS, []).append((moment, value))
+    return [
+        (fmean(moment for moment, _ in group), fmean(value for _, value in group)) for group in bins.values()
+    ]
