@@ -18,6 +18,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account import Account
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.trainers import Trainer
@@ -30,6 +31,7 @@ Value = TypeVar("Value")
 
 NO_ANSWER: Answer = Clear()
 """What stands for the answer of a rule that failed."""
+NO_GPUS: tuple[Gpu, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Diagnosis:
 
     ``findings`` stand by cost, ``outcomes`` in the order of RULES. ``account`` holds each part of the
     training loop in nanoseconds, of all trainers together; it is empty when there was no steady loop.
-    ``run`` is the manifest.
+    ``gpus`` are those that a monitor or the recorder sampled, with means over that loop. ``run`` is the manifest.
     """
 
     verdict: Verdict
@@ -73,6 +75,7 @@ class Diagnosis:
     ranks: tuple[RankFigures, ...] = ()
     warnings: tuple[str, ...] = ()
     perfwrap_cost: OwnCost | None = None
+    gpus: tuple[Gpu, ...] = ()
     run: dict[str, Any] = field(default_factory=dict)
 
 
@@ -103,6 +106,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         ranks=tuple(_rank(evidence, trainer) for trainer in evidence.trainers),
         warnings=timeline.warnings,
         perfwrap_cost=_guarded(lambda: evidence.own_cost(main), None)[0] if main else None,
+        gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
         run=timeline.run,
     )
 

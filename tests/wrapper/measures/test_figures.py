@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from perfwrap.journal_format import GRAD, TRAINING
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu import find_gpus
 from perfwrap.measures.lines import Line
 
 MILLISECOND = 1_000_000
@@ -378,6 +379,40 @@ def test_gpus_are_what_a_monitor_sampled(run) -> None:
     (gpu,) = Evidence(run.read()).gpus
     assert (gpu.name, gpu.utilization, gpu.memory_total_bytes) == ("NVIDIA H200 (gpu/0)", 0.5, 2.0**37)
     assert (gpu.power_watts, gpu.throttle_reasons) == (None, ("power",))
+
+
+def test_what_a_gpu_s_units_did_stands_beside_its_utilisation(run) -> None:
+    journal = run.journal()
+    for _ in range(40):
+        journal.step()
+    monitor = run.journal(pid=50, role="monitor")
+    monitor.fact("gpu/0/power_limit_watts", "700")
+    for time, value in ((2_000, 0.1), (3_000, 0.3)):
+        monitor.sample("gpu/0", "utilization_share", 0.95, time)
+        monitor.sample("gpu/0", "sm_activity_share", value, time)
+        monitor.sample("gpu/0", "tensor_activity_share", 0.0, time)
+        monitor.sample("gpu/0", "throttle/idle", 1.0, time)
+        monitor.sample("gpu/0", "throttle/application_clocks", 1.0, time)
+    (gpu,) = Evidence(run.read()).gpus
+    assert gpu.utilization == pytest.approx(0.95)
+    assert gpu.activity == {"sm": pytest.approx(0.2), "tensor": 0.0}
+    assert (gpu.power_limit_watts, gpu.throttle_reasons, gpu.other_processes) == (700.0, (), None)
+
+
+def test_a_second_counts_the_same_however_often_a_gpu_was_sampled_in_it(run) -> None:
+    journal = run.journal()
+    for _ in range(40):
+        journal.step()
+    end = journal.now
+    monitor = run.journal(pid=50, role="monitor")
+    second = 1_000_000_000
+    before = -(-(end + second) // second) * second
+    for time, value in ((before, 0.0), (before + 1, 0.2), (before + second, 1.0)):
+        monitor.sample("gpu/0", "utilization_share", value, time)
+    for number in range(20):
+        monitor.sample("gpu/0", "buffered/utilization_share", 1.0, before + second + number)
+    (gpu,) = find_gpus(run.read(), before, before + 2 * second)
+    assert gpu.utilization == pytest.approx((0.1 + 1.0) / 2)
 
 
 def test_needs_are_met_when_the_evidence_is_there(run) -> None:

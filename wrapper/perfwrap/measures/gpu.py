@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import polars as pl
@@ -13,15 +13,24 @@ from perfwrap.timeline.model import Timeline
 REASON = "throttle/"
 """Prefix of the series of one reason for lowered clocks."""
 
+CHOSEN = ("idle", "application_clocks", "sync_boost", "display_clocks")
+"""Reasons that are no throttling: nothing to do, or chosen by somebody."""
+
 OFTEN = 0.05
 """A reason is named when it held for this share of the time."""
+
+FINER = "buffered/"
+"""Prefix of the series of what the driver sampled by itself."""
+
+SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Gpu:
     """One GPU; figures are means over the steady loop, None where not sampled.
 
-    Utilisation is a duty cycle (some kernel ran), never a measure of how well the GPU was used.
+    Utilisation is a duty cycle (some kernel ran), never a measure of how well the GPU was used. ``activity`` is, by
+    unit (``ACTIVITIES``), where the GPU tells it: NVIDIA's from Hopper on.
     """
 
     track: int
@@ -32,6 +41,24 @@ class Gpu:
     power_watts: float | None
     throttled_share: float | None
     throttle_reasons: tuple[str, ...]
+    power_limit_watts: float | None = None
+    activity: dict[str, float] = field(default_factory=dict)
+    other_processes: float | None = None
+    """Processes of other people's, or of other jobs."""
+    other_memory_used_bytes: float | None = None
+
+
+ACTIVITIES = {
+    "sm": "sm_activity_share",
+    "occupancy": "sm_occupancy_share",
+    "tensor": "tensor_activity_share",
+    "fp64": "fp64_activity_share",
+    "fp32": "fp32_activity_share",
+    "fp16": "fp16_activity_share",
+    "dram": "dram_activity_share",
+}
+"""Series by unit: multiprocessors at work, how many of their warps, their tensor cores, their other arithmetic by
+type, and the memory's bandwidth, each as a share of the most that there is."""
 
 
 def find_gpus(timeline: Timeline, start: int, end: int) -> tuple[Gpu, ...]:
@@ -49,18 +76,43 @@ def _gpu(timeline: Timeline, track: int, entity: str, start: int, end: int) -> G
     facts = facts_of(timeline, track)
     mean = partial(_mean, timeline, track, start, end)
     names = timeline.tracks.filter(pl.col("kind") == "counter", pl.col("parent") == track)["name"].to_list()
-    reasons = sorted(name for name in names if name.startswith(REASON) and (mean(name) or 0.0) >= OFTEN)
-    total = facts.get("memory_total_bytes", "")
+    slowing = [name for name in names if name.startswith(REASON) and name.removeprefix(REASON) not in CHOSEN]
+    reasons = sorted(name for name in slowing if (mean(name) or 0.0) >= OFTEN)
+    known = {unit: mean(metric) for unit, metric in ACTIVITIES.items()}
     return Gpu(
         track=track,
         name=f"{facts.get('name', 'GPU')} ({entity})",
-        utilization=mean("utilization_share"),
+        utilization=_evenly(timeline, track, start, end, "utilization_share"),
         memory_used_bytes=mean("memory_used_bytes"),
-        memory_total_bytes=float(total) if total.isdigit() else None,
-        power_watts=mean("power_watts"),
+        memory_total_bytes=_number(facts.get("memory_total_bytes")),
+        power_watts=_evenly(timeline, track, start, end, "power_watts"),
         throttled_share=mean("throttled_share"),
         throttle_reasons=tuple(name.removeprefix(REASON) for name in reasons),
+        power_limit_watts=_number(facts.get("power_limit_watts")),
+        activity={unit: value for unit, value in known.items() if value is not None},
+        other_processes=mean("other_processes"),
+        other_memory_used_bytes=mean("other_memory_used_bytes"),
     )
+
+
+def _evenly(timeline: Timeline, track: int, start: int, end: int, metric: str) -> float | None:
+    """Return the mean of what the monitor sampled and what the driver did, where it did so more often.
+
+    Each second counts the same, however many samples it has.
+    """
+    samples = pl.concat([track_samples(timeline, track, name) for name in (metric, FINER + metric)])
+    inside = samples.filter(pl.col("time").is_between(start, end))
+    chosen = inside if inside.height else samples
+    seconds = chosen.group_by(pl.col("time") // SECOND_NS).agg(pl.col("value").mean())
+    return None if seconds.is_empty() else float(seconds["value"].mean())  # type: ignore[arg-type]
+
+
+def _number(fact: str | None) -> float | None:
+    """Return a fact as a number; None for one that is none."""
+    try:
+        return float(fact) if fact is not None else None
+    except ValueError:
+        return None
 
 
 def _mean(timeline: Timeline, track: int, start: int, end: int, metric: str) -> float | None:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
+from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
 from perfwrap.rules.model import Finding, Location, Outcome
 
@@ -32,6 +33,7 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
         page.blank()
         _finding(number, finding, diagnosis, page)
     _others(diagnosis.findings[TOP:], page)
+    draw_machine(diagnosis, page)
     page.blank()
     _checked(diagnosis.outcomes, page)
     _foot(diagnosis, folder, page)

@@ -1,0 +1,102 @@
+"""What the machine was doing during the steady steps, for terminals: a line for each GPU that was watched."""
+
+from __future__ import annotations
+
+from perfwrap import units
+from perfwrap.diagnosis import Diagnosis, Gpu
+from perfwrap.reports.page import Page
+
+MOST_GPUS = 16
+"""Further ones are only counted."""
+COLUMNS = {"sm": "SMs", "tensor": "tensor", "fp32": "FP32", "fp64": "FP64", "dram": "DRAM"}
+"""Units that have a column, where some GPU tells of them."""
+SELDOM = ("fp64",)
+"""Units whose column is left out where nothing uses them."""
+DUTY_CYCLE = "Busy is only a duty cycle: the share of the time in which some kernel ran, however small. "
+TOLD = "The columns to the right of it say how much of the GPU was at work."
+NOT_TOLD = "How much of the GPU was at work, these GPUs do not tell; NVIDIA's do from Hopper on."
+
+
+def draw_machine(diagnosis: Diagnosis, page: Page) -> None:
+    """Draw a table of the GPUs, and what is unusual about each; nothing where none was watched."""
+    gpus = [gpu for gpu in diagnosis.gpus if gpu.utilization is not None or gpu.activity]
+    if not gpus:
+        return
+    page.blank()
+    page.line((f"GPUs, means over the steady steps: {_names(gpus)}", "bold"))
+    shown = gpus[:MOST_GPUS]
+    for row in _table(shown):
+        page.line((page.clipped(row, page.width - 2), ""), indent=2)
+    for gpu in shown:
+        for sentence in _remarks(gpu):
+            page.paragraph(sentence, indent=2, hanging="- ")
+    if len(gpus) > len(shown):
+        page.line((f"and {units.counted(len(gpus) - len(shown), 'more GPU')}", "dim"), indent=2)
+    page.paragraph(
+        DUTY_CYCLE + (TOLD if any(gpu.activity for gpu in gpus) else NOT_TOLD), style="dim", indent=2
+    )
+
+
+def _names(gpus: list[Gpu]) -> str:
+    """Return e.g. ``8 x NVIDIA H100``."""
+    kinds = [gpu.name.rpartition(" (")[0] for gpu in gpus]
+    return ", ".join(f"{units.count(kinds.count(kind))} x {kind}" for kind in dict.fromkeys(kinds))
+
+
+def _table(gpus: list[Gpu]) -> list[str]:
+    """Return the heading and a row for each GPU, as lines of equal columns."""
+    present = [
+        unit
+        for unit in COLUMNS
+        if any(gpu.activity.get(unit) is not None for gpu in gpus)
+        and (unit not in SELDOM or any(gpu.activity.get(unit, 0.0) >= 0.01 for gpu in gpus))
+    ]
+    rows = [["", "busy", *(COLUMNS[unit] for unit in present), "power", "memory"]]
+    for gpu in gpus:
+        activity = [_share(gpu.activity.get(unit)) for unit in present]
+        rows.append([_entity(gpu), _share(gpu.utilization), *activity, _power(gpu), _memory(gpu)])
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in pairs
+        ).rstrip()
+        for pairs in (list(enumerate(zip(row, widths, strict=True))) for row in rows)
+    ]
+
+
+def _remarks(gpu: Gpu) -> list[str]:
+    """Return what is unusual about a GPU, in sentences."""
+    found = []
+    if gpu.throttle_reasons:
+        reasons = ", ".join(reason.replace("_", " ") for reason in gpu.throttle_reasons)
+        slowed = f"{units.share(gpu.throttled_share)} of the time" if gpu.throttled_share else "for a while"
+        found.append(f"{_entity(gpu)} lowered its clocks {slowed}: {reasons}.")
+    if gpu.other_processes:
+        count = units.counted(max(1, round(gpu.other_processes)), "process", "processes")
+        held = f" with {units.size(gpu.other_memory_used_bytes)}" if gpu.other_memory_used_bytes else ""
+        found.append(f"{count} of other people or jobs{held} used {_entity(gpu)}, too.")
+    return found
+
+
+def _entity(gpu: Gpu) -> str:
+    return gpu.name.rpartition(" (")[2].removesuffix(")")
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else units.share(value)
+
+
+def _power(gpu: Gpu) -> str:
+    """Return the power, of what is allowed."""
+    if gpu.power_watts is None:
+        return "-"
+    limit = f" of {units.number(gpu.power_limit_watts, 3)}" if gpu.power_limit_watts else ""
+    return f"{units.number(gpu.power_watts)}{limit} W"
+
+
+def _memory(gpu: Gpu) -> str:
+    """Return the memory in use, of what there is."""
+    if gpu.memory_used_bytes is None:
+        return "-"
+    total = f" of {units.size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes else ""
+    return f"{units.size(gpu.memory_used_bytes)}{total}"
