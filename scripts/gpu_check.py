@@ -1,10 +1,11 @@
 """What perfwrap costs on a GPU, and whether the GPU's time is told right there. For a machine with a GPU.
 
-Three questions, each with its answer as JSON and as Markdown for docs/:
+Four questions, each with its answer as JSON and as Markdown for docs/:
 
 - the cost of loops of 0.3, 1, 2.4 and 10 ms steps on the GPU, measured as scripts/overhead.py measures;
 - whether the time between perfwrap's events is that of torch.profiler for the same phases of the same steps;
-- whether a recorded program synchronises more often than a bare one.
+- whether a recorded program synchronises more often than a bare one;
+- whether the monitors tell known loads apart: copies, streaming, GEMMs in bf16 and fp32, pauses (gpu_check_units.py).
 
     python scripts/gpu_check.py --json docs/gpu.json     exits with 1 when an answer is not good enough
 """
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import gpu_check_units
 import overhead
 import polars as pl
 import torch
@@ -118,6 +120,13 @@ def measure_loops(
     }
 
 
+def watch_loads(folder: Path) -> gpu_check_units.Found:
+    """Record the known loads; return what the monitors told during each."""
+    command = overhead.VARIANTS["perfwrap run"](gpu_check_units.command(), folder)
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return gpu_check_units.read(journal.read(RunFolder(folder)), printed)
+
+
 def judge(compared: dict[str, Any]) -> list[str]:
     """Return what is not good enough, in sentences."""
     problems = []
@@ -151,6 +160,10 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(f"| {phase} | {each[0]} | {each[1]} | {_difference(times):+.1%} |")
     syncs = result["compared"]["syncs"]
     lines += ["", f"Waits for the GPU: {syncs['bare']} bare, {syncs['recorded']} recorded."]
+    if result.get("units"):
+        lines += ["", gpu_check_units.markdown(result["units"])]
+        if not gpu_check_units.has_gpm(result["units"]):
+            lines += ["", "This GPU has no GPM: only utilisation, link and power were checked."]
     return "\n".join([*lines, *result["problems"]])
 
 
@@ -178,13 +191,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         compared = compare(folder)
+        units = watch_loads(folder / "loads")
         loops = measure_loops(arguments.steps, arguments.rounds, folder)
     result = {
         "device": torch.cuda.get_device_name(),
         "torch": str(torch.__version__),
         "compared": compared,
+        "units": units,
         "loops": loops,
-        "problems": judge(compared),
+        "problems": [*judge(compared), *gpu_check_units.judge(units)],
     }
     print(markdown(result))
     if arguments.json:
