@@ -99,7 +99,9 @@ def test_the_table_names_device_phases_and_loops(gpu_check: ModuleType) -> None:
     ratio = gpu_check.overhead.Ratio(0.01, 0.005, 0.015)
     loop = {"step_ns": 2.4e6, "ratios": {"bare again": ratio, "perfwrap run": ratio}}
     found = {"device": "GPU", "torch": "2.13", "compared": compared(101), "problems": ["Bad."]}
-    text = gpu_check.markdown({**found, "loops": {"2.4": loop}})
+    units = {"bf16": dict.fromkeys(gpu_check.gpu_check_units.METRICS, 0.5)}
+    text = gpu_check.markdown({**found, "loops": {"2.4": loop}, "units": units})
+    assert "| bf16 | 50.0% |" in text
     assert "| forward | 0.005 ms | 0.005 ms | +1.0% |" in text
     assert "| 2.40 ms | " in text
     assert text.endswith("Bad.")

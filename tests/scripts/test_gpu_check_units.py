@@ -118,6 +118,16 @@ def test_a_load_s_figures_are_those_of_its_gpu_after_it_has_settled(units: Modul
     assert units.read(timeline, printed("bf16", "", 10, 18))["bf16"]["sm"] == 1.0
 
 
+def test_every_load_of_the_program_is_expected_to_look_somehow(units: ModuleType) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
+    spec = importlib.util.spec_from_file_location("gpu_check_loads", SCRIPTS / "gpu_check_loads.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loads = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loads)
+    assert list(loads.LOADS) == list(units.EXPECTED)
+
+
 def test_the_table_has_a_row_for_each_load(units: ModuleType) -> None:
     found = deepcopy(GOOD)
     found["idle"]["sm"] = None

@@ -60,6 +60,11 @@ def test_nobody_is_called_a_stranger_where_pids_may_be_another_machine_s(proc: P
     assert Owners(starts, LAUNCHER, True, proc).owner(999) == "unknown"
 
 
+def test_a_server_that_works_for_many_is_no_stranger(proc: Path, starts: Path) -> None:
+    add(proc, 300, 1, "nvidia-cuda-mps")
+    assert Owners(starts, LAUNCHER, True, proc).owner(300) == "unknown"
+
+
 def test_other_people_s_memory_is_counted_and_only_their_program_s_name_is_written(
     proc: Path, starts: Path, book: Any
 ) -> None:

@@ -62,9 +62,18 @@ def test_throttling_and_other_people_are_said(diagnosis: Diagnosis, drawn: Draw)
         other_processes=2.0,
         other_memory_used_bytes=12.0 * 2**30,
     )
+    alike = replace(slow, name="NVIDIA H100 80GB HBM3 (gpu/5)", throttled_share=0.2)
     text = " ".join(section(drawn(replace(diagnosis, gpus=(slow,)))))
-    assert "gpu/3 lowered its clocks 40 % of the time: hardware heat, power cap." in text
-    assert "2 processes of other people or jobs with 12 GiB used gpu/3, too." in text
+    assert "- gpu/3 lowered the clocks 40 % of the time: hardware heat, power cap." in text
+    assert "- Processes of other people or jobs were on gpu/3, too, with 12 GiB of memory." in text
+    text = " ".join(line.strip() for line in section(drawn(replace(diagnosis, gpus=(slow, gpu(4), alike)))))
+    assert "- gpu/3, gpu/5 lowered the clocks up to 40 % of the time: hardware heat, power cap." in text
+    assert "were on gpu/3, gpu/5, too, with 24 GiB of memory." in text
+
+
+def test_means_over_a_run_without_a_steady_loop_are_called_so(diagnosis: Diagnosis, drawn: Draw) -> None:
+    lines = section(drawn(replace(diagnosis, gpus=(gpu(0),), account={})))
+    assert lines[0].startswith("GPUs, means over the whole run: ")
 
 
 def test_without_a_watched_gpu_there_is_no_such_section(diagnosis: Diagnosis, drawn: Draw) -> None:

@@ -55,23 +55,23 @@ class GpmReader:
         """Read, and write what happened since the last reading."""
         if self._taken_ns and now_ns - self._taken_ns < SHORTEST_NS:
             return
-        sample = self._gpu.attempt(WHAT, self._take)
-        if sample is None:
+        if self._gpu.attempt(WHAT, self._take) is None:
             # What lies before a gap must not be taken for the last second.
             self._taken_ns = 0
             return
-        self._old, self._new = self._new, sample
+        self._old, self._new = self._new, self._old
         before, self._taken_ns = self._taken_ns, now_ns
         if before and self._gpu.attempt(WHAT, self._compare) is not None:
             self._gpu.write(now_ns, self._values())
 
     def _take(self) -> Any:
-        """Return a new reading, in the older one's place."""
+        """Take a new reading in the older one's place, and return it."""
         gpu, nvml = self._gpu, self._gpu.nvml
-        sample, self._old = self._old or library.call(nvml, ("nvmlGpmSampleAlloc",)), None
+        if self._old is None:
+            self._old = library.call(nvml, ("nvmlGpmSampleAlloc",))
         if gpu.whole is None:
-            return library.call(nvml, ("nvmlGpmSampleGet",), gpu.handle, sample)
-        return library.call(nvml, ("nvmlGpmMigSampleGet",), gpu.whole.handle, gpu.instance, sample)
+            return library.call(nvml, ("nvmlGpmSampleGet",), gpu.handle, self._old)
+        return library.call(nvml, ("nvmlGpmMigSampleGet",), gpu.whole.handle, gpu.instance, self._old)
 
     def _compare(self) -> Any:
         """Have NVML work out the metrics between the two readings."""
@@ -91,7 +91,7 @@ class GpmReader:
         nvml, values = self._gpu.nvml, []
         for place, (metric, (_, unit)) in enumerate(list(self._metrics.items())):
             answer = self._request.metrics[place]
-            if answer.nvmlReturn in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_INVALID_ARGUMENT):
+            if answer.nvmlReturn in library.never(nvml):
                 del self._metrics[metric]
                 self._gpu.give_up(metric, str(nvml.NVMLError(answer.nvmlReturn)))
             elif answer.nvmlReturn == nvml.NVML_SUCCESS and math.isfinite(answer.value):

@@ -79,7 +79,7 @@ class Health:
         rows = self._gpu.ask("rows_remapped", ("nvmlDeviceGetRemappedRows",))
         found.update(zip(ROWS, rows or (), strict=False))
         found["pcie_replays"] = self._gpu.ask("pcie_replays", ("nvmlDeviceGetPcieReplayCounter",))
-        limit = self._gpu.ask("power_limit", ("nvmlDeviceGetEnforcedPowerLimit",))
+        limit = self._gpu.peek(("nvmlDeviceGetEnforcedPowerLimit",))
         found["power_limit_watts"] = None if limit is None else limit / 1000
         values = {metric: float(value) for metric, value in found.items() if value is not None}
         changed = [(metric, value) for metric, value in values.items() if self._written.get(metric) != value]

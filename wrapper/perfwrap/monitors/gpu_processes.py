@@ -16,6 +16,8 @@ from perfwrap.monitors.procfs import GONE, PROC, read_stat
 
 MACHINE_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of linux/proc_ns.h: the processes of the machine, not of a container."""
+SHARED_SERVER = "nvidia-cuda-mps"
+"""Begins the names of the processes that work on behalf of many (MPS): theirs may be this run's work."""
 RUN, OTHER, UNKNOWN = "run", "other", "unknown"
 
 
@@ -35,12 +37,13 @@ class Owners:
             self._starts.follow()
             if (pid, stat.start_ticks) in self._starts.reached():
                 return RUN
+        name = self.name(pid)
         while stat is not None and pid > 1:
             if pid == self._launcher:
                 return RUN
             pid = stat.parent
             stat = read_stat(pid, self._proc)
-        return OTHER if self._machine else UNKNOWN
+        return OTHER if self._machine and not name.startswith(SHARED_SERVER) else UNKNOWN
 
     def name(self, pid: int) -> str:
         """Return the short name that the machine shows everybody; never other people's command lines."""

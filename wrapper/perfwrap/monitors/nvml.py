@@ -17,6 +17,16 @@ MOST_FAILURES = 10
 """A function that fails so often in a row is not asked again."""
 
 
+def never(nvml: Any) -> tuple[int, ...]:
+    """Return the codes by which single figures among many say that they will never be told."""
+    return (
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+        nvml.NVML_ERROR_INVALID_ARGUMENT,
+        nvml.NVML_ERROR_NO_PERMISSION,
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    )
+
+
 class Gpu:
     """One GPU under its NVML number, which is nvidia-smi's, or one slice of it (MIG).
 

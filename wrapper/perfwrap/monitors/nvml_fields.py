@@ -40,7 +40,7 @@ class Fields:
         for name, answer in zip(names, answers or (), strict=False):
             if answer.nvmlReturn == nvml.NVML_SUCCESS:
                 found[name] = plain(answer.valueType, answer.value)
-            elif answer.nvmlReturn != nvml.NVML_ERROR_UNKNOWN:
+            elif answer.nvmlReturn in library.never(nvml):
                 del self._wanted[name]
                 gpu.give_up(name, str(nvml.NVMLError(answer.nvmlReturn)))
         return found

@@ -80,7 +80,7 @@ def _chosen(visible: str, gpus: list[Gpu]) -> dict[int, list[str]]:
 
     Each with the words that name slices of that GPU.
     """
-    uuids = {str(gpu.ask("uuid", ("nvmlDeviceGetUUID",))): gpu.number for gpu in gpus}
+    uuids = {str(gpu.peek(("nvmlDeviceGetUUID",))): gpu.number for gpu in gpus}
     chosen: dict[int, list[str]] = {}
     for word in (word.strip() for word in visible.split(",")):
         if word in HIDDEN:

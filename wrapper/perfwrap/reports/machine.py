@@ -23,13 +23,13 @@ def draw_machine(diagnosis: Diagnosis, page: Page) -> None:
     if not gpus:
         return
     page.blank()
-    page.line((f"GPUs, means over the steady steps: {_names(gpus)}", "bold"))
+    period = "the steady steps" if diagnosis.account else "the whole run"
+    page.line((page.clipped(f"GPUs, means over {period}: {_names(gpus)}", page.width), "bold"))
     shown = gpus[:MOST_GPUS]
     for row in _table(shown):
         page.line((page.clipped(row, page.width - 2), ""), indent=2)
-    for gpu in shown:
-        for sentence in _remarks(gpu):
-            page.paragraph(sentence, indent=2, hanging="- ")
+    for sentence in [*_slowed(gpus), *_shared(gpus)]:
+        page.paragraph(sentence, indent=2, hanging="- ")
     if len(gpus) > len(shown):
         page.line((f"and {units.counted(len(gpus) - len(shown), 'more GPU')}", "dim"), indent=2)
     page.paragraph(
@@ -64,18 +64,34 @@ def _table(gpus: list[Gpu]) -> list[str]:
     ]
 
 
-def _remarks(gpu: Gpu) -> list[str]:
-    """Return what is unusual about a GPU, in sentences."""
-    found = []
-    if gpu.throttle_reasons:
-        reasons = ", ".join(reason.replace("_", " ") for reason in gpu.throttle_reasons)
-        slowed = f"{units.share(gpu.throttled_share)} of the time" if gpu.throttled_share else "for a while"
-        found.append(f"{_entity(gpu)} lowered its clocks {slowed}: {reasons}.")
-    if gpu.other_processes:
-        count = units.counted(max(1, round(gpu.other_processes)), "process", "processes")
-        held = f" with {units.size(gpu.other_memory_used_bytes)}" if gpu.other_memory_used_bytes else ""
-        found.append(f"{count} of other people or jobs{held} used {_entity(gpu)}, too.")
-    return found
+def _slowed(gpus: list[Gpu]) -> list[str]:
+    """Return why GPUs lowered their clocks, a sentence for those of the same reasons."""
+    groups: dict[tuple[str, ...], list[Gpu]] = {}
+    for gpu in gpus:
+        if gpu.throttle_reasons:
+            groups.setdefault(gpu.throttle_reasons, []).append(gpu)
+    sentences = []
+    for reasons, group in groups.items():
+        share = units.share(max(gpu.throttled_share or 0.0 for gpu in group))
+        often = share if len(group) == 1 else f"up to {share}"
+        words = ", ".join(reason.replace("_", " ") for reason in reasons)
+        sentences.append(f"{_together(group)} lowered the clocks {often} of the time: {words}.")
+    return sentences
+
+
+def _shared(gpus: list[Gpu]) -> list[str]:
+    """Return which GPUs other people used, too, and how much of their memory."""
+    group = [gpu for gpu in gpus if gpu.other_processes]
+    if not group:
+        return []
+    held = sum(gpu.other_memory_used_bytes or 0.0 for gpu in group)
+    memory = f", with {units.size(held)} of memory" if held else ""
+    return [f"Processes of other people or jobs were on {_together(group)}, too{memory}."]
+
+
+def _together(gpus: list[Gpu]) -> str:
+    """Return e.g. ``gpu/0, gpu/3``."""
+    return ", ".join(_entity(gpu) for gpu in gpus)
 
 
 def _entity(gpu: Gpu) -> str:
