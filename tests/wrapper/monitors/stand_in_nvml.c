@@ -11,6 +11,7 @@
  * STAND_IN_LACKS   the GPM metric or the field that no GPU has
  * STAND_IN_XID     the Xid of which each GPU tells once
  * STAND_IN_SAMPLES how many samples NVML itself has taken since the last time, a microsecond apart
+ * STAND_IN_SLOW    "name=microseconds,…": how much processor time functions take
  * STAND_IN_SHARE   the utilisation in them (50, and one more each second time)
  * The signatures are those of https://docs.nvidia.com/deploy/nvml-api. */
 
@@ -30,13 +31,25 @@ static int setting(const char *name, int otherwise) {
     return text && *text ? atoi(text) : otherwise;
 }
 
-/* What a function is told to return by STAND_IN_FAIL. */
-static int failure(const char *function) {
-    const char *text = getenv("STAND_IN_FAIL");
+/* The number that a list of "name=number" has for a function. */
+static int number(const char *list, const char *function) {
+    const char *text = getenv(list);
     size_t length = strlen(function);
     for (const char *at = text; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (!strncmp(at, function, length) && at[length] == '=') return atoi(at + length + 1);
-    return SUCCESS;
+    return 0;
+}
+
+static long long spent(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000ll + now.tv_nsec / 1000;
+}
+
+static int failure(const char *function) {
+    long long end = spent() + number("STAND_IN_SLOW", function);
+    while (spent() < end) continue;
+    return number("STAND_IN_FAIL", function);
 }
 
 static int answer(const char *function, Device *device) {

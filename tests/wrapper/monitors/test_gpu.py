@@ -405,6 +405,23 @@ def test_slow_questions_about_pcie_are_asked_every_five_seconds(watch: Watch, dr
     assert len(content.values("gpu/0", "pcie_width")) == 12
 
 
+def test_a_question_whose_answer_is_dear_is_asked_seldom_and_the_others_as_before(
+    watch: Watch, driver: Path
+) -> None:
+    content = watch(driver, "gpu", gpus=1, looks=50, slow="nvmlDeviceGetPowerUsage=3000")
+    assert len(content.values("gpu/0", "utilization_share")) == 50
+    # The first answer may be dear for once; after the second one it rests for 3 ms / 0.08 %.
+    assert len(content.values("gpu/0", "power_watts")) == 2
+    (note,) = content.notes("gpu/0/power")
+    assert note.startswith("asked less often: an answer takes ")
+
+
+def test_readings_of_gpm_that_are_dear_lie_further_apart_but_miss_nothing(watch: Watch, driver: Path) -> None:
+    content = watch(driver, "gpm", gpus=1, seconds=6, gpm=1, slow="nvmlGpmSampleGet=2000")
+    assert content.values("gpu/0", "sm_activity_share") == pytest.approx([0.02])
+    assert [time for time, _ in content.samples["gpu/0", "sm_activity_share"]] == [2 * SECOND]
+
+
 def test_nvlinks_tell_how_many_work_and_when_they_had_to_repeat(watch: Watch, driver: Path) -> None:
     content = watch(driver, "nvlink", gpus=1, seconds=5)
     assert content.facts["gpu/0/nvlinks"] == "4"

@@ -53,27 +53,31 @@ class GpmReader:
 
     def write(self, now_ns: int) -> None:
         """Read, and write what happened since the last reading."""
-        if self._taken_ns and now_ns - self._taken_ns < SHORTEST_NS:
+        if self._gpu.is_at_rest(WHAT) or (self._taken_ns and now_ns - self._taken_ns < SHORTEST_NS):
             return
-        if self._gpu.attempt(WHAT, self._take) is None:
+        if self._gpu.attempt(WHAT, self._read) is None:
             # What lies before a gap must not be taken for the last second.
             self._taken_ns = 0
             return
-        self._old, self._new = self._new, self._old
         before, self._taken_ns = self._taken_ns, now_ns
-        if before and self._gpu.attempt(WHAT, self._compare) is not None:
+        if before:
             self._gpu.write(now_ns, self._values())
 
-    def _take(self) -> Any:
-        """Take a new reading in the older one's place, and return it."""
+    def _read(self) -> bool:
+        """Take a new reading in the older one's place; have NVML compare both where there is no gap between them."""
         gpu, nvml = self._gpu, self._gpu.nvml
         if self._old is None:
             self._old = library.call(nvml, ("nvmlGpmSampleAlloc",))
         if gpu.whole is None:
-            return library.call(nvml, ("nvmlGpmSampleGet",), gpu.handle, self._old)
-        return library.call(nvml, ("nvmlGpmMigSampleGet",), gpu.whole.handle, gpu.instance, self._old)
+            library.call(nvml, ("nvmlGpmSampleGet",), gpu.handle, self._old)
+        else:
+            library.call(nvml, ("nvmlGpmMigSampleGet",), gpu.whole.handle, gpu.instance, self._old)
+        self._old, self._new = self._new, self._old
+        if self._taken_ns:
+            self._compare()
+        return True
 
-    def _compare(self) -> Any:
+    def _compare(self) -> None:
         """Have NVML work out the metrics between the two readings."""
         nvml = self._gpu.nvml
         request = self._request
@@ -84,7 +88,7 @@ class GpmReader:
         request.sample1, request.sample2 = self._old, self._new
         for place, (number, _) in enumerate(self._metrics.values()):
             request.metrics[place].metricId = number
-        return library.call(nvml, ("nvmlGpmMetricsGet",), request)
+        library.call(nvml, ("nvmlGpmMetricsGet",), request)
 
     def _values(self) -> list[tuple[str, float]]:
         """Return the metrics that NVML answered; one that it never will is not asked again."""

@@ -7,6 +7,7 @@ GPUs are watched through amdsmi where there is no NVIDIA driver.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from perfwrap.monitors import amd, gpu_facts, gpu_processes, visible_gpus
@@ -54,7 +55,7 @@ class WatchedGpu:
     def __init__(self, journal: JournalWriter, gpu: Gpu, owners: Owners) -> None:
         self._gpu = gpu
         self._seen_reasons: set[str] = set()
-        self._looks = 0
+        self._answers: Counter[str] = Counter()
         self._fields = Fields(gpu, MEMORY_TEMPERATURE)
         self._samples = BufferedSamples(gpu)
         self._processes = [(part, GpuProcesses(journal, part, owners)) for part in (gpu, *gpu.slices)]
@@ -67,10 +68,11 @@ class WatchedGpu:
 
     def quick(self, now_ns: int) -> None:
         """Write what one call each tells at once."""
-        self._looks += 1
-        self._gpu.write(now_ns, _quick_values(self._gpu) + reasons(self._gpu, self._seen_reasons))
+        values = _quick_values(self._gpu)
+        self._answers.update(metric for metric, _ in values)
+        self._gpu.write(now_ns, values + reasons(self._gpu, self._seen_reasons))
         for part in self._gpu.slices:
-            part.write(now_ns, _memory(part))
+            part.write(now_ns, _utilization(part) + _memory(part))
 
     def full(self, now_ns: int) -> None:
         """Write what one look a second is enough for."""
@@ -80,8 +82,8 @@ class WatchedGpu:
             found = part.ask("processes", PROCESSES)
             if found is not None:
                 processes.write(now_ns, [(process.pid, process.usedGpuMemory) for process in found])
-        self._samples.write(self._looks)
-        self._looks = 0
+        self._samples.write(self._answers)
+        self._answers.clear()
 
 
 def watch(journal: JournalWriter, starts: Path | None = None) -> Monitor | None:
@@ -108,11 +110,7 @@ def watch(journal: JournalWriter, starts: Path | None = None) -> Monitor | None:
 
 
 def _quick_values(gpu: Gpu) -> list[tuple[str, float]]:
-    values: list[tuple[str, float]] = []
-    use = gpu.ask("utilization", ("nvmlDeviceGetUtilizationRates",))
-    if use is not None:
-        values += [("utilization_share", use.gpu / 100), ("memory_activity_share", use.memory / 100)]
-    values += _memory(gpu)
+    values = _utilization(gpu) + _memory(gpu)
     milliwatts = gpu.ask("power", ("nvmlDeviceGetPowerUsage",))
     if milliwatts is not None:
         values.append(("power_watts", milliwatts / 1000))
@@ -120,6 +118,13 @@ def _quick_values(gpu: Gpu) -> list[tuple[str, float]]:
     if clock is not None:
         values.append(("sm_clock_hertz", float(clock * MEGAHERTZ)))
     return values
+
+
+def _utilization(gpu: Gpu) -> list[tuple[str, float]]:
+    use = gpu.ask("utilization", ("nvmlDeviceGetUtilizationRates",))
+    if use is None:
+        return []
+    return [("utilization_share", use.gpu / 100), ("memory_activity_share", use.memory / 100)]
 
 
 def _memory(gpu: Gpu) -> list[tuple[str, float]]:

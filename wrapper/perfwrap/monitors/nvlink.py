@@ -41,25 +41,28 @@ class Links:
     def write(self, now_ns: int) -> None:
         """Write the traffic since the last time, errors that are new, and now and then how many links work."""
         totals = self._fields.read()
-        if self._before is not None and now_ns > self._before[0]:
-            since_ns, before = self._before
-            grown = {
-                name: totals[name] - before[name] for name in TRAFFIC if name in totals and name in before
-            }
-            rates = [
-                (name, by * KIBIBYTE * 1e9 / (now_ns - since_ns)) for name, by in grown.items() if by >= 0
-            ]
-            self._gpu.write(now_ns, rates)
-        self._before = now_ns, totals
-        errors = {name: totals[name] for name in ERRORS if name in totals}
-        if errors != self._errors:
-            self._errors = errors
-            self._gpu.write(now_ns, list(errors.items()))
+        if totals:
+            self._write_traffic(now_ns, totals)
+            errors = {name: totals[name] for name in ERRORS if name in totals}
+            if errors != self._errors:
+                self._errors = errors
+                self._gpu.write(now_ns, list(errors.items()))
         if now_ns >= self._states_due_ns:
             self._states_due_ns = now_ns + STATES_EVERY_NS
             states = [self._gpu.peek(("nvmlDeviceGetNvLinkState",), link) for link in self._links]
             if None not in states:
                 self._gpu.write(now_ns, [("nvlinks_active", float(states.count(ACTIVE)))])
+
+    def _write_traffic(self, now_ns: int, totals: dict[str, float]) -> None:
+        """Write how much has grown per second; a counter that begins anew says nothing."""
+        if self._before is not None and now_ns > self._before[0]:
+            since_ns, before = self._before
+            both = [name for name in TRAFFIC if name in totals and name in before]
+            rates = [
+                (name, (totals[name] - before[name]) * KIBIBYTE * 1e9 / (now_ns - since_ns)) for name in both
+            ]
+            self._gpu.write(now_ns, [(name, rate) for name, rate in rates if rate >= 0])
+        self._before = now_ns, totals
 
 
 class NvlinkMonitor:

@@ -15,6 +15,10 @@ from perfwrap.monitors.journal import JournalWriter
 LIBRARY = "libnvidia-ml.so.1"
 MOST_FAILURES = 10
 """A function that fails so often in a row is not asked again."""
+CHEAP_NS = 100_000
+ALLOWED_SHARE = 0.0008
+"""A question whose answer costs more is asked so seldom that it takes this part of a core, of all GPUs together.
+Real drivers take milliseconds for some, of processor time and for each GPU; tens of them would not fit into 1 %."""
 
 
 def never(nvml: Any) -> tuple[int, ...]:
@@ -45,8 +49,12 @@ class Gpu:
         """A slice's number as NVML's "GPU instance"."""
         self._lost, self._quiet = False, quiet
         self._since_ns = time.monotonic_ns()
+        self.sharers = 1
+        """How many GPUs are watched."""
         self._failures: dict[str, int] = {}
         self._series: dict[str, int] = {}
+        self._costs: dict[str, int] = {}
+        self._rests: dict[str, int] = {}
 
     @property
     def lost(self) -> bool:
@@ -78,20 +86,36 @@ class Gpu:
         return self.attempt(what, lambda: call(self.nvml, functions, self.handle, *arguments))
 
     def attempt(self, what: str, work: Callable[[], Any], passing: tuple[int, ...] = ()) -> Any:
-        """Return what ``work`` returns, or None where NVML fails, as ``ask`` does.
+        """Return what ``work`` returns, or None where NVML fails, as ``ask`` does, and while ``what`` rests.
 
         ``passing`` are codes of failures that mean nothing at all.
         """
-        if self.lost or self._failures.get(what, 0) >= MOST_FAILURES:
+        if self.lost or self.is_at_rest(what) or self._failures.get(what, 0) >= MOST_FAILURES:
             return None
+        begin = time.thread_time_ns()
         try:
             answer = work()
         except self.nvml.NVMLError as error:
             if error.value not in passing:
                 self._fail(what, error)
             return None
+        self._pay(what, time.thread_time_ns() - begin)
         self._failures[what] = 0
         return answer
+
+    def is_at_rest(self, what: str) -> bool:
+        """Say whether it is too early to ask this again, because the answer is dear."""
+        return what in self._rests and time.monotonic_ns() < self._rests[what]
+
+    def _pay(self, what: str, cost_ns: int) -> None:
+        """Let a dear question rest; what is dear once only, as the first answer often is, does not count."""
+        usual_ns, self._costs[what] = min(self._costs.get(what, 0), cost_ns), cost_ns
+        if usual_ns <= CHEAP_NS:
+            return
+        if what not in self._rests:
+            note = f"asked less often: an answer takes {usual_ns / 1e6:.1f} ms of a core"
+            self.journal.watched(f"{self.name}/{what}", time.monotonic_ns(), note=note)
+        self._rests[what] = time.monotonic_ns() + int(usual_ns * self.sharers / ALLOWED_SHARE)
 
     def peek(self, functions: tuple[str, ...], *arguments: object) -> Any:
         """Return the answer or None, and write nothing down: for questions whose answer is no series."""

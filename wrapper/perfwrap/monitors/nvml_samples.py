@@ -7,6 +7,7 @@ means over a twentieth of a second, so that a long run stays within its journal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -15,7 +16,8 @@ from perfwrap.monitors.journal import clock_pair
 from perfwrap.monitors.nvml import Gpu
 from perfwrap.monitors.nvml_fields import plain
 
-KINDS = {"buffered/power_watts": (0, 1e-3), "buffered/utilization_share": (1, 1e-2)}
+PREFIX = "buffered/"
+KINDS = {PREFIX + "power_watts": (0, 1e-3), PREFIX + "utilization_share": (1, 1e-2)}
 """NVML_TOTAL_POWER_SAMPLES and NVML_GPU_UTILIZATION_SAMPLES, and what a sample is worth in base units."""
 BIN_MICROSECONDS = 50_000
 MICROSECOND_NS = 1000
@@ -30,8 +32,8 @@ class BufferedSamples:
         self._last = dict.fromkeys(KINDS, wall_ns // MICROSECOND_NS)
         self._finer: set[str] = set()
 
-    def write(self, looks: int) -> None:
-        """Write what came since the last time; ``looks`` is how often the monitor itself has looked since."""
+    def write(self, answers: Mapping[str, int]) -> None:
+        """Write what came since the last time; ``answers`` is how many of its own the monitor had since, by metric."""
         for metric, (kind, unit) in KINDS.items():
             samples = self._since_last(metric, kind)
             monotonic_ns, wall_ns = clock_pair()
@@ -41,7 +43,7 @@ class BufferedSamples:
             if not new:
                 continue
             self._last[metric] = max(moment for moment, _ in new)
-            if len(new) > looks:
+            if len(new) > answers.get(metric.removeprefix(PREFIX), 0):
                 self._finer.add(metric)
             if metric not in self._finer:
                 continue

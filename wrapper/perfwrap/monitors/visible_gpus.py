@@ -51,6 +51,8 @@ def find_gpus(
     chosen = [gpu for gpu in found if gpu.number in names]
     for gpu in chosen:
         gpu.slices = _slices(gpu, names[gpu.number], quiet)
+        for each in (gpu, *gpu.slices):
+            each.sharers = len(chosen)
     if visible is not None and not quiet:
         _explain(journal, visible, environment.get(ORDER, ""), found, chosen)
     return chosen
