@@ -9,6 +9,7 @@ from perfwrap.journal_format import GRAD, TRAINING
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import find_gpus
 from perfwrap.measures.lines import Line
+from perfwrap.measures.loop import gpu_utilization
 
 MILLISECOND = 1_000_000
 
@@ -397,6 +398,22 @@ def test_what_a_gpu_s_units_did_stands_beside_its_utilisation(run) -> None:
     assert gpu.utilization == pytest.approx(0.95)
     assert gpu.activity == {"sm": pytest.approx(0.2), "tensor": 0.0}
     assert (gpu.power_limit_watts, gpu.throttle_reasons, gpu.other_processes) == (700.0, (), None)
+
+
+@pytest.mark.parametrize(("owners", "expected"), [(("run", "other"), 0.3), (("unknown", "unknown"), 0.6)])
+def test_the_gpus_of_other_people_say_nothing_about_the_run(
+    run, owners: tuple[str, str], expected: float
+) -> None:
+    journal = run.journal()
+    for _ in range(40):
+        journal.step()
+    monitor = run.journal(pid=50, role="monitor")
+    for number, (owner, value) in enumerate(zip(owners, (0.3, 0.9), strict=True)):
+        monitor.sample(f"gpu/{number}", "utilization_share", value, 2_000)
+        monitor.fact(f"gpu/{number}/process/{100 + number}/owner", owner)
+    evidence = Evidence(run.read())
+    assert [gpu.of_run for gpu in evidence.gpus] == [owners[0] == "run", False]
+    assert gpu_utilization(evidence) == pytest.approx(expected)
 
 
 def test_a_second_counts_the_same_however_often_a_gpu_was_sampled_in_it(run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,6 +22,9 @@ OFTEN = 0.05
 
 FINER = "buffered/"
 """Prefix of the series of what the driver sampled by itself."""
+
+OWNER = re.compile(r"^process/\d+/owner$")
+"""The fact that says whose a process on a GPU is."""
 
 SECOND_NS = 1_000_000_000
 
@@ -43,6 +47,8 @@ class Gpu:
     throttle_reasons: tuple[str, ...]
     power_limit_watts: float | None = None
     activity: dict[str, float] = field(default_factory=dict)
+    of_run: bool = False
+    """Whether a process of this run was seen on it; where that cannot be known, on none."""
     other_processes: float | None = None
     """Processes of other people's, or of other jobs."""
     other_memory_used_bytes: float | None = None
@@ -90,6 +96,7 @@ def _gpu(timeline: Timeline, track: int, entity: str, start: int, end: int) -> G
         throttle_reasons=tuple(name.removeprefix(REASON) for name in reasons),
         power_limit_watts=_number(facts.get("power_limit_watts")),
         activity={unit: value for unit, value in known.items() if value is not None},
+        of_run=any(OWNER.match(key) and value == "run" for key, value in facts.items()),
         other_processes=mean("other_processes"),
         other_memory_used_bytes=mean("other_memory_used_bytes"),
     )

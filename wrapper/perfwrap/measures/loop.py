@@ -33,8 +33,13 @@ def trains_on_gpu(evidence: Evidence, trainer: Trainer) -> bool:
 
 
 def gpu_utilization(evidence: Evidence) -> float | None:
-    """Return the mean utilisation of the GPUs that were in use at all; None when nothing sampled them."""
-    known = [gpu.utilization for gpu in evidence.gpus if gpu.utilization is not None]
+    """Return the mean utilisation of the GPUs that were in use at all; None when nothing sampled them.
+
+    Where it is known which GPUs the run's own processes were on, others' do not count.
+    """
+    sampled = [gpu for gpu in evidence.gpus if gpu.utilization is not None]
+    own = [gpu for gpu in sampled if gpu.of_run] or sampled
+    known = [gpu.utilization for gpu in own if gpu.utilization is not None]
     used = [value for value in known if value > 0.0]
     return sum(used) / len(used) if used else (0.0 if known else None)
 
