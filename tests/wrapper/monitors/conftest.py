@@ -151,7 +151,8 @@ class Sidecar:
         self.process.stdin.flush()
 
     def content(self) -> Content | None:
-        journals = list((self.folder / "journal").glob("*.pwj"))
+        # For a moment after it was made a journal is an empty file.
+        journals = [path for path in (self.folder / "journal").glob("*.pwj") if path.stat().st_size]
         return read(journals[0]) if journals else None
 
     def wait_until(self, condition: Callable[[Content], object], what: str) -> Content:
