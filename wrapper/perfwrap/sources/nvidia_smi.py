@@ -1,0 +1,186 @@
+"""Reads logs of nvidia-smi: ``--query-gpu … --format=csv`` and ``dmon``, as people write them.
+
+The columns are described by ``nvidia-smi --help-query-gpu`` and the manual's section on dmon. Seen: headers with
+units, cells with units, neither (``nounits``), no header, own headers (``utilization_gpu_percent``), UTF-16 as
+PowerShell's redirection writes it, headers that come again, values that are missing (``[N/A]``, ``-``, ``ERR!``).
+
+Times are those of the wall clock; without a zone they are taken as UTC. The series are those of perfwrap's own
+monitor (``utilization_share``, ``memory_used_bytes``, …) on ``gpu/N`` of the host ``unknown``.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from perfwrap.sources.nvidia_smi_columns import (
+    Column,
+    columns_of,
+    guessed_columns,
+    is_header,
+    looks_like_values,
+    number_of,
+)
+from perfwrap.sources.wall_times import find_time
+from perfwrap.timeline.builder import TimelineBuilder
+
+SOURCE = "nvidia-smi"
+HOST = "unknown"
+SECOND_NS = 1_000_000_000
+HEAD_LINES = 5
+TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d$")
+"""What dmon -o T writes: nobody knows of which day."""
+GUESS_LINES = 200
+"""So many lines tell what columns without a header are."""
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Say whether the file with that beginning is a log of nvidia-smi's."""
+    rows = [row for row in _rows(_decoded(head).splitlines()[:HEAD_LINES]) if row]
+    if not rows or "\0" in rows[0][0]:
+        return False
+    return any(is_header(row) for row in rows) or looks_like_values(rows[0])
+
+
+def add(builder: TimelineBuilder, path: Path) -> None:
+    """Add what the log says; lines that make no sense are counted in a warning."""
+    lines = _decoded(path.read_bytes()).splitlines()
+    log = _Log(builder, path.name)
+    if not any(is_header(row) for row in _rows(lines[:HEAD_LINES])):
+        log.columns = guessed_columns([row for row in _rows(lines[:GUESS_LINES]) if row])
+        builder.warn(f"{path.name} names no columns; they were told by their units.")
+    for row in _rows(lines):
+        log.take(row)
+    log.finish()
+
+
+class _Log:
+    """One log on its way into a timeline."""
+
+    def __init__(self, builder: TimelineBuilder, name: str) -> None:
+        self.columns: list[Column] = []
+        self._builder, self._name = builder, name
+        self._numbers: dict[str, int] = {}
+        self._facts: dict[tuple[int, str], str] = {}
+        self._times: dict[int, list[int]] = {}
+        self._values: dict[int, list[float]] = {}
+        self._spans: dict[int, tuple[int, int]] = {}
+        self._skipped = self._untimed = 0
+        self._zoneless = False
+        self._moment: dict[int, int] = {}
+
+    def take(self, row: list[str]) -> None:
+        """Take one line in."""
+        if not row or not any(row):
+            return
+        if is_header(row):
+            self.columns = columns_of(row)
+            return
+        if row[0].startswith("#"):
+            self.columns = [
+                column.with_unit(unit) for column, unit in zip(self.columns, _bare(row), strict=False)
+            ]
+            return
+        cells = list(zip(self.columns, row, strict=False))
+        # Of two columns about the same (power.draw, power.draw.average) the first counts.
+        found = {column.metric: text for column, text in reversed(cells) if column.metric}
+        values = {
+            column.metric: value
+            for column, text in reversed(cells)
+            if column.factor and (value := number_of(text, column)) is not None
+        }
+        if not values or len(row) < len(self.columns):
+            self._skipped += 1
+            return
+        gpu = self._gpu(found)
+        time = self._time(found, gpu)
+        if time is None:
+            self._skipped += 1
+            return
+        self._keep(gpu, time, found, values)
+
+    def finish(self) -> None:
+        """Hand everything over."""
+        for counter, times in self._times.items():
+            columns = {"time": times, "value": self._values[counter], "track": [counter] * len(times)}
+            self._builder.add("samples", {**columns, "source": [SOURCE] * len(times)})
+        for (track, key), value in self._facts.items():
+            begin = self._spans[track][0]
+            self._builder.add_row("facts", time=begin, track=track, key=key, value=value, source=SOURCE)
+        for track, (begin, end) in self._spans.items():
+            self._builder.add_row("coverage", what="gpu", track=track, start=begin, end=end, source=SOURCE)
+        if self._skipped:
+            self._builder.warn(
+                f"{self._skipped} lines of {self._name} could not be read; they were left out."
+            )
+        if self._untimed:
+            self._builder.warn(f"The lines of {self._name} bear no dates; they were taken as one a second.")
+        elif self._zoneless:
+            self._builder.warn(f"The times of {self._name} bear no time zone; they were taken as UTC.")
+
+    def _keep(self, gpu: int, time: int, found: dict[str, str], values: dict[str, float]) -> None:
+        """Keep the values of one GPU at one moment."""
+        begin, end = self._spans.get(gpu, (time, time))
+        self._spans[gpu] = min(begin, time), max(end, time)
+        for key in ("memory_total_bytes", "power_limit_watts"):
+            if key in values:
+                self._facts[gpu, key] = f"{values.pop(key):.0f}"
+        for key in ("name", "uuid", "driver_version"):
+            if found.get(key):
+                self._facts[gpu, key] = found[key]
+        values.pop("memory_free_bytes", None)
+        for metric, value in values.items():
+            counter = self._builder.counter(gpu, metric)
+            self._times.setdefault(counter, []).append(time)
+            self._values.setdefault(counter, []).append(value)
+
+    def _gpu(self, found: dict[str, str]) -> int:
+        """Return the track of the GPU that a line is about."""
+        index = found.get("index", "")
+        if not index.isdigit():
+            name = found.get("uuid") or found.get("bus") or ""
+            index = str(self._numbers.setdefault(name, len(self._numbers)))
+        return self._builder.device(HOST, f"gpu/{int(index)}")
+
+    def _time(self, found: dict[str, str], gpu: int) -> int | None:
+        """Return the moment of a line; one second later than the GPU's last one where lines bear none."""
+        text = " ".join(found[key] for key in ("date", "time") if key in found)
+        if not text or TIME_OF_DAY.match(text):
+            self._untimed += 1
+            self._moment[gpu] = self._moment.get(gpu, 0) + SECOND_NS
+            return self._moment[gpu]
+        time = find_time(text)
+        if time is None:
+            return None
+        self._zoneless |= not time.zoned
+        return time.nanoseconds
+
+
+def _decoded(content: bytes) -> str:
+    """Return the text of a file in UTF-8 or, as its first bytes tell, in UTF-16."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content[: len(content) // 2 * 2].decode("utf-16", "replace")
+    if content[1:2] == b"\0":
+        return content.decode("utf-16-le", "replace")
+    return content.decode("utf-8-sig", "replace")
+
+
+def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Return the cells of each line: between commas, or between blanks in dmon's tables."""
+    for line in lines:
+        if "," in line:
+            try:
+                yield [
+                    cell.strip() for cell in next(csv.reader([line.replace("\0", "")], skipinitialspace=True))
+                ]
+            except csv.Error:
+                yield []
+        else:
+            yield line.split()
+
+
+def _bare(row: list[str]) -> list[str]:
+    """Return a line of dmon's header without the sign that it begins with."""
+    return [cell for cell in [row[0].lstrip("#").strip(), *row[1:]] if cell]
