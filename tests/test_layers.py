@@ -27,7 +27,18 @@ ALLOWED = {
     "rules": {"measures", "timeline", "units"},
     "verdict": {"rules", "measures", "timeline", "units"},
     "diagnosis": {"rules", "verdict", "measures", "timeline", "units", "errors"},
-    "reports": {"diagnosis", "rules", "timeline", "units", "errors"},
+    "live": {
+        "diagnosis",
+        "verdict",
+        "rules",
+        "measures",
+        "sources",
+        "timeline",
+        "run_folder",
+        "journal_format",
+        "errors",
+    },
+    "reports": {"live", "diagnosis", "rules", "timeline", "units", "errors"},
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

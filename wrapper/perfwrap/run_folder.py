@@ -27,6 +27,8 @@ from perfwrap.errors import PerfwrapError
 FORMAT = 1
 """Version of the run folder. 1: first."""
 
+RUNS = "perfwrap_runs"
+"""Where run folders are made, in the current directory, unless the user names another place."""
 MANIFEST = "run.json"
 INJECT = "inject"
 STARTS = "starts"
@@ -115,7 +117,7 @@ def create(out: Path | None, command: list[str]) -> RunFolder:
 
     Raises PerfwrapError when ``out`` already holds something or cannot be made.
     """
-    path = (out if out is not None else Path("perfwrap_runs") / _default_name(command)).absolute()
+    path = (out if out is not None else Path(RUNS) / _default_name(command)).absolute()
     try:
         if out is None:
             path = _make_first_free(path)
@@ -134,9 +136,21 @@ def create(out: Path | None, command: list[str]) -> RunFolder:
     return RunFolder(path)
 
 
+def newest(parent: Path) -> Path | None:
+    """Return the run below a folder that was started last, also one among several of a demo; None without any."""
+    found = []
+    for manifest in (*parent.glob(f"*/{MANIFEST}"), *parent.glob(f"*/*/{MANIFEST}")):
+        try:
+            start = RunFolder(manifest.parent).read_manifest().get("start")
+        except PerfwrapError:
+            continue
+        found.append((start["wall_ns"] if isinstance(start, dict) else 0, manifest.parent))
+    return max(found)[1] if found else None
+
+
 def create_parent(out: Path | None, name: str) -> Path:
     """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
-    path = (out if out is not None else Path("perfwrap_runs") / _default_name([name])).absolute()
+    path = (out if out is not None else Path(RUNS) / _default_name([name])).absolute()
     try:
         if out is None:
             return _make_first_free(path)

@@ -7,9 +7,11 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +20,13 @@ from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
-from perfwrap.sources.starts import Identity, add_starts, read_starts
+from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock, drift_ns, host_clock, to_first_host
 from perfwrap.timeline.model import Timeline
 
 SUFFIX = "*.pwj"
+NOBODY = "No process of this run was recorded: none of them imported torch where perfwrap could see it."
 
 
 def read(folder: RunFolder) -> Timeline:
@@ -36,26 +39,36 @@ def read(folder: RunFolder) -> Timeline:
     builder = TimelineBuilder()
     paths = sorted(folder.journal.glob(SUFFIX))
     clocks = _clocks(paths)
+    if not paths:
+        builder.warn(NOBODY)
+    journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
+    return assemble(run, journals, clocks, read_starts(folder.starts), builder)
+
+
+def assemble(
+    run: Mapping[str, Any],
+    journals: Iterable[tuple[str, JournalFile]],
+    clocks: dict[str, HostClock],
+    starts: Iterable[Start],
+    builder: TimelineBuilder,
+) -> Timeline:
+    """Return the timeline of a run from its named journals, which are used up, and its start records.
+
+    ``clocks`` has each host's clock, the first host first.
+    """
     monitors: list[JournalTables] = []
-    journals: list[JournalTables] = []
-    for path in paths:
-        journal = _read(path, builder)
-        if journal is None:
-            continue
-        tables = JournalTables(_on_run_clock(journal, clocks), path.name, builder)
-        journals.append(tables)
+    everything: list[JournalTables] = []
+    for name, journal in journals:
+        tables = JournalTables(_on_run_clock(journal, clocks), name, builder)
+        everything.append(tables)
         # Monitors name processes by their pid: those are known when everything else is.
         if tables.role == "monitor":
             monitors.append(tables)
         else:
             tables.add()
-    add_starts(list(read_starts(folder.starts)), _by_process(journals), partial(_moment, clocks), builder)
+    add_starts(list(starts), _by_process(everything), partial(_moment, clocks), builder)
     for tables in monitors:
         tables.add()
-    if not paths:
-        builder.warn(
-            "No process of this run was recorded: none of them imported torch where perfwrap could see it."
-        )
     uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0
     return builder.build({**run, "hosts": list(clocks), "clock_uncertainty_ns": uncertainty})
 

@@ -98,10 +98,10 @@ def read_file(path: Path) -> JournalFile:
     header = read_header(path)
     whole = path.stat().st_size % SLOT.itemsize == 0
     slots: Records = np.fromfile(path, dtype=SLOT, offset=HEADER.size)
-    slots = slots[: _used(slots)]
+    slots = slots[: used_slots(slots)]
     finished = slots["kind"] != 0
     torn = int(np.count_nonzero(~finished[RESERVED:]))
-    records, notes = _sane(slots if finished.all() else slots[finished], header.monotonic)
+    records, notes = sane(slots if finished.all() else slots[finished], header.monotonic)
     texts, holes = _texts(records[records["kind"] == DESCRIBE["TEXT"]])
     if holes:
         notes.append(f"{holes} of its texts have missing pieces")
@@ -118,7 +118,7 @@ def _names(path: Path) -> tuple[str, int, str, str]:
     return "unknown", 0, "0", path.stem
 
 
-def _used(slots: Records) -> int:
+def used_slots(slots: Records) -> int:
     """Return how many slots lie before the untouched rest of the last segment."""
     # From behind in blocks: the rest is short, and a mask over all slots would be read for nothing.
     end = slots.size
@@ -132,7 +132,7 @@ def _used(slots: Records) -> int:
     return 0
 
 
-def _sane(records: Records, opened: int) -> tuple[Records, list[str]]:
+def sane(records: Records, opened: int) -> tuple[Records, list[str]]:
     """Return the records that make sense, and notes about the others."""
     kinds = records["kind"]
     known = np.isin(kinds, KINDS, kind="table")
@@ -148,17 +148,24 @@ def _sane(records: Records, opened: int) -> tuple[Records, list[str]]:
     return (records if keep.all() else records[keep]), notes
 
 
-def _texts(pieces: Records) -> tuple[dict[int, str], int]:
-    """Return the texts by id, and how many lack a piece."""
+def gather_texts(pieces: Records, gathered: dict[int, dict[int, bytes]]) -> None:
+    """Add the pieces of texts that TEXT records carry to those gathered before: id -> place -> piece."""
     payload = np.stack([pieces["start"], pieces["duration"], pieces["value"]], axis=1).astype("<i8").tobytes()
-    gathered: dict[int, dict[int, bytes]] = {}
     for place, (number, piece) in enumerate(
         zip(pieces["name"].tolist(), pieces["thread"].tolist(), strict=True)
     ):
         gathered.setdefault(number, {})[piece] = payload[PIECE_BYTES * place : PIECE_BYTES * (place + 1)]
-    texts, holes = {}, 0
-    for number, found in gathered.items():
-        holes += len(found) != max(found) + 1
-        encoded = b"".join(found.get(piece, b"?") for piece in range(max(found) + 1))
-        texts[number] = encoded.rstrip(b"\0").decode("utf-8", "replace")
-    return texts, holes
+
+
+def join_text(found: dict[int, bytes]) -> str:
+    """Return the text that its pieces make; a question mark stands for a missing one."""
+    encoded = b"".join(found.get(piece, b"?") for piece in range(max(found) + 1))
+    return encoded.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _texts(pieces: Records) -> tuple[dict[int, str], int]:
+    """Return the texts by id, and how many lack a piece."""
+    gathered: dict[int, dict[int, bytes]] = {}
+    gather_texts(pieces, gathered)
+    holes = sum(len(found) != max(found) + 1 for found in gathered.values())
+    return {number: join_text(found) for number, found in gathered.items()}, holes

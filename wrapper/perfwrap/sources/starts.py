@@ -33,21 +33,26 @@ class Start:
 def read_starts(folder: Path) -> Iterator[Start]:
     """Return the start records of all hosts; lines that were cut short are skipped."""
     for path in sorted(folder.glob("*.log")):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            found = dict(zip(START_FIELDS, line.split("\t"), strict=False))
-            numbers = (found.get(name, "") for name in ("pid", "ppid", "monotonic_ns"))
-            if len(found) == len(START_FIELDS) and all(number.isdigit() for number in numbers):
-                yield Start(
-                    path.stem,
-                    found["event"],
-                    int(found["pid"]),
-                    int(found["ppid"]),
-                    found["start_ticks"],
-                    int(found["monotonic_ns"]),
-                    found["python"],
-                    found["vector"],
-                    found["argv"],
-                )
+        yield from parse_starts(path.stem, path.read_text(encoding="utf-8", errors="replace"))
+
+
+def parse_starts(host: str, text: str) -> Iterator[Start]:
+    """Return the start records in a piece of a host's log; lines that were cut short are skipped."""
+    for line in text.splitlines():
+        found = dict(zip(START_FIELDS, line.split("\t"), strict=False))
+        numbers = (found.get(name, "") for name in ("pid", "ppid", "monotonic_ns"))
+        if len(found) == len(START_FIELDS) and all(number.isdigit() for number in numbers):
+            yield Start(
+                host,
+                found["event"],
+                int(found["pid"]),
+                int(found["ppid"]),
+                found["start_ticks"],
+                int(found["monotonic_ns"]),
+                found["python"],
+                found["vector"],
+                found["argv"],
+            )
 
 
 def add_starts(

@@ -1,0 +1,181 @@
+"""One run that is followed: its journals as far as they were read, and the timeline of its recent part."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.journal_format import DESCRIBE
+from perfwrap.live.starts_tail import StartsTail
+from perfwrap.live.state import PATIENCE_NS, State, is_living, judge
+from perfwrap.run_folder import RunFolder
+from perfwrap.sources.journal import NOBODY, SUFFIX, assemble
+from perfwrap.sources.journal_file import JournalFile, Unreadable
+from perfwrap.sources.journal_tail import JournalTail
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.clocks import HostClock, host_clock
+from perfwrap.timeline.model import Timeline
+
+MOST_RECORDS, LEAST_RECORDS = 120_000, 2_000
+"""Recent records that are kept of all recorded processes together, and of each one at least."""
+MOST_OF_ONE = 12_000
+"""Recent records of one process: some thousand steps."""
+MOST_OF_MONITOR = 60_000
+"""Recent records of a monitor, which writes one for each value."""
+
+MOST_GONE = 16
+"""Workers that have ended are started anew for each epoch: the last ones tell how they were."""
+MOST_ASKED = 64
+"""Processes of the start records that are asked whether they live: the last ones."""
+
+
+class LiveRun:
+    """A run folder that is read again and again, at a cost that does not grow with the run."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Read the manifest; PerfwrapError when the folder is no run."""
+        self.folder = folder
+        self.manifest: dict[str, Any] = folder.read_manifest()
+        self.state = State("starting")
+        self._tails: dict[Path, JournalTail] = {}
+        self._gone: dict[Path, int] = {}
+        """Journals whose writers have ended or cannot be seen any more, and since when."""
+        self._silent: set[Path] = set()
+        """Those to which nothing more will come."""
+        self._unreadable: dict[Path, str] = {}
+        self._starts = StartsTail(folder.starts)
+        self._written = time.monotonic_ns()
+        self._here = _host_name() == (self.manifest.get("host") or {}).get("name")
+
+    def refresh(self) -> None:
+        """Read what is new, and see how the run stands."""
+        try:
+            self.manifest = self.folder.read_manifest()
+            news = self._starts.refresh()
+        except PerfwrapError:
+            if self.folder.manifest.exists():
+                raise
+            self.state = State("deleted")
+            return
+        for path in sorted(self.folder.journal.glob(SUFFIX)):
+            news |= self._refresh(path)
+        now = time.monotonic_ns()
+        if news:
+            self._written = now
+        self.state = judge(self.manifest, now - self._written, bool(self._tails), self._any_living())
+
+    @property
+    def begin(self) -> int:
+        """From when on spans are kept, of all recorded processes; 0 while the whole run is."""
+        return max((tail.begin for tail in self._tails.values() if tail.role != "monitor"), default=0)
+
+    @property
+    def records(self) -> int:
+        """How many records were read."""
+        return sum(tail.slots for tail in self._tails.values())
+
+    def timeline(self) -> Timeline:
+        """Return the timeline of what is kept: the whole run while it is short, then its recent part."""
+        builder = TimelineBuilder()
+        for path, why in self._unreadable.items():
+            builder.warn(f"The journal {path.name} {why}; it was left out.")
+        if not self._tails and self.state.over:
+            builder.warn(NOBODY)
+        begin = self.begin
+        files = {
+            tail.path.name: tail.journal(0 if tail.role == "monitor" else begin, tail.path not in self._gone)
+            for tail in self._told()
+        }
+        # Of what is left out here it would otherwise seem that it had recorded nothing.
+        left_out = {tail.header.pid for tail in self._tails.values() if tail.path.name not in files}
+        starts = [start for start in self._starts.records if start.pid not in left_out]
+        return assemble(self.manifest, files.items(), _clocks(files), starts, builder)
+
+    def counted_before(self, pid: int | None) -> Counter[int]:
+        """Return how many spans of each kind the processes of that pid had before what is kept."""
+        found: Counter[int] = Counter()
+        for tail in self._tails.values():
+            if tail.header.pid == pid:
+                found += tail.count_before(self.begin)
+        return found
+
+    def loaders(self, pid: int | None) -> dict[str, tuple[int, int, int | None]]:
+        """Return of each loader of a process its iterations, the batches of this one and of the one before."""
+        tails = [tail for tail in self._tails.values() if tail.header.pid == pid]
+        return tails[-1].loaders() if tails else {}
+
+    def _refresh(self, path: Path) -> bool:
+        """Read what is new in one journal; a file that cannot be read costs only itself."""
+        if path in self._silent:
+            return False
+        tail = self._tails.get(path)
+        try:
+            if tail is None:
+                tail = self._tails[path] = JournalTail(path)
+                self._unreadable.pop(path, None)
+            return self._read_on(path, tail)
+        except Unreadable as error:
+            self._unreadable[path] = str(error)
+        except OSError as error:
+            self._unreadable[path] = f"cannot be read: {error.strerror}"
+        return False
+
+    def _read_on(self, path: Path, tail: JournalTail) -> bool:
+        """Read what is new in a journal, and see whether its writer lives; say whether there was anything."""
+        gone = self._here and not is_living(tail.header.pid, tail.header.start_ticks)
+        news, now = tail.refresh(self._most(tail)), time.monotonic_ns()
+        if news and path in self._gone:
+            # What seemed to be gone writes: the processes of that machine are not seen from here (a container).
+            self._here, gone = False, False
+            self._gone.clear()
+        if gone or tail.ended:
+            self._gone.setdefault(path, now)
+        if tail.ended or now - self._gone.get(path, now) > PATIENCE_NS:
+            self._silent.add(path)
+        return news
+
+    def _most(self, tail: JournalTail) -> int:
+        """Return how many recent records are kept of one journal."""
+        if tail.role == "monitor":
+            return MOST_OF_MONITOR
+        return max(LEAST_RECORDS, min(MOST_OF_ONE, MOST_RECORDS // len(self._tails)))
+
+    def _any_living(self) -> bool | None:
+        """Say whether a process of the run lives; None when that cannot be seen from here.
+
+        Where no monitor watches, a program that is no Python may live without anybody knowing.
+        """
+        if not self._here:
+            return None
+        tails = self._tails.values()
+        known = [(tail.header.pid, tail.header.start_ticks) for tail in tails if tail.path not in self._gone]
+        known += [(start.pid, start.start_ticks) for start in list(self._starts.records)[-MOST_ASKED:]]
+        watched = any(tail.role == "monitor" for tail in tails)
+        return any(is_living(*process) for process in known) or (False if watched else None)
+
+    def _told(self) -> list[JournalTail]:
+        """Return the journals that the timeline is made of: of workers that are gone only the last few."""
+        gone = [path for path, tail in self._tails.items() if path in self._gone and tail.role == "worker"]
+        gone.sort(key=lambda path: self._tails[path].header.monotonic)
+        left_out = set(gone[:-MOST_GONE])
+        return [tail for path, tail in self._tails.items() if path not in left_out]
+
+
+def _clocks(files: dict[str, JournalFile]) -> dict[str, HostClock]:
+    """Return each host's clock, the first host first."""
+    pairs: dict[str, list[tuple[int, int]]] = {}
+    for file in sorted(files.values(), key=lambda file: file.header.wall):
+        clocks = file.records[file.records["kind"] == DESCRIBE["CLOCK"]]
+        pairs.setdefault(file.header.host, []).append((file.header.monotonic, file.header.wall))
+        pairs[file.header.host] += zip(clocks["start"].tolist(), clocks["value"].tolist(), strict=True)
+    return {host: host_clock(found) for host, found in pairs.items()}
+
+
+def _host_name() -> str:
+    """Return this machine's name as manifests have it."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", os.uname().nodename) or "host"

@@ -1,0 +1,190 @@
+"""What there is to see of a run at one moment: the figures of the live view, worked out and ready to draw."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from perfwrap.journal_format import SPANS
+from perfwrap.live.devices import GpuNow, ProcessNow, gpus_now, processes_now
+from perfwrap.live.state import State
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.parts import PARTS
+from perfwrap.measures.phases import EVALUATED, TRAINED
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.coverage import RECORDER
+from perfwrap.timeline.model import Timeline
+from perfwrap.verdict import Verdict
+
+MOST_TREND = 240
+"""Points of the trend: more than any terminal has columns."""
+
+ANCHORS = (("optimizer", "OPTIMIZER"), ("backward", "BACKWARD"), ("batches", "DATA"), ("forward", "FORWARD"))
+"""What ends steps, the surest first, and the kind of its records."""
+
+
+class Counted(Protocol):
+    """What is known of a run beyond its timeline: what was counted and not kept."""
+
+    def counted_before(self, pid: int | None) -> Counter[int]:
+        """Return how many spans of each kind a process had before what is kept."""
+
+    def loaders(self, pid: int | None) -> dict[str, tuple[int, int, int | None]]:
+        """Return of each loader its iterations, the batches of this one, and those of the one before."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the trainer that stands for the run is; None where nothing tells.
+
+    ``estimated``: steps before the recent part were counted by their optimizer steps (or what else ends them).
+    """
+
+    steps: int = 0
+    estimated: bool = False
+    epoch: int | None = None
+    batch: int | None = None
+    batches: int | None = None
+    """How many batches the epoch before had."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The figures of one moment; ``recent_steps`` is None while they are about the whole run so far.
+
+    ``account`` is in nanoseconds, of all trainers together; ``trend`` the step times in order, each the median
+    of its neighbours.
+    """
+
+    progress: Progress = Progress()
+    recent_steps: int | None = None
+    steady_steps: int = 0
+    median_ns: float | None = None
+    p99_ns: float | None = None
+    samples_per_s: float | None = None
+    trend: tuple[float, ...] = ()
+    account: dict[str, int] = field(default_factory=dict)
+    trainers: tuple[tuple[str, int, float | None], ...] = ()
+    """Name, steps (in the recent part) and median step time of each trainer."""
+    gpus: tuple[GpuNow, ...] = ()
+    processes: tuple[ProcessNow, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that is drawn: the run, how it stands, how long it has run, the view, and the last verdict."""
+
+    run: dict[str, Any]
+    state: State
+    elapsed_ns: int
+    view: View = View()
+    verdict: Verdict | None = None
+
+
+def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> View:
+    """Return the view of a timeline that holds the whole run so far or only its recent part.
+
+    Of a run that is ``over``, GPUs are told by their means over the steady loop, and no process lives.
+    """
+    timeline, main = evidence.timeline, evidence.main
+    shared: dict[str, Any] = {
+        "gpus": tuple(GpuNow(gpu, None) for gpu in evidence.gpus) if over else gpus_now(timeline),
+        "processes": () if over else processes_now(timeline, evidence.trainers),
+        "problems": problems(timeline),
+    }
+    if main is None:
+        return View(**shared)
+    steps = evidence.steps(main)
+    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.trainers]
+    known = [rate for rate in rates if rate is not None]
+    accounts = [evidence.account(trainer) for trainer in evidence.trainers]
+    return View(
+        progress=_progress(evidence, main, run, whole),
+        recent_steps=None if whole else steps.count,
+        steady_steps=steps.steady,
+        median_ns=steps.median_ns,
+        p99_ns=steps.p99_ns,
+        samples_per_s=sum(known) if len(known) == len(rates) else None,
+        trend=trend(steps),
+        account={part: sum(account.ns[part] for account in accounts) for part in PARTS},
+        trainers=tuple(_trainer(evidence, trainer) for trainer in evidence.trainers),
+        **shared,
+    )
+
+
+def trend(steps: Steps, most: int = MOST_TREND) -> tuple[float, ...]:
+    """Return the durations of the steady steps in order, neighbours together where there are too many."""
+    durations = steps.table.filter("steady")["duration"].to_numpy()
+    pieces = np.array_split(durations, min(most, durations.size)) if durations.size else []
+    return tuple(float(np.median(piece)) for piece in pieces)
+
+
+def problems(timeline: Timeline) -> tuple[str, ...]:
+    """Return what is not watched or was lost, in sentences: warnings first, then notes of the coverage."""
+    processes = dict(timeline.tracks.select("id", pl.struct("pid", "role")).iter_rows())
+    found = list(timeline.warnings)
+    rows = timeline.coverage.select("what", "track", "note").drop_nulls("note").unique(maintain_order=True)
+    together: dict[tuple[str, str], list[int]] = {}
+    for what, track, note in rows.iter_rows():
+        process = processes.get(track) or {}
+        # Workers end by os._exit as a rule, and what the journals lost stands in the warnings.
+        if what != "journal" and process.get("role") != "worker":
+            together.setdefault((what, note), []).append(process.get("pid") or 0)
+    for (what, note), members in together.items():
+        if what != RECORDER:
+            found.append(f"{what}: {note}")
+        else:
+            who = f"process {members[0]}" if len(members) == 1 else f"{len(members)} processes"
+            found.append(f"{who}: {note}")
+    return tuple(dict.fromkeys(found))
+
+
+def _trainer(evidence: Evidence, trainer: Trainer) -> tuple[str, int, float | None]:
+    """Return what is told of one trainer beside others."""
+    steps = evidence.steps(trainer)
+    return trainer.name, steps.count, steps.median_ns
+
+
+def _progress(evidence: Evidence, main: Trainer, run: Counted, whole: bool) -> Progress:
+    """Return how far a trainer is; what lies before the timeline is counted by what ends its steps."""
+    steps = evidence.steps(main)
+    before = Counter[int]() if whole else run.counted_before(main.pid)
+    earlier = 0
+    for name, kind in ANCHORS:
+        anchors = getattr(steps.events, name)
+        if len(anchors):
+            detailed = int(steps.table["detailed"].sum())
+            earlier = round(before[SPANS[kind]] * detailed / len(anchors))
+            break
+    return Progress(steps.count + earlier, earlier > 0, *_epoch(evidence, main, run))
+
+
+def _epoch(evidence: Evidence, main: Trainer, run: Counted) -> tuple[int | None, int | None, int | None]:
+    """Return the epoch, the batches in it, and those of the epoch before; None where no loader tells."""
+    steps = evidence.steps(main)
+    trained = steps.events.loader.key[steps.phases.use == TRAINED]
+    if not trained.size:
+        return None, None, None
+    name = steps.events.names[int(trained[-1])]
+    loaders, facts = run.loaders(main.pid), evidence.facts(main.process)
+    if name not in loaders:
+        return None, None, None
+    started, batch, batches = loaders[name]
+    if started != 1:
+        return started or None, batch, batches
+    # A loader that is made anew for each epoch has a new name and is made at the same line.
+    place = facts.get(f"{name}/created")
+    same = [other for other in loaders if place and facts.get(f"{other}/created") == place] or [name]
+    evaluated = {
+        steps.events.names[key] for key in steps.events.loader.key[steps.phases.use == EVALUATED].tolist()
+    }
+    if evaluated & set(same) or any(loaders[other][0] != 1 for other in same):
+        return None, batch, None
+    whole = [loaders[other][1] for other in same if other != name]
+    return len(same), batch, max(whole, default=None)
