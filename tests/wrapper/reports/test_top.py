@@ -13,7 +13,7 @@ from perfwrap.reports.page import Page
 from perfwrap.reports.top import draw, sparkline
 from perfwrap.verdict import Verdict
 
-GPU = Gpu(1, "NVIDIA H200 (gpu/0)", 0.42, 12e9, 141e9, 310.0, 0.2, ("power_cap",))
+GPU = Gpu(1, "NVIDIA H200 (gpu/0)", 0.42, 12e9, 141e9, 310.0, 0.2, ("power_cap",), activity={"sm": 0.31})
 
 
 def scene(**changes: Any) -> Scene:
@@ -62,7 +62,7 @@ def test_a_common_screen_shows_something_of_everything() -> None:
         "about 12,345 so far, epoch 3, batch 120 of 500",
         "median 12.3 ms",
         "data         45.0 %",
-        "42 % busy, 11 GiB of 131 GiB, 310 W, 61 C, slowed by power_cap",
+        "42 % busy, SMs 31 %, 11 GiB of 131 GiB, slowed by power_cap",
         "rank 0",
         "12 ms a step",
         "gpu: one thing",

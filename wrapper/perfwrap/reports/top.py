@@ -240,12 +240,13 @@ def _gpu(gpu: GpuNow, page: Page) -> tuple[str, str]:
     figures = gpu.figures
     known = [
         f"{units.share(figures.utilization)} busy" if figures.utilization is not None else "",
+        f"SMs {units.share(figures.activity['sm'])}" if "sm" in figures.activity else "",
         f"{units.size(figures.memory_used_bytes)} of {units.size(figures.memory_total_bytes)}"
         if figures.memory_used_bytes is not None
         else "",
+        f"slowed by {', '.join(figures.throttle_reasons)}" if figures.throttle_reasons else "",
         f"{units.number(figures.power_watts, 3)} W" if figures.power_watts is not None else "",
         f"{units.number(gpu.temperature_celsius, 3)} C" if gpu.temperature_celsius is not None else "",
-        f"slowed by {', '.join(figures.throttle_reasons)}" if figures.throttle_reasons else "",
     ]
     # The model's name last: of several GPUs it is the same, and the first to go where there is no room.
     model, _, entity = figures.name.removesuffix(")").rpartition(" (")
