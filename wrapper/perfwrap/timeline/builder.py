@@ -25,6 +25,10 @@ UNITS = (
 """Units by the suffix of a metric's name, the longer first."""
 
 
+NATIVE_INDEX = 1 << 32
+"""Begins the indices of threads that are known by the system's number for them, above those of records."""
+
+
 class TimelineBuilder:
     """Collects what sources read; ``build`` sorts it and freezes it."""
 
@@ -73,6 +77,13 @@ class TimelineBuilder:
             pid=owner["pid"],
             tid=native_id,
         )
+
+    def native_thread(self, process: int, native_id: int, name: str) -> int:
+        """Return the track of a thread by the system's number for it: the recorder's where it saw that thread."""
+        for track, row in enumerate(self._tracks):
+            if row["kind"] == "thread" and row["parent"] == process and row["tid"] == native_id:
+                return track
+        return self.thread(process, NATIVE_INDEX + native_id, name or f"thread {native_id}", native_id)
 
     def stream(self, process: int, index: int, name: str) -> int:
         """Return the track of a GPU's stream, as one process sees it; ``index`` is that of its records."""

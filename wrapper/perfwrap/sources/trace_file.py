@@ -1,0 +1,239 @@
+"""Reads a Chrome trace piece by piece: the events of one piece at a time, the rest of the document at the end.
+
+The format is "Trace Event Format" (a list of events, or an object with ``traceEvents``), plain or gzipped. A trace
+of a gigabyte never lies in memory: a piece is cut where an event ends, and only the fields that the timeline
+needs are decoded. Every size is bounded, so that a small file that unpacks to a huge one does no harm.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, TypeAlias, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+GZIP = b"\x1f\x8b"
+PIECE = 8 << 20
+"""Bytes that are unpacked and decoded at once."""
+LARGEST_EVENT = 64 << 20
+"""Bytes; what is longer without an event's end is no trace."""
+LARGEST_TRACE = 16 << 30
+"""Bytes after unpacking; the rest is left out, with a note."""
+
+EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+LIST = re.compile(rb"\s*\[")
+ESCAPED = re.compile(rb"\\.", re.DOTALL)
+NO_NUMBER = re.compile(rb"(:\s*)-?(?:inf(?:inity)?|nan)\b", re.IGNORECASE)
+LONE_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrtu])')
+CONTROL = bytes(32 if code < 32 else code for code in range(256))
+
+OPENS, CLOSES, QUOTE = b"{[", b"}]", ord('"')
+STRUCTURE = np.zeros(256, dtype=np.bool_)
+STRUCTURE[list(OPENS + CLOSES) + [QUOTE]] = True
+STEP = np.zeros(256, dtype=np.int32)
+STEP[list(OPENS)], STEP[list(CLOSES)] = 1, -1
+
+Positions: TypeAlias = NDArray[np.int64]
+
+
+class Arguments(msgspec.Struct, gc=False):
+    """The arguments of an event that the timeline needs; writers put texts where numbers belong, too."""
+
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    bytes: Any = None
+    size: Any = None
+    sequence: Any = msgspec.field(default=None, name="Sequence number")
+    forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
+    allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    reserved: Any = msgspec.field(default=None, name="Total Reserved")
+    memory_device: Any = msgspec.field(default=None, name="Device Id")
+    memory_kind: Any = msgspec.field(default=None, name="Device Type")
+    name: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; times stay text, because a float cannot hold nanoseconds since 1970."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: Arguments | None = None
+
+
+@dataclass
+class TraceFile:
+    """One trace on its way through memory; what was learned about the file stands here after the last piece."""
+
+    path: Path
+    header: dict[str, Any] = field(default_factory=dict)
+    """What stands beside the events."""
+    notes: list[str] = field(default_factory=list)
+    """What went wrong, each in one clause."""
+    damaged: int = 0
+    """Events that could not be decoded."""
+
+    def pieces(self) -> Iterator[list[Event]]:
+        """Return the events, many at a time; OSError when the file cannot be opened."""
+        with _opened(self.path) as stream:
+            unpacked = _Unpacked(stream, self.notes)
+            before = _up_to_events(unpacked)
+            if before is None:
+                self.notes.append("it holds no list of events")
+                return
+            yield from self._events(unpacked)
+            self._read_header(before + b"]" + unpacked.rest())
+
+    def _events(self, unpacked: _Unpacked) -> Iterator[list[Event]]:
+        """Return the events up to the end of their list, or of the file."""
+        while True:
+            ends, closed = _event_ends(unpacked.buffer)
+            if ends.size:
+                yield self._decode(unpacked.take(int(ends[-1]) + 1), ends)
+            if closed >= 0:
+                unpacked.take(closed - (int(ends[-1]) + 1 if ends.size else 0) + 1)
+                return
+            if len(unpacked.buffer) > LARGEST_EVENT:
+                self.notes.append("one of its events has no end")
+                return
+            # Twice as much at a time while no event ends, so that a long one is not looked at again and again.
+            if not unpacked.more(PIECE if ends.size else max(PIECE, len(unpacked.buffer))):
+                if not self.notes:
+                    self.notes.append("it breaks off before its end")
+                return
+
+    def _decode(self, text: bytes, ends: Positions) -> list[Event]:
+        """Return the events of one piece; where one is damaged, each is decoded by itself."""
+        try:
+            return DECODER.decode(b"[" + text.lstrip(b", \t\r\n") + b"]")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return list(self._one_by_one(text, ends))
+
+    def _one_by_one(self, text: bytes, ends: Positions) -> Iterator[Event]:
+        """Return the events that can be decoded, if need be without what is no JSON in them."""
+        begin = 0
+        for end in (ends + 1).tolist():
+            event = text[begin:end].lstrip(b", \t\r\n")
+            begin = end
+            try:
+                yield LONE_DECODER.decode(_mended(event))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.damaged += 1
+
+    def _read_header(self, text: bytes) -> None:
+        """Keep what stands beside the events; a list of events has nothing there."""
+        try:
+            header = msgspec.json.decode(_mended(text))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            header = {key: _loose_value(text, key) for key in ("baseTimeNanoseconds",)}
+            if not self.notes:
+                self.notes.append("what follows its events is damaged")
+        self.header = header if isinstance(header, dict) else {}
+
+
+class _Unpacked:
+    """What is unpacked of the file and not yet used."""
+
+    def __init__(self, stream: IO[bytes], notes: list[str]) -> None:
+        self.buffer = b""
+        self._stream, self._notes, self._total = stream, notes, 0
+
+    def more(self, size: int) -> bool:
+        """Unpack so many bytes more; False at the end of the file."""
+        if self._total >= LARGEST_TRACE:
+            self._notes.append(f"only its first {LARGEST_TRACE >> 30} GiB were read")
+            return False
+        try:
+            found = self._stream.read(size)
+        except (EOFError, OSError, zlib.error):
+            found = b""
+            self._notes.append("its compressed data break off or are damaged")
+        self._total += len(found)
+        self.buffer += found
+        return bool(found)
+
+    def take(self, size: int) -> bytes:
+        """Return the first bytes, which are then used."""
+        taken, self.buffer = self.buffer[:size], self.buffer[size:]
+        return taken
+
+    def rest(self) -> bytes:
+        """Return what follows the events, as far as it is bearable."""
+        while len(self.buffer) < LARGEST_EVENT and self.more(PIECE):
+            pass
+        return self.buffer
+
+
+DECODER = msgspec.json.Decoder(list[Event])
+LONE_DECODER = msgspec.json.Decoder(Event)
+
+
+def first_bytes(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, unpacked where it is gzipped, as many as can be read."""
+    with _opened(path) as stream:
+        found = b""
+        try:
+            while len(found) < size and (more := stream.read(size - len(found))):
+                found += more
+        except (EOFError, OSError, zlib.error):
+            pass
+    return found
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file, unpacking it where its content says so."""
+    with path.open("rb") as plain:
+        packed = plain.read(len(GZIP)) == GZIP
+    return cast(IO[bytes], gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+def _up_to_events(unpacked: _Unpacked) -> bytes | None:
+    """Use up everything to the beginning of the events and return it; None when they never begin."""
+    while unpacked.more(PIECE):
+        begins = LIST.match(unpacked.buffer) or EVENTS.search(unpacked.buffer)
+        if begins:
+            return unpacked.take(begins.end())
+        if len(unpacked.buffer) > LARGEST_EVENT:
+            break
+    return None
+
+
+def _event_ends(text: bytes) -> tuple[Positions, int]:
+    """Return where events end, and where their list does, -1 when it does not end here."""
+    plain = ESCAPED.sub(b"__", text) if b"\\" in text else text
+    codes = np.frombuffer(plain, dtype=np.uint8)
+    places = np.flatnonzero(STRUCTURE[codes])
+    found = codes[places]
+    quotes = found == QUOTE
+    outside = ~quotes & (np.cumsum(quotes) % 2 == 0)
+    places, found = places[outside], found[outside]
+    depth = np.cumsum(STEP[found])
+    over = np.flatnonzero(depth < 0)
+    closed = int(places[over[0]]) if over.size else -1
+    ends = places[(depth == 0) & (found == ord("}"))]
+    return (ends[ends < closed] if closed >= 0 else ends), closed
+
+
+def _mended(text: bytes) -> bytes:
+    """Return the text without what some writers leave in it that is no JSON: NaN, bare backslashes, raw control
+    characters, bytes of another encoding."""
+    text = LONE_BACKSLASH.sub(rb"\\\\", NO_NUMBER.sub(rb"\1null", text.translate(CONTROL)))
+    return text.decode("utf-8", errors="replace").encode()
+
+
+def _loose_value(text: bytes, key: str) -> int | None:
+    """Return an integer of a document that is damaged elsewhere."""
+    found = re.search(rb'"' + key.encode() + rb'"\s*:\s*(\d{1,19})', text)
+    return int(found[1]) if found else None
