@@ -9,13 +9,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from perfwrap.journal_format import GRAD, INFERENCE, TRAINING
+from perfwrap.journal_format import GRAD, INFERENCE, SPANS, TRAINING
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
 Integers: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
+RECORDED = tuple(name.lower() for name in SPANS)
+"""What the recorder tells of a thread, and a trace is translated to; its other words (functions, calls) would hide
+what they are part of."""
 OPTIMIZERS = ("optimizer", "scaler_step")
 LOADER = ("data", "data_end", "loader_start")
 UNKNOWN = -1
@@ -71,8 +74,8 @@ class LoopEvents:
 
 
 def thread_spans(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
-    """Return the spans of a trainer's thread, sorted by start, the longer first."""
-    return timeline.spans.filter(pl.col("track") == trainer.thread)
+    """Return what a trainer's thread did in the recorder's words, sorted by start, the longer first."""
+    return timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation").is_in(RECORDED))
 
 
 def loop_events(spans: pl.DataFrame) -> LoopEvents:

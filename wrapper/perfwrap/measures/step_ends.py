@@ -43,6 +43,11 @@ def find_step_ends(events: LoopEvents, phases: Phases) -> StepEnds | None:
     return StepEnds(ends, start, found.name, found.operations)
 
 
+def ends_of_marks(marks: Events, name: str) -> StepEnds:
+    """Return where steps end that somebody marked, at least one."""
+    return StepEnds(marks.end, int(marks.start[0]), f"mark of a step ({name})", ("step",))
+
+
 @dataclass(frozen=True)
 class Anchors:
     """The events that end steps; ``repeats``: one that comes again closes its step, or else a batch does."""

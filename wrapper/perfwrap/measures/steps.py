@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from perfwrap.measures.epochs import batches_of
 from perfwrap.measures.loop_end import find_loop_end
 from perfwrap.measures.loop_events import Integers, LoopEvents, loop_events, thread_spans
+from perfwrap.measures.marked_steps import mark_name, marked_steps, span_the_loop
 from perfwrap.measures.phases import Phases, find_phases
 from perfwrap.measures.rests import with_lines
-from perfwrap.measures.step_ends import StepEnds, find_step_ends
+from perfwrap.measures.step_ends import StepEnds, ends_of_marks, find_step_ends
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.warm_up import warm_up_length
 from perfwrap.timeline.model import Timeline
@@ -101,7 +102,12 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     spans = thread_spans(timeline, trainer)
     events = loop_events(spans)
     phases = find_phases(events)
-    found = find_step_ends(events, phases)
+    marks = marked_steps(timeline, trainer)
+    found = (
+        ends_of_marks(marks, mark_name(timeline, trainer))
+        if span_the_loop(marks, events)
+        else find_step_ends(events, phases)
+    )
     if found is None:
         return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
     thinned = with_lines(timeline.sums.filter(pl.col("track") == trainer.thread), spans, phases)

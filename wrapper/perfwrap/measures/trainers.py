@@ -8,7 +8,7 @@ import polars as pl
 
 from perfwrap.timeline.model import Timeline
 
-TRAINING_SIGNS = (("optimizer", "scaler_step"), ("backward",), ("forward",), ("data",))
+TRAINING_SIGNS = (("optimizer", "scaler_step"), ("backward",), ("forward",), ("data",), ("step",))
 """Operations that tell a trainer, the surest first; the first one that any process shows decides."""
 
 NOT_TRAINERS = ("worker", "monitor")

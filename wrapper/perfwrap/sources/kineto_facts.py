@@ -43,7 +43,7 @@ def add(process: KinetoProcess) -> None:
     """Add facts and coverage, and say what was lost."""
     rows = process.rows
     start = int(rows["start"].min() or 0)  # type: ignore[arg-type]
-    end = int((rows["start"] + rows["duration"]).max() or 0)  # type: ignore[operator, arg-type]
+    end = int((rows["start"] + rows["duration"]).max() or 0)
     _add_facts(process, start)
     _add_devices(process, start)
     _add_coverage(process, start, end)

@@ -242,8 +242,9 @@ class Operations:
         return _table(starts, ends, "backward", ["backward"] * starts.size)
 
     def _forwards(self, found: pl.DataFrame) -> pl.DataFrame:
-        """Return what led to each backward pass, where no module's call tells it."""
-        told = found.filter(pl.col("operation") == "forward")["start"].to_numpy()
+        """Return what led to each backward pass, in a trace that names no forward itself."""
+        if (found["operation"] == "forward").any():
+            return found.clear()
         backward = found.filter(pl.col("operation") == "backward").sort("start")
         starts = backward["start"].to_numpy()[
             outermost(backward["start"].to_numpy(), backward["end"].to_numpy())
@@ -255,7 +256,6 @@ class Operations:
         gap = np.searchsorted(wall.start, free.start)
         step = np.searchsorted(starts, free.start, side="left")
         ahead = step < starts.size
-        # Behind an optimizer's step nothing leads to the next backward pass before there is a batch.
         key = gap[ahead] * (starts.size + 1) + step[ahead]
         free = free.only(ahead)
         first = np.flatnonzero(np.diff(key, prepend=-1))
@@ -263,8 +263,11 @@ class Operations:
             return _table(free.start, free.end, "forward", [])
         size = np.diff(np.append(first, key.size))
         begin, end = free.start[first], np.maximum.reduceat(free.end, first)
-        known = np.searchsorted(np.sort(told), end) > np.searchsorted(np.sort(told), begin)
-        chosen = (size >= LEAST_FUNCTIONS) & ~known & self._leads(begin, end)
+        # What stands between an optimizer's step and the next batch leads nowhere.
+        fed = np.append(walls["operation"].is_in(["data", "transfer"]).to_numpy(), False)[gap[ahead][first] - 1]
+        batches = found.filter(pl.col("operation") == "data")["start"].to_numpy()
+        another = np.searchsorted(batches, starts[step[ahead][first]]) > np.searchsorted(batches, begin)
+        chosen = (size >= LEAST_FUNCTIONS) & (fed | ~another) & self._leads(begin, end)
         return _table(begin[chosen], end[chosen], "forward", ["forward"] * int(chosen.sum()))
 
     def _leads(self, begin: Integers, end: Integers) -> Flags:

@@ -121,7 +121,8 @@ class KinetoProcess:
         """Return the track of each row's thread."""
         known = threads.unique().to_list()
         tracks = [self._thread(number) for number in known]
-        return threads.replace_strict(known, tracks, return_dtype=pl.Int32).alias("track")
+        found: pl.Series = threads.replace_strict(known, tracks, return_dtype=pl.Int32)
+        return found.rename("track")
 
     def stream_tracks(self, rows: pl.DataFrame) -> pl.Series:
         """Return the track of each row's stream, by its owner, device and stream."""
@@ -148,7 +149,7 @@ class KinetoProcess:
     def links(self, owners: pl.Series, correlations: pl.Series) -> pl.Series:
         """Return numbers that join a call with what it launched, different for each process of the run."""
         found: pl.Series = owners.cast(pl.Int64) * CORRELATIONS + correlations % CORRELATIONS
-        return found.alias("link")
+        return found.rename("link")
 
     def _owners(self, correlations: pl.Series) -> pl.Series:
         """Return the process that launched each: the one whose call has its number, else the main one."""
@@ -158,13 +159,15 @@ class KinetoProcess:
         owner = self.owner_tracks(calls["thread"])
         known = calls.select("link", owner.alias("owner")).unique("link", keep="first")
         found = pl.DataFrame({"link": correlations}).join(known, on="link", how="left", maintain_order="left")
-        return found["owner"].fill_null(self.main)
+        owners: pl.Series = found["owner"].fill_null(self.main)
+        return owners
 
     def owner_tracks(self, threads: pl.Series) -> pl.Series:
         """Return the track of each row's process."""
         known = threads.unique().to_list()
         tracks = [self._owner(number) for number in known]
-        return threads.replace_strict(known, tracks, return_dtype=pl.Int32)
+        found: pl.Series = threads.replace_strict(known, tracks, return_dtype=pl.Int32)
+        return found
 
     def _owner(self, number: int) -> int:
         """Return the track of the process that a thread belongs to."""

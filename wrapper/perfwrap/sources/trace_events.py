@@ -208,8 +208,7 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     number = pl.col("text").cast(pl.Float64, strict=False)
     bearable = number.is_finite() & (number.abs() < 9e15)
     rounded = pl.when(bearable).then((number.fill_nan(0) * 1000).round().cast(pl.Int64, strict=False))
-    found = parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
-    return found
+    return parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
 
 
 def _thread(event: Event) -> tuple[Any, Any]:

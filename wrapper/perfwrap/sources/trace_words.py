@@ -41,7 +41,10 @@ KINDS = {
 ON_GPU = ("kernel", "copy", "memset", "gpu_range", "gpu_sync")
 """Kinds that stand on a stream's track."""
 
-STEP = re.compile(r"ProfilerStep#(\d+)$")
+STEP = re.compile(
+    r"(?:profiler|train(?:ing)?)?[ _.-]?(?:step|iter|iteration|batch)[ _:#.=-]*(\d{1,9})$", re.IGNORECASE
+)
+"""How the profiler and programs name the ranges around a step."""
 LOADER = re.compile(r"enumerate\(DataLoader\)#(\w+)")
 OPTIMIZER = re.compile(r"Optimizer\.(step|zero_grad)#(.+?)(?:\.(?:step|zero_grad))?$")
 ENGINE = re.compile(r"autograd::engine::|torch::autograd::|.*Backward\d*$")
@@ -64,7 +67,7 @@ def kind_of(category: object) -> str:
 def step_number(name: str) -> int | None:
     """Return the number of the step that a range stands for, None when it is no step."""
     found = STEP.match(name)
-    return int(found[1]) if found and len(found[1]) < 10 else None
+    return int(found[1]) if found else None
 
 
 def is_collective(name: str) -> bool:
