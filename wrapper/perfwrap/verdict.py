@@ -11,7 +11,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
-from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
+from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.rules.model import Finding
 from perfwrap.timeline.coverage import RECORDER, notes
 
@@ -126,18 +126,29 @@ def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
     steps = evidence.steps(evidence.main)
     if steps.count == 0:
         return "No training step was found: nothing like a loop of forward, backward and optimizer steps."
-    if steps.steady < ENOUGH_STEADY_STEPS or not sum(account.values()):
+    enough = enough_steady_steps(evidence.timeline)
+    if steps.steady < enough or not sum(account.values()):
         return (
             f"Only {units.counted(steps.steady, 'steady step')} after "
             f"{units.counted(steps.warm_up_steps, 'step')} of warm-up; a verdict wants "
-            f"{ENOUGH_STEADY_STEPS}. Let the program run longer."
+            f"{enough}. {_mend(evidence)}"
         )
     return ""
+
+
+def _mend(evidence: Evidence) -> str:
+    """Return how to come by more steps."""
+    imported = "imported" in evidence.timeline.run
+    return "Record a longer window." if imported else "Let the program run longer."
 
 
 def _nothing_trained(evidence: Evidence) -> str:
     """Return why there is no trainer."""
     timeline = evidence.timeline
+    if "imported" in timeline.run:
+        return (
+            "In what was imported nothing trains: no step marks, no forward or backward pass, no optimizer."
+        )
     rows = timeline.coverage.filter(pl.col("what") == RECORDER)
     processes = units.counted(rows["track"].n_unique(), "Python process", "Python processes")
     if rows.is_empty():

@@ -13,6 +13,7 @@ from perfwrap.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from perfwrap.diagnosis import Diagnosis
+    from perfwrap.timeline.model import Timeline
 
 
 def report(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
@@ -25,7 +26,12 @@ def report(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
             f"{run} is not a folder." if run.exists() else f"There is no folder {run}.",
             "Give the folder that `perfwrap run` named at its end.",
         )
-    _show(run, sys.stdout)
+    show(run)
+
+
+def show(folder: Path) -> None:
+    """Diagnose a run, write its diagnosis.json, and show the report on standard output."""
+    _show(folder, sys.stdout)
 
 
 def report_run(folder: Path) -> None:
@@ -52,11 +58,20 @@ def _diagnose(folder: RunFolder, stream: TextIO) -> Diagnosis:
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.diagnosis import diagnose
     from perfwrap.reports import json
-    from perfwrap.sources import journal
 
-    diagnosis = diagnose(journal.read(folder))
+    diagnosis = diagnose(_timeline(folder))
     try:
         json.write(diagnosis, folder.diagnosis)
     except OSError as error:
         print(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}", file=sys.stderr)
     return diagnosis
+
+
+def _timeline(folder: RunFolder) -> Timeline:
+    """Return what was recorded: from the journals, or, of imported files, the saved timeline."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.sources import journal
+    from perfwrap.timeline import storage
+
+    imported = folder.read_manifest().get("imported")
+    return storage.load(folder.timeline) if imported is not None else journal.read(folder)

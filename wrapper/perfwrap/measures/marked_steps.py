@@ -9,7 +9,6 @@ from perfwrap.measures.loop_events import Events, LoopEvents
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
-
 TRUNCATED = 0.1
 """A last mark that is shorter than this share of the others' median was cut off by the end of the recording."""
 

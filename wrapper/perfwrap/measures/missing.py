@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from perfwrap.measures.steps import ENOUGH_STEADY_STEPS
+from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.timeline.coverage import RECORDER, notes
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ def _steps(evidence: Evidence) -> str | None:
 def _steady_steps(evidence: Evidence) -> str | None:
     """Say that there are too few steady steps."""
     most = max((evidence.steps(trainer).steady for trainer in evidence.trainers), default=0)
-    if most >= ENOUGH_STEADY_STEPS:
+    enough = enough_steady_steps(evidence.timeline)
+    if most >= enough:
         return None
     return _steps(evidence) or (
-        f"Only {most} steady steps were recorded, {ENOUGH_STEADY_STEPS} are wanted: let it run longer."
+        f"Only {most} steady steps were recorded, {enough} are wanted: let it run longer."
     )
 
 

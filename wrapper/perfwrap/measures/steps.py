@@ -22,6 +22,9 @@ from perfwrap.timeline.model import Timeline
 ENOUGH_STEADY_STEPS = 20
 """Steady steps that a verdict wants; with fewer the diagnosis says how little it rests on."""
 
+ENOUGH_IMPORTED_STEPS = 3
+"""As many as a profiler's window usually has; who records one leaves the warm-up out of it."""
+
 COUNTED_IN_RESTS = ("optimizer", "data")
 """Operations whose probes count while the others rest."""
 
@@ -95,6 +98,11 @@ class Steps:
         """Return a quantile of the steady, detailed steps' durations."""
         durations = self.table.filter("steady", "detailed")["duration"]
         return None if durations.is_empty() else float(durations.quantile(share, "linear") or 0.0)
+
+
+def enough_steady_steps(timeline: Timeline) -> int:
+    """Return how many steady steps a verdict wants."""
+    return ENOUGH_IMPORTED_STEPS if "imported" in timeline.run else ENOUGH_STEADY_STEPS
 
 
 def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:

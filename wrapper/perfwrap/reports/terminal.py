@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from pathlib import Path, PurePath
 
 from perfwrap import units
@@ -77,10 +78,19 @@ def _wall(run: dict[str, object]) -> str:
 
 def _exit(run: dict[str, object]) -> str:
     """Return how the command ended."""
+    if "imported" in run:
+        return _imported(run["imported"])
     how = run.get("exit")
     if not isinstance(how, dict):
         return "its end was not recorded"
     return f"killed by signal {how['signal']}" if "signal" in how else f"exit code {how.get('code')}"
+
+
+def _imported(files: object) -> str:
+    """Return how many files of which formats were read."""
+    found = Counter(str(file["format"]) for file in files) if isinstance(files, list) else Counter()
+    counted = (f"{units.counted(count, 'file')} of {name}" for name, count in found.items())
+    return "imported " + " and ".join(counted)
 
 
 def _account(diagnosis: Diagnosis, page: Page) -> None:

@@ -19,7 +19,7 @@ from perfwrap.timeline.clocks import HostClock
 
 HEAD_BYTES = 1 << 18
 SIGNS = re.compile(
-    rb'"traceEvents"\s*:|"ph"\s*:\s*"|"deviceProperties"\s*:|"schemaVersion"\s*:|"displayTimeUnit"\s*:'
+    rb'"(?:traceEvents|deviceProperties|baseTimeNanoseconds)"\s*:|"ph"\s*:\s*"|"schemaVersion"\s*:\s*1\b'
 )
 
 

@@ -264,7 +264,9 @@ class Operations:
         size = np.diff(np.append(first, key.size))
         begin, end = free.start[first], np.maximum.reduceat(free.end, first)
         # What stands between an optimizer's step and the next batch leads nowhere.
-        fed = np.append(walls["operation"].is_in(["data", "transfer"]).to_numpy(), False)[gap[ahead][first] - 1]
+        fed = np.append(walls["operation"].is_in(["data", "transfer"]).to_numpy(), False)[
+            gap[ahead][first] - 1
+        ]
         batches = found.filter(pl.col("operation") == "data")["start"].to_numpy()
         another = np.searchsorted(batches, starts[step[ahead][first]]) > np.searchsorted(batches, begin)
         chosen = (size >= LEAST_FUNCTIONS) & (fed | ~another) & self._leads(begin, end)

@@ -1,0 +1,120 @@
+"""Reads files that other tools recorded, any mix of formats, into one timeline.
+
+Each file is recognised by its content, whatever its name. A file that cannot be read costs only itself, and so does
+one that nobody recognises: the timeline says so as a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import polars as pl
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.sources import SOURCES
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.model import Timeline
+
+HEAD_BYTES = 1 << 18
+MOST_FILES = 1024
+"""Of a folder; more are the ranks of no job that one machine can look at."""
+
+
+class Source(Protocol):
+    """What the module of a format offers."""
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Say whether a file is one of this format's; ``head`` is how it begins on the disk."""
+
+    def add(self, builder: TimelineBuilder, path: Path) -> None:
+        """Add the file; PerfwrapError when it cannot be read at all."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One file, and how it was read: ``format`` is None where nobody recognised it, ``problem`` why it is missing."""
+
+    path: Path
+    format: str | None
+    problem: str = ""
+
+    @property
+    def read(self) -> bool:
+        """Whether it stands in the timeline."""
+        return not self.problem
+
+
+def formats() -> tuple[str, ...]:
+    """Return the formats that files can be imported from."""
+    return tuple(name for name in SOURCES if hasattr(_source(name), "recognises"))
+
+
+def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the files, for a folder those in it; PerfwrapError for what is not there."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(
+                file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")
+            )
+            if len(inside) > MOST_FILES:
+                raise PerfwrapError(f"{path} holds {len(inside)} files.", "Name those to import.")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            what = f"{path} is no file." if path.exists() else f"There is no file {path}."
+            raise PerfwrapError(what, "Give files that a profiler wrote, or a folder of them.")
+    return tuple(dict.fromkeys(found))
+
+
+def read(
+    paths: Iterable[Path], run: dict[str, Any], given: str | None = None
+) -> tuple[Timeline, tuple[Imported, ...]]:
+    """Return the timeline of the files, and what became of each; ``given`` is the format of all of them.
+
+    ``run`` is the manifest; the timeline's has the files as ``imported``.
+    """
+    builder = TimelineBuilder()
+    files = tuple(_add(builder, path, given) for path in paths)
+    for file in files:
+        if not file.read:
+            builder.warn(f"{file.path.name} was left out: {file.problem}.")
+    listed = [{"file": str(file.path), "format": file.format} for file in files if file.read]
+    return builder.build({**run, "imported": listed}), files
+
+
+def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
+    """Add one file, if it is recognised and can be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        return Imported(path, None, f"it cannot be opened ({error.strerror})")
+    if not head:
+        return Imported(path, None, "it is empty")
+    found = given or next(_recognising(path, head), None)
+    if found is None:
+        return Imported(path, None, "its content is of no format that perfwrap reads")
+    try:
+        _source(found).add(builder, path)
+    except PerfwrapError as error:
+        return Imported(path, found, f"it could not be read as {found} ({error.message.rstrip('.')})")
+    except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
+        # Damage that a reader did not foresee costs the file, never the others.
+        return Imported(path, found, f"it could not be read as {found} ({type(error).__name__}: {error})")
+    return Imported(path, found)
+
+
+def _recognising(path: Path, head: bytes) -> Iterator[str]:
+    """Return the formats that recognise a file."""
+    return (name for name in formats() if _source(name).recognises(path, head))
+
+
+def _source(name: str) -> Source:
+    """Return the module of a format."""
+    return cast(Source, import_module(f"perfwrap.sources.{name}"))
