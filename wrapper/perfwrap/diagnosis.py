@@ -43,6 +43,8 @@ class StepFigures:
     median_ns: float | None = None
     p99_ns: float | None = None
     samples_per_s: float | None = None
+    anchor: str = ""
+    """What ended a step, in words."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,9 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         steps=_steps(evidence),
         ranks=tuple(_rank(evidence, trainer) for trainer in evidence.trainers),
         warnings=timeline.warnings,
-        perfwrap_cost=_guarded(lambda: evidence.own_cost(main), None)[0] if main else None,
+        perfwrap_cost=_guarded(lambda: evidence.own_cost(main), None)[0]
+        if main and "imported" not in timeline.run
+        else None,
         gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
         run=timeline.run,
     )
@@ -238,7 +242,7 @@ def _steps(evidence: Evidence) -> StepFigures:
     rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.trainers]
     known = [rate for rate in rates if rate is not None]
     samples_per_s = sum(known) if known and len(known) == len(rates) else None
-    return StepFigures(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s)
+    return StepFigures(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s, steps.anchor)
 
 
 def _rank(evidence: Evidence, trainer: Trainer) -> RankFigures:

@@ -84,6 +84,16 @@ def _nobody(what: str) -> Callable[[Evidence], str | None]:
     return lambda evidence: f"{what} were not recorded; this version of perfwrap does not record them."
 
 
+def _recorder(what: str) -> Callable[[Evidence], str | None]:
+    """Return the question whether perfwrap's own recorder was at work, and not only another tool's."""
+
+    def ask(evidence: Evidence) -> str | None:
+        imported = "imported" in evidence.timeline.run
+        return f"{what} cannot be told from imported files; `perfwrap run` records it." if imported else None
+
+    return ask
+
+
 NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "trainer": _trainer,
     "steps": _steps,
@@ -97,5 +107,8 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "gpu": _monitor("gpu", "gpu"),
     "kernels": _nobody("GPU kernels"),
     "stacks": _stacks,
+    "start_up": _recorder("What passed before the first step"),
+    "values": _recorder("Whether a value became NaN"),
+    "recorder": _recorder("What perfwrap itself cost"),
 }
 """The evidence that rules may need; each answers None when it is there, or why it is not."""

@@ -50,6 +50,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             "median_ns": _nanoseconds(steps.median_ns),
             "p99_ns": _nanoseconds(steps.p99_ns),
             "samples_per_s": _rounded(steps.samples_per_s, 4),
+            "anchor": steps.anchor,
         },
         "ranks": [_rank(diagnosis, number) for number in range(len(diagnosis.ranks))],
         "warnings": list(diagnosis.warnings),

@@ -104,6 +104,8 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
         + (f", {units.counted(len(diagnosis.ranks), 'trainer')}" if len(diagnosis.ranks) > 1 else ""),
         style="bold",
     )
+    if "imported" in diagnosis.run and steps.anchor:
+        page.line((f"A step ends with each {steps.anchor}.", "dim"), indent=2)
     tenths = units.apportion({part: float(value) for part, value in diagnosis.account.items()}, WHOLE)
     for part, value in sorted(tenths.items(), key=lambda item: -item[1]):
         if value:

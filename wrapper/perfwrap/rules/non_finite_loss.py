@@ -32,7 +32,7 @@ from perfwrap.measures.lines import line_of
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, locate, place
 
-NEEDS = ("trainer", "syncs")
+NEEDS = ("trainer", "syncs", "values")
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:

@@ -30,7 +30,7 @@ from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding
 
-NEEDS = ("steady_steps",)
+NEEDS = ("recorder", "steady_steps")
 
 SHORT_STEP_NS = units.MILLISECOND / 2
 BUDGET_SHORT_STEP, BUDGET = 0.05, 0.02

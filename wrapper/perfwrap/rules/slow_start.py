@@ -27,7 +27,7 @@ from perfwrap.measures.start_up import StartUp
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
-NEEDS = ("steps",)
+NEEDS = ("steps", "start_up")
 
 LONG_NS = 5 * units.SECOND
 """Own start-up time from which it is felt; the import of torch alone takes one to three seconds."""

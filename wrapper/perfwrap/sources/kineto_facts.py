@@ -35,6 +35,9 @@ UNSEEN = {
 }
 """Probes of the recorder's that a trace cannot stand for."""
 
+LOADER_WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
+"""What PyTorch calls the iterator of a DataLoader that has no workers, and so the waits for its batches."""
+
 COVERAGE = "trace"
 LONGEST_FACT = 300
 
@@ -58,6 +61,8 @@ def _add_facts(process: KinetoProcess, time: int) -> None:
     if process.alone and kernels.height:
         # Says to measures that this program trains on a GPU.
         facts["model/trace/device"] = f"cuda:{kernels['device'][0]}"
+    if process.alone and any(LOADER_WITHOUT_WORKERS in name for name in process.events.names.values):
+        facts[f"{LOADER_WITHOUT_WORKERS}/num_workers"] = 0
     for key, value in facts.items():
         _say(process, time, process.main, key, value)
 

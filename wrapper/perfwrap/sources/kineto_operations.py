@@ -86,7 +86,6 @@ class Operations:
                 category.alias("category"),
                 "operation",
                 "file",
-                "line",
                 "function",
                 "value",
                 pl.lit(SOURCE).alias("source"),
@@ -293,7 +292,10 @@ class Operations:
         return found.with_columns(pl.when(is_forward).then(pl.Series(mode)).otherwise("value").alias("value"))
 
     def _with_places(self, found: pl.DataFrame) -> pl.DataFrame:
-        """Name the program's function that each operation was called from, where Python was recorded."""
+        """Name the program's function that each operation was called from, where Python was recorded.
+
+        On which line of it is not told: the profiler knows only where a function begins.
+        """
         places = [python_place(name) for name in self._names]
         python = self._spans("python", [place is not None for place in places])
         inside = innermost(python.start, python.end, found["start"].to_numpy())
@@ -303,7 +305,7 @@ class Operations:
             schema={"file": pl.String, "line": pl.Int32, "function": pl.String},
             orient="row",
         )
-        return found.with_columns(table)
+        return found.with_columns(table["file", "function"])
 
 
 def _as_spans(rows: pl.DataFrame) -> Spans:

@@ -154,7 +154,7 @@ class KinetoProcess:
     def _owners(self, correlations: pl.Series) -> pl.Series:
         """Return the process that launched each: the one whose call has its number, else the main one."""
         if len(self.pids) < 2:
-            return pl.Series([self.main], dtype=pl.Int32).new_from_index(0, correlations.len())
+            return pl.Series(np.full(correlations.len(), self.main, dtype=np.int32))
         calls = self.rows.filter(pl.col("kind") == "call", pl.col("link").is_not_null())
         owner = self.owner_tracks(calls["thread"])
         known = calls.select("link", owner.alias("owner")).unique("link", keep="first")

@@ -14,6 +14,9 @@ from perfwrap.sources.trace_words import is_own_function, kind_of
 MOST_EVENTS = 40_000_000
 """Events that are kept; each takes some 60 bytes."""
 
+LATEST = 9 * 10**15
+"""Microseconds; as nanoseconds they fit into 64 bits, and as a date they are in the year 2255."""
+
 SCHEMA: dict[str, Any] = {
     "start": pl.Int64,
     "duration": pl.Int64,
@@ -26,7 +29,10 @@ SCHEMA: dict[str, Any] = {
     "bytes": pl.Int64,
     "trained": pl.Boolean,
 }
-INSTANT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
+INSTANT_LATEST = 9 * 10**15
+"""Microseconds; as nanoseconds they fit into 64 bits, and as a date they are in the year 2255."""
+
+SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
 
 
 class Numbering:
@@ -196,7 +202,7 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     text = pl.Series("ns", [joined], dtype=pl.String).str.split("\n").explode()
     parts = pl.DataFrame({"text": text}).select(
         "text",
-        pl.col("text").str.extract(r"^(\d{1,15})(?:\.\d*)?$").cast(pl.Int64).alias("whole"),
+        pl.col("text").str.extract(r"^(\d{1,16})(?:\.\d*)?$").cast(pl.Int64).alias("whole"),
         pl.col("text")
         .str.extract(r"\.(\d+)$")
         .fill_null("")
@@ -204,9 +210,10 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
         .str.slice(0, 4)
         .alias("part"),
     )
-    exact = pl.col("whole") * 1000 + (pl.col("part").cast(pl.Int64, strict=False) + 5) // 10
+    whole = pl.when(pl.col("whole") < LATEST).then("whole")
+    exact = whole * 1000 + (pl.col("part").cast(pl.Int64, strict=False) + 5) // 10
     number = pl.col("text").cast(pl.Float64, strict=False)
-    bearable = number.is_finite() & (number.abs() < 9e15)
+    bearable = number.is_finite() & (number.abs() < LATEST)
     rounded = pl.when(bearable).then((number.fill_nan(0) * 1000).round().cast(pl.Int64, strict=False))
     return parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
 

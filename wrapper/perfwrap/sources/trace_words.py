@@ -53,7 +53,9 @@ COLLECTIVE = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|c10d)::?(.+)", re.IGNORECASE
 READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::pin_memory")
 WAITS = re.compile(r"(?:cuda|hip|cu)(?:Stream|Device|Event|Ctx)Synchronize")
-DIRECTION = re.compile(r"\b(?:Memcpy )?(H|D|Host|Device|P|A)to(H|D|Host|Device|P|A)\b", re.IGNORECASE)
+DIRECTION = re.compile(
+    r"(?:Memcpy |Copy|\b)(H|D|P|A|Host|Device|Peer|Array)to(H|D|P|A|Host|Device|Peer|Array)\b", re.IGNORECASE
+)
 PYTHON_FUNCTION = re.compile(r"(.+)\((\d+)\): (.+)$", re.DOTALL)
 BACKWARD_CALL = re.compile(r"torch[/\\](?:_tensor|autograd[/\\]__init__)\.py\(\d+\): backward$")
 MODULE = re.compile(r"nn\.Module: (.+)$")

@@ -1,0 +1,309 @@
+"""Traces of torch.profiler become the same timeline that a run of perfwrap's own does."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from perfwrap.measures.evidence import Evidence
+from perfwrap.sources import kineto
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.clocks import host_clock
+from perfwrap.timeline.model import Timeline
+
+from .traces import SAMPLE, SHARED, lasting, launched, read, written
+
+FACTS = SHARED / "facts.json"
+TRACES = sorted((SHARED / "kineto").glob("*.json*")) if FACTS.exists() else []
+TOLERANCE = 0.005
+"""Of every figure that the shared facts hold."""
+
+needs_shared = pytest.mark.skipif(not TRACES, reason="the shared traces are not on this machine")
+
+
+def total_ms(timeline: Timeline, category: str) -> float:
+    """Return how long all spans of a category last together."""
+    return float(timeline.spans.filter(pl.col("category") == category)["duration"].sum()) / 1e6
+
+
+def count(timeline: Timeline, category: str) -> int:
+    """Return how many spans a category has."""
+    return timeline.spans.filter(pl.col("category") == category).height
+
+
+@needs_shared
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+def test_real_traces_have_the_counts_times_and_steps_that_others_measured(path: Path) -> None:
+    facts = json.loads(FACTS.read_text())[f"kineto/{path.name}"]["facts"]
+    timeline = read(path)
+    for category, key in (("kernel", "kernels"), ("copy", "memcpys"), ("memset", "memsets")):
+        assert count(timeline, category) == facts.get(key, 0)
+    assert total_ms(timeline, "kernel") == pytest.approx(facts.get("kernel_time_ms", 0), rel=TOLERANCE)
+    work = timeline.spans.filter(pl.col("category").is_in(["kernel", "copy", "memset"]))
+    if work.height:
+        window = (work["start"] + work["duration"]).max() - work["start"].min()  # type: ignore[operator]
+        assert window / 1e6 == pytest.approx(facts["gpu_window_ms"], rel=TOLERANCE)
+    steps = timeline.spans.filter(pl.col("operation") == "step")["duration"] / 1e6
+    assert steps.to_list() == pytest.approx(facts.get("steps", {}).get("durations_ms", []), abs=0.006)
+    data = timeline.spans.filter(pl.col("operation") == "data")
+    for _, calls, milliseconds in facts.get("dataloader_ms", []):
+        assert data.height == calls
+        assert data["duration"].sum() / 1e6 == pytest.approx(milliseconds, rel=TOLERANCE)
+    assert timeline.warnings == ()
+
+
+@needs_shared
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+def test_every_kernel_is_joined_to_the_call_that_launched_it(path: Path) -> None:
+    spans = read(path).spans
+    kernels = spans.filter(pl.col("category") == "kernel")
+    calls = spans.filter(pl.col("operation").str.contains("Launch"))
+    known = kernels["link"].is_in(calls["link"].implode()).sum()
+    # The oldest trace begins with kernels that were launched before it.
+    assert known >= 0.92 * kernels.height
+
+
+@needs_shared
+def test_steps_of_a_real_trace_come_from_the_profilers_marks_and_their_periods_agree() -> None:
+    path = SHARED / "kineto/resnet50_v100_workers4_2021-06.json.gz"
+    evidence = Evidence(read(path))
+    (trainer,) = evidence.trainers
+    steps = evidence.steps(trainer)
+    assert steps.anchor == "mark of a step (ProfilerStep)"
+    marked = json.loads(FACTS.read_text())[f"kineto/{path.name}"]["facts"]["steps"]["durations_ms"]
+    assert (steps.table["duration"] / 1e6).to_list() == pytest.approx(marked, rel=TOLERANCE)
+
+
+@needs_shared
+def test_a_last_mark_that_the_end_of_the_recording_cut_off_is_no_step() -> None:
+    evidence = Evidence(read(SHARED / "kineto/toy_train_mi250_rocm62.json.gz"))
+    (trainer,) = evidence.trainers
+    assert evidence.steps(trainer).count == 1
+
+
+@needs_shared
+def test_ranks_of_one_job_are_trainers_beside_each_other() -> None:
+    evidence = Evidence(read(*(SHARED / f"kineto/dlrm_sampled_rank{rank}of128.json.gz" for rank in (0, 1))))
+    assert [(trainer.name, trainer.rank) for trainer in evidence.trainers] == [("rank 0", 0), ("rank 1", 1)]
+    kernels = evidence.timeline.spans.filter(pl.col("category") == "kernel")
+    assert kernels.height == 1154 + 1104
+
+
+def test_a_trace_recorded_on_the_cpu_tells_the_steps_and_all_their_phases() -> None:
+    timeline = read(SAMPLE)
+    evidence = Evidence(timeline)
+    (trainer,) = evidence.trainers
+    steps = evidence.steps(trainer)
+    assert (steps.count, steps.anchor) == (4, "mark of a step (ProfilerStep)")
+    spans = timeline.spans.filter(pl.col("track") == trainer.thread)
+    counted = dict(spans.group_by("operation").len().iter_rows())
+    expected = {"step": 4, "data": 4, "zero_grad": 4, "optimizer": 4, "sync": 4}
+    assert {operation: counted[operation] for operation in expected} == expected
+    shares = evidence.account(trainer).shares
+    assert all(shares[part] > 0 for part in ("data", "forward", "backward", "optimizer", "sync"))
+    assert shares["python"] < 0.5
+    forward = spans.filter(pl.col("operation") == "forward")
+    assert set(forward["name"]) == {"Sequential_0", "CrossEntropyLoss_0"}
+    assert set(forward["function"]) == {"train"}
+
+
+def test_packed_and_plain_traces_give_the_same_timeline(tmp_path: Path) -> None:
+    plain = tmp_path / SAMPLE.name.removesuffix(".gz")
+    plain.write_bytes(gzip.decompress(SAMPLE.read_bytes()))
+    one, other = read(SAMPLE), read(plain)
+    assert one.spans.equals(other.spans)
+    assert one.tracks.equals(other.tracks)
+
+
+@pytest.mark.parametrize("time", ["1712195495519689.123", "1712195495519689", "1.712195495519689e15"])
+def test_times_are_whole_nanoseconds_also_where_a_float_could_not_hold_them(
+    tmp_path: Path, time: str
+) -> None:
+    path = tmp_path / "t.json"
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %s, "dur": 0.001}' % time
+    path.write_text('{"schemaVersion": 1, "traceEvents": [' + event + "]}")
+    (span,) = read(path).spans.to_dicts()
+    assert (span["start"], span["duration"]) == (1712195495519689000 + (123 if "." in time[2:] else 0), 1)
+
+
+def test_times_count_from_the_base_that_stands_behind_the_events(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5.25, "dur": 1}],'
+        '"baseTimeNanoseconds": 1700000000000000000}'
+    )
+    assert read(path).spans["start"].to_list() == [1700000000000005250]
+
+
+def test_in_a_run_of_ones_own_times_are_monotonic_and_the_recorders_words_are_left_to_it(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "t.json", [lasting("cpu_op", "aten::item", 1_000_000, 2)])
+    builder = TimelineBuilder()
+    own = builder.process("h", 7, "x")
+    thread = builder.thread(own, 1, "main", 7)
+    kineto.add(builder, path, host_clock([(5, 1_000_000_005)]), "h")
+    timeline = builder.build({})
+    assert timeline.spans.select("start", "operation", "track").rows() == [(0, "op", thread)]
+
+
+def test_copies_have_their_direction_and_bytes(tmp_path: Path) -> None:
+    names = {
+        "Memcpy HtoD (Pageable -> Device)": "h2d",
+        "Memcpy DtoH (Device -> Pinned)": "d2h",
+        "Memcpy DtoD (Device -> Device)": "d2d",
+        "Memcpy PtoP (Device -> Device)": "p2p",
+        "CopyHostToDevice": "h2d",
+        "Memcpy": "copy",
+    }
+    events = [
+        lasting("gpu_memcpy", name, 10 * at, 5, 7, device=1, stream=7, correlation=at, bytes=at)
+        for at, name in enumerate(names, start=1)
+    ]
+    timeline = read(written(tmp_path / "t.json", events))
+    copies = timeline.spans.filter(pl.col("category") == "copy")
+    assert copies["operation"].to_list() == list(names.values())
+    assert copies["value"].to_list() == list(range(1, len(names) + 1))
+    assert timeline.tracks.filter(pl.col("kind") == "stream")["name"].to_list() == ["gpu/1 stream 7"]
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel"),
+    [("cudaLaunchKernel", "kernel"), ("hipLaunchKernel", "kernel"), ("cuLaunchKernelEx", "Kernel")],
+)
+def test_a_kernel_and_its_call_share_a_link_whatever_the_maker(
+    tmp_path: Path, call: str, kernel: str
+) -> None:
+    runtime = "Runtime" if kernel == "Kernel" else "cuda_driver" if call.startswith("cu") else "cuda_runtime"
+    events = [lasting(runtime, call, 1, 2, "7", correlation=9), launched("gemm", 5, 3, 9) | {"cat": kernel}]
+    spans = read(written(tmp_path / "t.json", events)).spans
+    assert spans["link"].n_unique() == 1
+    assert spans["operation"].to_list() == [call, "kernel"]
+    assert spans["category"].to_list() == ["other", "kernel"]
+
+
+def test_two_processes_number_their_calls_apart(tmp_path: Path) -> None:
+    paths = [
+        written(tmp_path / f"r{rank}.json", [launched("gemm", 5, 3, 9)], distributedInfo={"rank": rank})
+        for rank in range(2)
+    ]
+    assert read(*paths).spans["link"].n_unique() == 2
+
+
+def training(copies: bool = True) -> list[dict[str, object]]:
+    """Return two steps without Python and without marks, the backward pass on autograd's own thread."""
+    events: list[dict[str, object]] = []
+    for step in range(2):
+        at = 1000 * step
+        events += [
+            lasting("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, 100),
+            lasting("cpu_op", "aten::to", at + 110, 40),
+            lasting("cuda_runtime", "cudaMemcpyAsync", at + 115, 10, correlation=100 + at),
+            lasting("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", at + 120, 9, 7, device=0, stream=7,
+                    correlation=100 + at, bytes=4096),
+            lasting("cuda_runtime", "cudaStreamSynchronize", at + 126, 20, correlation=101 + at),
+            lasting("cpu_op", "aten::linear", at + 200, 100),
+            lasting("cpu_op", "aten::mm", at + 210, 50),
+            lasting("cpu_op", "aten::mse_loss", at + 310, 40),
+            lasting("user_annotation", "Optimizer.zero_grad#SGD.zero_grad", at + 360, 20),
+            lasting("cpu_op", "autograd::engine::evaluate_function: MseLossBackward0", at + 400, 80, 8),
+            lasting("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", at + 490, 110, 8),
+            lasting("user_annotation", "Optimizer.step#SGD.step", at + 620, 60),
+            lasting("cpu_op", "aten::item", at + 700, 200),
+            lasting("cpu_op", "aten::_local_scalar_dense", at + 705, 190),
+            lasting("cuda_runtime", "cudaStreamSynchronize", at + 720, 170, correlation=102 + at),
+        ]  # fmt: skip
+    return events
+
+
+def test_operations_are_told_from_functions_and_calls_where_no_python_was_recorded(tmp_path: Path) -> None:
+    timeline = read(written(tmp_path / "t.json", training()))
+    (trainer,) = Evidence(timeline).trainers
+    told = ("data", "transfer", "forward", "zero_grad", "backward", "optimizer", "sync")
+    spans = timeline.spans.filter(pl.col("operation").is_in(told))
+    assert set(spans["track"]) == {trainer.thread}
+    first = [
+        (row["operation"], row["start"] // 1000, row["duration"] // 1000) for row in spans.to_dicts()[:7]
+    ]
+    assert first == [
+        ("data", 0, 100),
+        ("transfer", 110, 40),
+        ("forward", 200, 150),
+        ("zero_grad", 360, 20),
+        ("backward", 400, 200),
+        ("optimizer", 620, 60),
+        ("sync", 700, 200),
+    ]
+    assert spans.height == 2 * len(told)
+    transfer = spans.filter(pl.col("operation") == "transfer").row(0, named=True)
+    assert (transfer["value"] >> 8, transfer["value"] & 15) == (4096, 1)
+
+
+def test_functions_and_calls_hide_no_time_of_the_phase_that_they_are_part_of(tmp_path: Path) -> None:
+    evidence = Evidence(read(written(tmp_path / "t.json", training())))
+    (trainer,) = evidence.trainers
+    ns = evidence.account(trainer).ns
+    assert (ns["forward"], ns["backward"], ns["sync"]) == (300_000, 400_000, 400_000)
+
+
+def test_a_trace_says_its_rank_its_devices_and_its_settings_but_nothing_of_the_environment(
+    tmp_path: Path,
+) -> None:
+    header = {
+        "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+        "deviceProperties": [{"id": 0, "name": "H100", "totalGlobalMem": 80}, {"id": 1, "name": "other"}],
+        "with_stack": 1,
+        "environment": {"TOKEN": "secret"},
+    }
+    timeline = read(written(tmp_path / "t.json", [launched("k", 1, 1, 1)], **header))
+    facts = dict(timeline.facts.select("key", "value").iter_rows())
+    assert (facts["rank"], facts["world_size"], facts["backend"], facts["trace/with_stack"]) == (
+        "3",
+        "8",
+        "nccl",
+        "1",
+    )
+    assert (facts["name"], facts["memory_total_bytes"]) == ("H100", "80")
+    assert "secret" not in str(timeline.facts.to_dicts())
+    assert timeline.tracks.filter(pl.col("kind") == "process")["rank"].to_list() == [3]
+
+
+def test_functions_of_libraries_are_left_out_and_the_programs_own_keep_their_place(tmp_path: Path) -> None:
+    names = [
+        "train.py(12): step",
+        "torch/nn/functional.py(3): relu",
+        "<built-in method mm>",
+        "threading.py(1): run",
+    ]
+    events = [lasting("python_function", name, 10 * at, 5) for at, name in enumerate(names)]
+    spans = read(written(tmp_path / "t.json", events)).spans
+    assert spans.select("operation", "file", "line", "function").rows() == [
+        ("python", "train.py", 12, "step")
+    ]
+
+
+def test_the_memory_that_torch_noted_is_sampled(tmp_path: Path) -> None:
+    args = {"Total Allocated": 70, "Total Reserved": 90, "Device Id": 1, "Device Type": 1}
+    event = {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": 7,
+        "tid": 7,
+        "ts": 5,
+        "args": args,
+    }
+    timeline = read(written(tmp_path / "t.json", [event]))
+    counters = timeline.tracks.filter(pl.col("kind") == "counter")["name"].to_list()
+    assert counters == ["allocated_bytes", "reserved_bytes"]
+    assert timeline.samples["value"].to_list() == [70.0, 90.0]
+
+
+def test_what_a_trace_does_not_record_is_not_read_as_absent() -> None:
+    evidence = Evidence(read(SAMPLE))
+    for need in ("gc", "checkpoints", "values", "start_up", "recorder"):
+        assert evidence.missing(need)
+    assert evidence.missing("data") is None
