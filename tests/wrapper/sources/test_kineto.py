@@ -123,8 +123,8 @@ def test_times_are_whole_nanoseconds_also_where_a_float_could_not_hold_them(
     tmp_path: Path, time: str
 ) -> None:
     path = tmp_path / "t.json"
-    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %s, "dur": 0.001}' % time
-    path.write_text('{"schemaVersion": 1, "traceEvents": [' + event + "]}")
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "dur": 0.001, "ts": '
+    path.write_text('{"schemaVersion": 1, "traceEvents": [' + event + time + "}]}")
     (span,) = read(path).spans.to_dicts()
     assert (span["start"], span["duration"]) == (1712195495519689000 + (123 if "." in time[2:] else 0), 1)
 

@@ -29,10 +29,7 @@ SCHEMA: dict[str, Any] = {
     "bytes": pl.Int64,
     "trained": pl.Boolean,
 }
-INSTANT_LATEST = 9 * 10**15
-"""Microseconds; as nanoseconds they fit into 64 bits, and as a date they are in the year 2255."""
-
-SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
+INSTANT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
 
 
 class Numbering:
