@@ -13,7 +13,8 @@ from pathlib import Path
 from perfwrap.sources.kineto_process import KinetoProcess
 from perfwrap.sources.kineto_tables import KinetoTables
 from perfwrap.sources.trace_events import TraceEvents
-from perfwrap.sources.trace_file import TraceFile, first_bytes
+from perfwrap.sources.trace_file import TraceFile
+from perfwrap.sources.unpacked import GZIP, first_bytes
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
@@ -25,7 +26,7 @@ SIGNS = re.compile(
 
 def recognises(path: Path, head: bytes) -> bool:
     """Say whether a file is a Chrome trace by how its content begins, unpacked or still gzipped."""
-    start = first_bytes(path, HEAD_BYTES) if head[:2] == b"\x1f\x8b" else head
+    start = first_bytes(path, HEAD_BYTES) if head.startswith(GZIP) else head
     return start.lstrip()[:1] in (b"{", b"[") and SIGNS.search(start) is not None
 
 

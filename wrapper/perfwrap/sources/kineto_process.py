@@ -138,7 +138,7 @@ class KinetoProcess:
         rows = self.rows.filter(pl.col("kind").is_in(ON_GPU))
         places = [self._place(pid, tid) for pid, tid in self.events.threads.values]
         thread = rows["thread"].cast(pl.UInt32)
-        device = pl.Series([place[0] for place in places], dtype=pl.Int32).gather(thread)
+        device = pl.Series([place[0] for place in places], dtype=pl.Int64).gather(thread)
         stream = pl.Series([place[1] for place in places], dtype=pl.Int64).gather(thread)
         return rows.with_columns(
             pl.col("device").fill_null(device).fill_null(0),

@@ -24,10 +24,9 @@ SCHEMA: dict[str, Any] = {
     "name": pl.Int32,
     "thread": pl.Int32,
     "link": pl.Int64,
-    "device": pl.Int32,
+    "device": pl.Int64,
     "stream": pl.Int64,
     "bytes": pl.Int64,
-    "trained": pl.Boolean,
 }
 INSTANT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
 
@@ -130,7 +129,7 @@ class TraceEvents:
         about = event.args
         name, thread = self.names(str(event.name)), self.threads(_thread(event))
         if about is None:
-            return kind, name, thread, None, None, None, None, False
+            return kind, name, thread, None, None, None, None
         return (
             kind,
             name,
@@ -139,7 +138,6 @@ class TraceEvents:
             _integer(about.device),
             _integer(about.stream),
             _integer(about.size if about.bytes is None else about.bytes),
-            about.sequence is not None and not about.forward_thread,
         )
 
     def _keep_spans(
@@ -198,7 +196,7 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     joined = b"\n".join(texts).decode("ascii", errors="replace").replace('"', "").replace(" ", "")
     text = pl.Series("ns", [joined], dtype=pl.String).str.split("\n").explode()
     parts = pl.DataFrame({"text": text}).select(
-        "text",
+        pl.col("text").cast(pl.Float64, strict=False).alias("number"),
         pl.col("text").str.extract(r"^(\d{1,16})(?:\.\d*)?$").cast(pl.Int64).alias("whole"),
         pl.col("text")
         .str.extract(r"\.(\d+)$")
@@ -209,9 +207,10 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     )
     whole = pl.when(pl.col("whole") < LATEST).then("whole")
     exact = whole * 1000 + (pl.col("part").cast(pl.Int64, strict=False) + 5) // 10
-    number = pl.col("text").cast(pl.Float64, strict=False)
-    bearable = number.is_finite() & (number.abs() < LATEST)
-    rounded = pl.when(bearable).then((number.fill_nan(0) * 1000).round().cast(pl.Int64, strict=False))
+    bearable = pl.col("number").is_finite() & (pl.col("number").abs() < LATEST)
+    finite = pl.when(bearable).then("number")
+    rest = ((finite - finite.floor()) * 1000).round().cast(pl.Int64)
+    rounded = finite.floor().cast(pl.Int64) * 1000 + rest
     return parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
 
 

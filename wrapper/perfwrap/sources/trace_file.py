@@ -7,22 +7,21 @@ needs are decoded. Every size is bounded, so that a small file that unpacks to a
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-GZIP = b"\x1f\x8b"
+from perfwrap.sources.unpacked import Damaged, Unpacked
+
 PIECE = 8 << 20
 """Bytes that are unpacked and decoded at once."""
-LARGEST_EVENT = 64 << 20
+LARGEST_EVENT = 16 << 20
 """Bytes; what is longer without an event's end is no trace."""
 LARGEST_TRACE = 16 << 30
 """Bytes after unpacking; the rest is left out, with a note."""
@@ -37,10 +36,10 @@ CONTROL = bytes(32 if code < 32 else code for code in range(256))
 OPENS, CLOSES, QUOTE = b"{[", b"}]", ord('"')
 STRUCTURE = np.zeros(256, dtype=np.bool_)
 STRUCTURE[list(OPENS + CLOSES) + [QUOTE]] = True
-STEP = np.zeros(256, dtype=np.int32)
+STEP = np.zeros(256, dtype=np.int8)
 STEP[list(OPENS)], STEP[list(CLOSES)] = 1, -1
 
-Positions: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = NDArray[np.int32]
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -51,8 +50,6 @@ class Arguments(msgspec.Struct, gc=False):
     stream: Any = None
     bytes: Any = None
     size: Any = None
-    sequence: Any = msgspec.field(default=None, name="Sequence number")
-    forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
     allocated: Any = msgspec.field(default=None, name="Total Allocated")
     reserved: Any = msgspec.field(default=None, name="Total Reserved")
     memory_device: Any = msgspec.field(default=None, name="Device Id")
@@ -87,8 +84,8 @@ class TraceFile:
 
     def pieces(self) -> Iterator[list[Event]]:
         """Return the events, many at a time; OSError when the file cannot be opened."""
-        with _opened(self.path) as stream:
-            unpacked = _Unpacked(stream, self.notes)
+        with Unpacked(self.path) as stream:
+            unpacked = _Buffered(stream, self.notes)
             before = _up_to_events(unpacked)
             if before is None:
                 self.notes.append("it holds no list of events")
@@ -96,7 +93,7 @@ class TraceFile:
             yield from self._events(unpacked)
             self._read_header(before + b"]" + unpacked.rest())
 
-    def _events(self, unpacked: _Unpacked) -> Iterator[list[Event]]:
+    def _events(self, unpacked: _Buffered) -> Iterator[list[Event]]:
         """Return the events up to the end of their list, or of the file."""
         while True:
             ends, closed = _event_ends(unpacked.buffer)
@@ -108,8 +105,8 @@ class TraceFile:
             if len(unpacked.buffer) > LARGEST_EVENT:
                 self.notes.append("one of its events has no end")
                 return
-            # Twice as much at a time while no event ends, so that a long one is not looked at again and again.
-            if not unpacked.more(PIECE if ends.size else max(PIECE, len(unpacked.buffer))):
+            # More at a time while no event ends, so that a long one is not looked at again and again.
+            if not unpacked.more(PIECE if ends.size else max(PIECE, len(unpacked.buffer) // 2)):
                 if not self.notes:
                     self.notes.append("it breaks off before its end")
                 return
@@ -143,10 +140,10 @@ class TraceFile:
         self.header = header if isinstance(header, dict) else {}
 
 
-class _Unpacked:
+class _Buffered:
     """What is unpacked of the file and not yet used."""
 
-    def __init__(self, stream: IO[bytes], notes: list[str]) -> None:
+    def __init__(self, stream: Unpacked, notes: list[str]) -> None:
         self.buffer = b""
         self._stream, self._notes, self._total = stream, notes, 0
 
@@ -157,7 +154,7 @@ class _Unpacked:
             return False
         try:
             found = self._stream.read(size)
-        except (EOFError, OSError, zlib.error):
+        except (Damaged, OSError):
             found = b""
             self._notes.append("its compressed data break off or are damaged")
         self._total += len(found)
@@ -180,26 +177,7 @@ DECODER = msgspec.json.Decoder(list[Event])
 LONE_DECODER = msgspec.json.Decoder(Event)
 
 
-def first_bytes(path: Path, size: int) -> bytes:
-    """Return the first bytes of a file, unpacked where it is gzipped, as many as can be read."""
-    with _opened(path) as stream:
-        found = b""
-        try:
-            while len(found) < size and (more := stream.read(size - len(found))):
-                found += more
-        except (EOFError, OSError, zlib.error):
-            pass
-    return found
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """Open a file, unpacking it where its content says so."""
-    with path.open("rb") as plain:
-        packed = plain.read(len(GZIP)) == GZIP
-    return cast(IO[bytes], gzip.open(path, "rb")) if packed else path.open("rb")
-
-
-def _up_to_events(unpacked: _Unpacked) -> bytes | None:
+def _up_to_events(unpacked: _Buffered) -> bytes | None:
     """Use up everything to the beginning of the events and return it; None when they never begin."""
     while unpacked.more(PIECE):
         begins = LIST.match(unpacked.buffer) or EVENTS.search(unpacked.buffer)
@@ -214,12 +192,13 @@ def _event_ends(text: bytes) -> tuple[Positions, int]:
     """Return where events end, and where their list does, -1 when it does not end here."""
     plain = ESCAPED.sub(b"__", text) if b"\\" in text else text
     codes = np.frombuffer(plain, dtype=np.uint8)
-    places = np.flatnonzero(STRUCTURE[codes])
+    # Small numbers: of a hostile file every byte is structure.
+    places = np.flatnonzero(STRUCTURE[codes]).astype(np.int32)
     found = codes[places]
     quotes = found == QUOTE
-    outside = ~quotes & (np.cumsum(quotes) % 2 == 0)
+    outside = ~(quotes | np.logical_xor.accumulate(quotes))
     places, found = places[outside], found[outside]
-    depth = np.cumsum(STEP[found])
+    depth = np.cumsum(STEP[found], dtype=np.int32)
     over = np.flatnonzero(depth < 0)
     closed = int(places[over[0]]) if over.size else -1
     ends = places[(depth == 0) & (found == ord("}"))]
