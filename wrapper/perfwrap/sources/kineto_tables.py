@@ -116,7 +116,7 @@ class KinetoTables:
         series = process.events.series.values
         counters = [
             self._builder.counter(self._builder.device(process.host, f"gpu/{device or 0}"), metric)
-            for _, device, metric in series
+            for device, metric in series
         ]
         self._builder.add(
             "samples",

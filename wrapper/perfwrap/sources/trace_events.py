@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from perfwrap.sources.trace_file import Event
+from perfwrap.sources.trace_file import Arguments, Event
 from perfwrap.sources.trace_words import is_own_function, kind_of
 
 MOST_EVENTS = 40_000_000
@@ -31,20 +31,37 @@ SCHEMA: dict[str, Any] = {
 INSTANT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
 
 
-class Numbering:
-    """Gives each different value a number, in the order in which they come."""
+NOTHING = Arguments()
 
-    def __init__(self) -> None:
+
+class Numbering:
+    """Gives each different value a number, in the order in which they come; ``values`` says which it stands for."""
+
+    def __init__(self, meaning: Callable[[Any], Any]) -> None:
+        """Take what a value means: those that mean the same have the same number."""
         self.values: list[Any] = []
+        self._meaning = meaning
         self._numbers: dict[Any, int] = {}
+        self._meant: dict[Any, int] = {}
 
     def __call__(self, value: Any) -> int:
         """Return the number of a value."""
-        number = self._numbers.get(value)
-        if number is None:
-            number = self._numbers[value] = len(self.values)
-            self.values.append(value)
+        meant = self._meaning(value)
+        number = self._meant.setdefault(meant, len(self.values))
+        if number == len(self.values):
+            self.values.append(meant)
         return number
+
+    def of(self, values: list[Any]) -> list[int]:
+        """Return the numbers of many values, quickly where they were seen before."""
+        numbers = self._numbers
+        try:
+            for value in set(values).difference(numbers):
+                numbers[value] = self(value)
+            return [numbers[value] for value in values]
+        except TypeError:
+            # Lists and the like, which no honest writer has there.
+            return [self(value) for value in values]
 
 
 class TraceEvents:
@@ -55,7 +72,8 @@ class TraceEvents:
     """
 
     def __init__(self) -> None:
-        self.kinds, self.names, self.threads, self.series = (Numbering() for _ in range(4))
+        self.kinds, self.names = Numbering(kind_of), Numbering(str)
+        self.threads, self.series = Numbering(_thread), Numbering(tuple)
         self.process_names: dict[Any, str] = {}
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self.graph: set[tuple[int, int]] = set()
@@ -67,38 +85,33 @@ class TraceEvents:
         self.full = False
         self._spans: list[pl.DataFrame] = []
         self._instants: list[pl.DataFrame] = []
-        self._categories: dict[Any, int] = {}
         self._own: dict[str, bool] = {}
         self.kept = 0
 
     def add(self, events: Iterable[Event]) -> None:
         """Add the events of one piece."""
-        spans: list[tuple[Any, ...]] = []
-        instants: list[tuple[int, float]] = []
-        times: list[msgspec.Raw] = []
-        durations: list[msgspec.Raw] = []
-        moments: list[msgspec.Raw] = []
+        lasting: list[Event] = []
         flows: list[Event] = []
+        instants: list[tuple[int, float]] = []
+        moments: list[msgspec.Raw] = []
         for event in events:
             phase = event.ph
             if phase == "X":
-                if self._wanted(event):
-                    spans.append(self._span(event))
-                    times.append(event.ts)
-                    durations.append(event.dur)
+                if event.cat != "python_function" or self._wanted(event):
+                    lasting.append(event)
             elif phase == "s":
                 if event.cat == "fwdbwd":
                     flows.append(event)
             elif phase == "M":
                 self._name(event)
-            elif phase in ("C", "i"):
+            elif phase == "i":
                 found = self._values(event)
                 instants += found
                 moments += [event.ts] * len(found)
-        self._keep_spans(spans, times, durations)
+        self._keep_spans(lasting)
         self._keep_instants(instants, moments)
-        starts = nanoseconds([flow.ts for flow in flows]).to_list()
-        self.graph.update((self.threads(_thread(flow)), at) for flow, at in zip(flows, starts, strict=True))
+        threads = self.threads.of([(flow.pid, flow.tid) for flow in flows])
+        self.graph.update(zip(threads, nanoseconds([flow.ts for flow in flows]).to_list(), strict=True))
 
     def spans(self) -> pl.DataFrame:
         """Return the events that lasted, sorted by start, the longer first; those kept are used up."""
@@ -111,9 +124,7 @@ class TraceEvents:
         return pl.concat(self._instants) if self._instants else pl.DataFrame(schema=INSTANT_SCHEMA)
 
     def _wanted(self, event: Event) -> bool:
-        """Say whether an event is kept; the Python functions of libraries are too many and tell nobody anything."""
-        if event.cat != "python_function":
-            return True
+        """Say whether a Python function is kept; those of libraries are too many and tell nobody anything."""
         name = str(event.name)
         own = self._own.get(name)
         if own is None:
@@ -121,37 +132,24 @@ class TraceEvents:
         self.library_functions += not own
         return own
 
-    def _span(self, event: Event) -> tuple[Any, ...]:
-        """Return the columns of one event, without its times."""
-        kind = self._categories.get(event.cat)
-        if kind is None:
-            kind = self._categories[event.cat] = self.kinds(kind_of(event.cat))
-        about = event.args
-        name, thread = self.names(str(event.name)), self.threads(_thread(event))
-        if about is None:
-            return kind, name, thread, None, None, None, None
-        return (
-            kind,
-            name,
-            thread,
-            _integer(about.correlation),
-            _integer(about.device),
-            _integer(about.stream),
-            _integer(about.size if about.bytes is None else about.bytes),
-        )
-
-    def _keep_spans(
-        self, rows: list[tuple[Any, ...]], times: list[msgspec.Raw], durations: list[msgspec.Raw]
-    ) -> None:
+    def _keep_spans(self, events: list[Event]) -> None:
         """Keep the events of one piece that have a time."""
-        if not rows or self.full:
+        if not events or self.full:
             return
-        schema = {name: kind for name, kind in SCHEMA.items() if name not in ("start", "duration")}
-        frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
-            nanoseconds(times).alias("start"), nanoseconds(durations).fill_null(0).clip(0).alias("duration")
-        )
-        timed = frame.select(SCHEMA.keys()).filter(pl.col("start").is_not_null())
-        self.untimed += frame.height - timed.height
+        about = [event.args or NOTHING for event in events]
+        columns = {
+            "start": nanoseconds([event.ts for event in events]),
+            "duration": nanoseconds([event.dur for event in events]).fill_null(0).clip(0),
+            "kind": self.kinds.of([event.cat for event in events]),
+            "name": self.names.of([event.name for event in events]),
+            "thread": self.threads.of([(event.pid, event.tid) for event in events]),
+            "link": _integers([args.correlation for args in about]),
+            "device": _integers([args.device for args in about]),
+            "stream": _integers([args.stream for args in about]),
+            "bytes": _integers([args.size if args.bytes is None else args.bytes for args in about]),
+        }
+        timed = pl.DataFrame(columns, schema=SCHEMA).filter(pl.col("start").is_not_null())
+        self.untimed += len(events) - timed.height
         self._spans.append(timed)
         self.kept += timed.height
         self.full = self.kept >= MOST_EVENTS
@@ -168,9 +166,9 @@ class TraceEvents:
         """Keep the name of a process or thread."""
         if event.args is not None and event.args.name is not None:
             if event.name == "process_name":
-                self.process_names[event.pid] = str(event.args.name)
+                self.process_names[_hashable(event.pid)] = str(event.args.name)
             elif event.name == "thread_name":
-                self.thread_names[_thread(event)] = str(event.args.name)
+                self.thread_names[_thread((event.pid, event.tid))] = str(event.args.name)
 
     def _values(self, event: Event) -> list[tuple[int, float]]:
         """Return the values that an event tells: of torch's memory, else none."""
@@ -180,7 +178,7 @@ class TraceEvents:
         device = _integer(about.memory_device)
         known = (("allocated_bytes", about.allocated), ("reserved_bytes", about.reserved))
         return [
-            (self.series((event.pid, device, metric)), float(value))
+            (self.series((device, metric)), float(value))
             for metric, value in known
             if isinstance(value, (int, float))
         ]
@@ -214,9 +212,9 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     return parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
 
 
-def _thread(event: Event) -> tuple[Any, Any]:
-    """Return pid and tid of an event; old traces write the tid as a text, or as the name of a stream."""
-    return _hashable(event.pid), _hashable(event.tid)
+def _thread(place: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return pid and tid; old traces write the tid as a text, or as the name of a stream."""
+    return _hashable(place[0]), _hashable(place[1])
 
 
 def _hashable(value: Any) -> Any:
@@ -224,6 +222,14 @@ def _hashable(value: Any) -> Any:
     if isinstance(value, str) and value.isdigit() and len(value) < 19:
         return int(value)
     return value if isinstance(value, (int, str, float, type(None))) else str(value)
+
+
+def _integers(values: list[Any]) -> pl.Series:
+    """Return integers, null for anything that is none."""
+    try:
+        return pl.Series(values, dtype=pl.Int64)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return pl.Series([_integer(value) for value in values], dtype=pl.Int64)
 
 
 def _integer(value: Any) -> int | None:

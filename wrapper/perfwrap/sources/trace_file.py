@@ -34,8 +34,7 @@ LONE_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrtu])')
 CONTROL = bytes(32 if code < 32 else code for code in range(256))
 
 OPENS, CLOSES, QUOTE = b"{[", b"}]", ord('"')
-STRUCTURE = np.zeros(256, dtype=np.bool_)
-STRUCTURE[list(OPENS + CLOSES) + [QUOTE]] = True
+STRUCTURE = bytes(code in OPENS + CLOSES + bytes([QUOTE]) for code in range(256))
 STEP = np.zeros(256, dtype=np.int8)
 STEP[list(OPENS)], STEP[list(CLOSES)] = 1, -1
 
@@ -191,10 +190,9 @@ def _up_to_events(unpacked: _Buffered) -> bytes | None:
 def _event_ends(text: bytes) -> tuple[Positions, int]:
     """Return where events end, and where their list does, -1 when it does not end here."""
     plain = ESCAPED.sub(b"__", text) if b"\\" in text else text
-    codes = np.frombuffer(plain, dtype=np.uint8)
     # Small numbers: of a hostile file every byte is structure.
-    places = np.flatnonzero(STRUCTURE[codes]).astype(np.int32)
-    found = codes[places]
+    places = np.flatnonzero(np.frombuffer(plain.translate(STRUCTURE), dtype=np.bool_)).astype(np.int32)
+    found = np.frombuffer(plain, dtype=np.uint8)[places]
     quotes = found == QUOTE
     outside = ~(quotes | np.logical_xor.accumulate(quotes))
     places, found = places[outside], found[outside]
