@@ -133,7 +133,7 @@ def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
             f"{units.counted(steps.warm_up_steps, 'step')} of warm-up; a verdict wants "
             f"{enough}. {_mend(evidence)}"
         )
-    return ""
+    return evidence.missing("phases") or ""
 
 
 def _mend(evidence: Evidence) -> str:

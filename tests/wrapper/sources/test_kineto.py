@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from perfwrap.diagnosis import diagnose
 from perfwrap.measures.evidence import Evidence
 from perfwrap.sources import kineto
 from perfwrap.timeline.builder import TimelineBuilder
@@ -307,3 +308,27 @@ def test_what_a_trace_does_not_record_is_not_read_as_absent() -> None:
     for need in ("gc", "checkpoints", "values", "start_up", "recorder"):
         assert evidence.missing(need)
     assert evidence.missing("data") is None
+
+
+def steps_of(category: str, name: str) -> list[dict[str, object]]:
+    """Return six marked steps in which a thread only does that."""
+    marks = [lasting("user_annotation", f"ProfilerStep#{step}", 1000 * step, 999) for step in range(6)]
+    work = [lasting(category, name, 1000 * step + 100 * at, 90) for step in range(6) for at in range(10)]
+    return [*marks, *work]
+
+
+def test_what_a_model_does_in_a_trace_that_trains_nothing_is_its_forward(tmp_path: Path) -> None:
+    evidence = Evidence(read(written(tmp_path / "t.json", steps_of("cpu_op", "aten::mm"))))
+    (trainer,) = evidence.trainers
+    assert evidence.account(trainer).shares["forward"] > 0.95
+
+
+def test_a_trace_that_tells_no_phase_does_not_blame_python(tmp_path: Path) -> None:
+    timeline = read(written(tmp_path / "t.json", steps_of("cuda_runtime", "cudaLaunchKernel")))
+    diagnosis = diagnose(timeline)
+    assert diagnosis.findings == ()
+    outcome = next(outcome for outcome in diagnosis.outcomes if outcome.rule == "python_overhead")
+    assert (outcome.state, outcome.why) == (
+        "not checked", "The imported files do not tell what the program did in its steps."
+    )  # fmt: skip
+    assert diagnosis.verdict.id == "unknown"

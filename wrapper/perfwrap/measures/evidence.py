@@ -158,7 +158,7 @@ class Evidence:
         """Say why a need is not met (the reason for NotChecked), or None when it is met.
 
         Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
-        ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``, ``start_up``, ``values``,
+        ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``, ``phases``, ``start_up``, ``values``,
         ``recorder``. KeyError for another word.
         """
         return NEEDS[need](self)

@@ -84,6 +84,18 @@ def _nobody(what: str) -> Callable[[Evidence], str | None]:
     return lambda evidence: f"{what} were not recorded; this version of perfwrap does not record them."
 
 
+PHASES = ("data", "forward", "backward", "optimizer", "scaler_step")
+
+
+def _phases(evidence: Evidence) -> str | None:
+    """Say that nothing tells what the program did in its steps; a recording of perfwrap's own always does."""
+    if "imported" not in evidence.timeline.run:
+        return None
+    threads = [trainer.thread for trainer in evidence.trainers]
+    told = evidence.timeline.spans.filter(pl.col("operation").is_in(PHASES), pl.col("track").is_in(threads))
+    return None if told.height else "The imported files do not tell what the program did in its steps."
+
+
 def _recorder(what: str) -> Callable[[Evidence], str | None]:
     """Return the question whether perfwrap's own recorder was at work, and not only another tool's."""
 
@@ -107,6 +119,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "gpu": _monitor("gpu", "gpu"),
     "kernels": _nobody("GPU kernels"),
     "stacks": _stacks,
+    "phases": _phases,
     "start_up": _recorder("What passed before the first step"),
     "values": _recorder("Whether a value became NaN"),
     "recorder": _recorder("What perfwrap itself cost"),

@@ -41,7 +41,7 @@ from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, place
 
-NEEDS = ("steady_steps", "syncs", "transfers")
+NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
 LARGE_SHARE = 0.05
 """Share of the loop from which a stretch is reported: some Python between the phases is natural, and the

@@ -40,7 +40,7 @@ COLUMNS = ("start", "end", "operation", "name", "value")
 BOUNDARIES = ("data", "optimizer", "zero_grad", "backward", "transfer")
 """Operations that a forward does not reach across."""
 LEAST_FUNCTIONS = 2
-"""A lone function before a backward pass is no forward."""
+"""A lone function is no forward."""
 
 
 @dataclass(frozen=True)
@@ -245,6 +245,8 @@ class Operations:
         if (found["operation"] == "forward").any():
             return found.clear()
         backward = found.filter(pl.col("operation") == "backward").sort("start")
+        if backward.is_empty():
+            return self._uses(found)
         starts = backward["start"].to_numpy()[
             outermost(backward["start"].to_numpy(), backward["end"].to_numpy())
         ]
@@ -270,6 +272,22 @@ class Operations:
         another = np.searchsorted(batches, starts[step[ahead][first]]) > np.searchsorted(batches, begin)
         chosen = (size >= LEAST_FUNCTIONS) & (fed | ~another) & self._leads(begin, end)
         return _table(begin[chosen], end[chosen], "forward", ["forward"] * int(chosen.sum()))
+
+    def _uses(self, found: pl.DataFrame) -> pl.DataFrame:
+        """Return what torch did between all else, in a trace that trains nothing: a model is used there."""
+        named = [STEP.match(name) is not None for name in self._names]
+        marks = np.concatenate([self._spans(kind, named).start for kind in ("op", "range")])
+        walls = found.filter(pl.col("operation").is_in((*BOUNDARIES, "sync")))
+        turns = np.sort(np.concatenate([walls["start"].to_numpy(), marks]))
+        start, end = walls["start"].to_numpy(), walls["end"].to_numpy()
+        outer = outermost(start, end)
+        free = self._functions.only(holder(start[outer], end[outer], self._functions.start) == NOBODY)
+        first = np.flatnonzero(np.diff(np.searchsorted(turns, free.start, side="right"), prepend=-1))
+        if not first.size:
+            return found.clear()
+        enough = np.diff(np.append(first, free.start.size)) >= LEAST_FUNCTIONS
+        starts, ends = free.start[first][enough], np.maximum.reduceat(free.end, first)[enough]
+        return _table(starts, ends, "forward", ["forward"] * starts.size)
 
     def _leads(self, begin: Integers, end: Integers) -> Flags:
         """Say in which stretches something ran that a backward pass came back to; all, where nothing tells."""

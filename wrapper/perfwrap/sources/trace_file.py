@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from perfwrap.sources.unpacked import Damaged, Unpacked
 
-PIECE = 8 << 20
+PIECE = 2 << 20
 """Bytes that are unpacked and decoded at once."""
 LARGEST_EVENT = 16 << 20
 """Bytes; what is longer without an event's end is no trace."""
