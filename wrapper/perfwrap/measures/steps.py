@@ -12,6 +12,7 @@ from perfwrap.measures.epochs import batches_of
 from perfwrap.measures.loop_end import find_loop_end
 from perfwrap.measures.loop_events import Integers, LoopEvents, loop_events, thread_spans
 from perfwrap.measures.marked_steps import mark_name, marked_steps, span_the_loop
+from perfwrap.measures.periodic_steps import periodic_steps
 from perfwrap.measures.phases import Phases, find_phases
 from perfwrap.measures.rests import with_lines
 from perfwrap.measures.step_ends import StepEnds, ends_of_marks, find_step_ends
@@ -116,6 +117,8 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
         if span_the_loop(marks, events)
         else find_step_ends(events, phases)
     )
+    if found is None and "imported" in timeline.run:
+        found = periodic_steps(timeline, trainer)
     if found is None:
         return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
     thinned = with_lines(timeline.sums.filter(pl.col("track") == trainer.thread), spans, phases)

@@ -11,6 +11,9 @@ from perfwrap.timeline.model import Timeline
 TRAINING_SIGNS = (("optimizer", "scaler_step"), ("backward",), ("forward",), ("data",), ("step",))
 """Operations that tell a trainer, the surest first; the first one that any process shows decides."""
 
+LAUNCH = r"(?i)^(?:cu|cuda|hip)\w*Launch\w*Kernel"
+"""Calls that launch kernels: where somebody else recorded and nothing else tells, who launches most trains."""
+
 NOT_TRAINERS = ("worker", "monitor")
 """Roles that never train, whatever they call."""
 
@@ -41,6 +44,8 @@ def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
         signs = counted.filter(pl.col("operation").is_in(operations))
         if not signs.is_empty():
             return _named(_busiest_threads(signs))
+    if "imported" in timeline.run:
+        return _named(_busiest_threads(counted.filter(pl.col("operation").str.contains(LAUNCH))))
     return ()
 
 
