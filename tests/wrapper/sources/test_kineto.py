@@ -332,3 +332,28 @@ def test_a_trace_that_tells_no_phase_does_not_blame_python(tmp_path: Path) -> No
         "not checked", "The imported files do not tell what the program did in its steps."
     )  # fmt: skip
     assert diagnosis.verdict.id == "unknown"
+
+
+def test_functions_outside_of_any_step_are_no_forward_passes(tmp_path: Path) -> None:
+    events = [event for event in steps_of("cpu_op", "aten::mm") if event["cat"] == "cpu_op"]
+    timeline = read(written(tmp_path / "t.json", events))
+    assert timeline.spans["operation"].unique().to_list() == ["op"]
+    assert Evidence(timeline).trainers == ()
+
+
+def test_the_thread_of_a_backward_pass_is_no_second_trainer_where_only_launches_are_known(
+    tmp_path: Path,
+) -> None:
+    events = []
+    for step in range(5):
+        for at in range(20):
+            now = 1000 * step + 10 * at
+            number = 20 * step + at
+            events += [
+                lasting("cuda_runtime", "cudaLaunchKernel", now, 3, 7 if at < 11 else 8, correlation=number),
+                launched(f"kernel {at}", now + 5, 4, number),
+            ]
+    evidence = Evidence(read(written(tmp_path / "t.json", events)))
+    (trainer,) = evidence.trainers
+    assert evidence.steps(trainer).count == 5
+    assert evidence.steps(trainer).anchor == "repetition of its 20 kernel launches"

@@ -45,7 +45,11 @@ def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
         if not signs.is_empty():
             return _named(_busiest_threads(signs))
     if "imported" in timeline.run:
-        return _named(_busiest_threads(counted.filter(pl.col("operation").str.contains(LAUNCH))))
+        launches = counted.filter(pl.col("operation").str.contains(LAUNCH))
+        # A backward pass launches from a thread of its own, which trains nothing by itself.
+        return _named(
+            _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first")
+        )
     return ()
 
 

@@ -274,9 +274,11 @@ class Operations:
         return _table(begin[chosen], end[chosen], "forward", ["forward"] * int(chosen.sum()))
 
     def _uses(self, found: pl.DataFrame) -> pl.DataFrame:
-        """Return what torch did between all else, in a trace that trains nothing: a model is used there."""
+        """Return what torch did between all else, in marked steps that train nothing: a model is used there."""
         named = [STEP.match(name) is not None for name in self._names]
         marks = np.concatenate([self._spans(kind, named).start for kind in ("op", "range")])
+        if not marks.size:
+            return found.clear()
         walls = found.filter(pl.col("operation").is_in((*BOUNDARIES, "sync")))
         turns = np.sort(np.concatenate([walls["start"].to_numpy(), marks]))
         start, end = walls["start"].to_numpy(), walls["end"].to_numpy()
