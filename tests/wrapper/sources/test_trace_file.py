@@ -177,3 +177,16 @@ def test_deep_nesting_is_survived(tmp_path: Path) -> None:
     deep = '{"args": ' + "[" * 100_000 + "]" * 100_000 + "}"
     path.write_text(f'{{"traceEvents": [{deep}, {good}]}}')
     assert read(path).spans.height == 1
+
+
+def test_names_cannot_steer_a_terminal_and_hold_no_halves_of_characters(tmp_path: Path) -> None:
+    harmful = "Optimizer.step#\x1b[2J\x1b]0;owned\x07.step"
+    path = tmp_path / "t.json"
+    events = [lasting("user_annotation", harmful, 1, 2), launched("k", 3, 4, 5)]
+    text = json.dumps({"schemaVersion": 1, "host_name": "h\x1b[31m", "traceEvents": events})
+    path.write_text(text.replace('"k"', r'"k\ud800"'))
+    timeline = read(path)
+    kept = str(timeline.spans["name"].to_list()) + str(timeline.tracks["name"].to_list())
+    assert "x1b" not in kept
+    assert "x07" not in kept
+    assert timeline.spans.filter(category="kernel").height == 1

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from perfwrap.sources.kineto_process import SOURCE, KinetoProcess
+from perfwrap.sources.trace_words import plain_text
 
 SETTINGS = (
     "schemaVersion",
@@ -113,5 +114,5 @@ def _cover(
 
 def _say(process: KinetoProcess, time: int, track: int, key: str, value: Any) -> None:
     """Add one fact, cut to a bearable length."""
-    text = str(value)[:LONGEST_FACT]
+    text = plain_text(value)[:LONGEST_FACT]
     process.builder.add_row("facts", time=time, track=track, key=key, value=text, source=SOURCE)

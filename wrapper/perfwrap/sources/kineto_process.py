@@ -13,7 +13,7 @@ import polars as pl
 
 from perfwrap.sources.trace_events import TraceEvents
 from perfwrap.sources.trace_file import TraceFile
-from perfwrap.sources.trace_words import ON_GPU
+from perfwrap.sources.trace_words import ON_GPU, plain_text
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
@@ -75,11 +75,16 @@ class KinetoProcess:
         """The host's name: from the trace, from its file's name, or that name itself."""
         named = self.file.header.get("host_name") or self.file.header.get("hostname")
         if self.given_host or (isinstance(named, str) and named):
-            return self.given_host or str(named)[:200]
+            return self.given_host or plain_text(named)[:200]
         found = FILE_NAME.match(self.file.path.name)
         if found and found["pid"] == str(self.pids[0]):
             return found["host"]
-        return self.file.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+        return (
+            plain_text(self.file.path.name)
+            .removesuffix(".gz")
+            .removesuffix(".json")
+            .removesuffix(".pt.trace")
+        )
 
     @cached_property
     def distributed(self) -> dict[str, Any]:
@@ -180,7 +185,7 @@ class KinetoProcess:
         name = self.events.thread_names.get((pid, tid), "")
         owner = self._owner(number)
         if not isinstance(tid, int):
-            return self.builder.thread(owner, -1 - number, name or str(tid), None)
+            return self.builder.thread(owner, -1 - number, name or plain_text(tid), None)
         return self.builder.native_thread(owner, tid, name)
 
     def _stream(self, owner: int, device: int, stream: int) -> int:

@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 
 from perfwrap.sources.trace_file import Arguments, Event
-from perfwrap.sources.trace_words import is_own_function, kind_of
+from perfwrap.sources.trace_words import is_own_function, kind_of, plain_text
 
 MOST_EVENTS = 40_000_000
 """Events that are kept; each takes some 60 bytes."""
@@ -72,7 +72,7 @@ class TraceEvents:
     """
 
     def __init__(self) -> None:
-        self.kinds, self.names = Numbering(kind_of), Numbering(str)
+        self.kinds, self.names = Numbering(kind_of), Numbering(plain_text)
         self.threads, self.series = Numbering(_thread), Numbering(tuple)
         self.process_names: dict[Any, str] = {}
         self.thread_names: dict[tuple[Any, Any], str] = {}
@@ -166,9 +166,9 @@ class TraceEvents:
         """Keep the name of a process or thread."""
         if event.args is not None and event.args.name is not None:
             if event.name == "process_name":
-                self.process_names[_hashable(event.pid)] = str(event.args.name)
+                self.process_names[_hashable(event.pid)] = plain_text(event.args.name)
             elif event.name == "thread_name":
-                self.thread_names[_thread((event.pid, event.tid))] = str(event.args.name)
+                self.thread_names[_thread((event.pid, event.tid))] = plain_text(event.args.name)
 
     def _values(self, event: Event) -> list[tuple[int, float]]:
         """Return the values that an event tells: of torch's memory, else none."""

@@ -31,6 +31,7 @@ LIST = re.compile(rb"\s*\[")
 ESCAPED = re.compile(rb"\\.", re.DOTALL)
 NO_NUMBER = re.compile(rb"(:\s*)-?(?:inf(?:inity)?|nan)\b", re.IGNORECASE)
 LONE_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrtu])')
+HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 CONTROL = bytes(32 if code < 32 else code for code in range(256))
 
 OPENS, CLOSES, QUOTE = b"{[", b"}]", ord('"')
@@ -205,9 +206,9 @@ def _event_ends(text: bytes) -> tuple[Positions, int]:
 
 def _mended(text: bytes) -> bytes:
     """Return the text without what some writers leave in it that is no JSON: NaN, bare backslashes, raw control
-    characters, bytes of another encoding."""
+    characters, halves of characters, bytes of another encoding."""
     text = LONE_BACKSLASH.sub(rb"\\\\", NO_NUMBER.sub(rb"\1null", text.translate(CONTROL)))
-    return text.decode("utf-8", errors="replace").encode()
+    return HALF_CHARACTER.sub(rb"\\ufffd", text).decode("utf-8", errors="replace").encode()
 
 
 def _loose_value(text: bytes, key: str) -> int | None:

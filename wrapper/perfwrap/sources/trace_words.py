@@ -38,6 +38,10 @@ KINDS = {
 }
 """What an event is, by its category in lower case; anything else is a ``range``."""
 
+LONGEST_TEXT = 8192
+"""Characters; names of kernels reach some thousands."""
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
 ON_GPU = ("kernel", "copy", "memset", "gpu_range", "gpu_sync")
 """Kinds that stand on a stream's track."""
 
@@ -59,6 +63,14 @@ DIRECTION = re.compile(
 PYTHON_FUNCTION = re.compile(r"(.+)\((\d+)\): (.+)$", re.DOTALL)
 BACKWARD_CALL = re.compile(r"torch[/\\](?:_tensor|autograd[/\\]__init__)\.py\(\d+\): backward$")
 MODULE = re.compile(r"nn\.Module: (.+)$")
+
+
+def plain_text(value: object) -> str:
+    """Return a text that is safe to print and to keep: no control characters, no halves of characters."""
+    text = str(value)[:LONGEST_TEXT]
+    if text.isprintable():
+        return text
+    return CONTROLS.sub(" ", text).encode("utf-8", errors="replace").decode()
 
 
 def kind_of(category: object) -> str:
