@@ -71,3 +71,15 @@ def test_a_folder_stands_for_the_files_in_it_without_hidden_ones(tmp_path: Path)
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PerfwrapError, match=r"There is no file .*gone"):
         files.expand([tmp_path / "gone"])
+
+
+def test_files_of_different_times_are_told_to_be_so(tmp_path: Path) -> None:
+    log = tmp_path / "smi.csv"
+    log.write_text(
+        "timestamp, utilization.gpu [%]\n2020/01/01 00:00:00.000, 5 %\n2020/01/01 00:00:01.000, 6 %\n"
+    )
+    timeline, found = files.read([SAMPLE, log], {})
+    assert [file.format for file in found] == ["kineto", "nvidia_smi"]
+    assert any("from another time" in warning for warning in timeline.warnings)
+    alone, _ = files.read([log], {})
+    assert not any("from another time" in warning for warning in alone.warnings)

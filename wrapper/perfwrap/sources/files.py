@@ -7,7 +7,7 @@ one that nobody recognises: the timeline says so as a warning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -85,7 +85,28 @@ def read(
         if not file.read:
             builder.warn(f"{file.path.name} was left out: {file.problem}.")
     listed = [{"file": str(file.path), "format": file.format} for file in files if file.read]
-    return builder.build({**run, "imported": listed}), files
+    timeline = builder.build({**run, "imported": listed})
+    return replace(timeline, warnings=timeline.warnings + tuple(_apart(timeline))), files
+
+
+def _apart(timeline: Timeline) -> Iterator[str]:
+    """Return a warning for each format whose values or stacks lie outside of the time in which anything was done."""
+    if timeline.spans.is_empty():
+        return
+    begin, end = timeline.spans.select(
+        pl.col("start").min(), (pl.col("start") + pl.col("duration")).max().alias("end")
+    ).row(0)
+    for table, what in ((timeline.samples, "values"), (timeline.stacks, "stacks")):
+        for source, first, last in (
+            table.group_by("source", maintain_order=True)
+            .agg(pl.col("time").min().alias("first"), pl.col("time").max().alias("last"))
+            .iter_rows()
+        ):
+            if last < begin or first > end:
+                yield (
+                    f"The {what} of {source} are from another time than what the other files recorded: they are of "
+                    "another run, or their clocks differ. What the report says of them together may be wrong."
+                )
 
 
 def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
