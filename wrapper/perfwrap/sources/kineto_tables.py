@@ -21,6 +21,9 @@ OPERATIONS = {
 }
 """Operation of each kind; a call's is its name, a copy's its direction."""
 
+CHUNK = 1 << 18
+"""Rows that are turned into spans at once."""
+
 CATEGORIES = {"kernel": "kernel", "copy": "copy", "memset": "memset"}
 """Categories of what a GPU does; the others are ``other``."""
 
@@ -65,10 +68,13 @@ class KinetoTables:
         )
 
     def _add_host(self) -> None:
-        """Add functions, calls and ranges of threads; those that are translated stand as what they are."""
+        """Add functions, calls and ranges of threads, some at a time, so that temporary copies stay small."""
         rows = self._process.rows.filter(pl.col("kind").is_in(["op", "call", "python", "range", "overhead"]))
-        if rows.is_empty():
-            return
+        for piece in rows.iter_slices(CHUNK):
+            self._add_threads(piece)
+
+    def _add_threads(self, rows: pl.DataFrame) -> None:
+        """Add functions, calls and ranges."""
         names = self._process.events.names.values
         steps = self._by_name(rows, [step_number(name) for name in names])
         shared = self._by_name(rows, [is_collective(name) for name in names])
