@@ -8,6 +8,7 @@
     journal/*.pwj            one journal per writer; the format is specified in the recorder's journal.py
     memory/*.pickle          what filled a GPU whose memory had run out; see sources/memory_snapshot.py
     tools/                   files of other tools, kept as they are
+    tools/py-spy/            recordings of py-spy's, and <host>.log with when each was made (see PY_SPY_FIELDS)
     timeline/*.parquet       the saved timeline; may be deleted and rebuilt
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
 """
@@ -35,6 +36,7 @@ STARTS = "starts"
 JOURNAL = "journal"
 MEMORY = "memory"
 TOOLS = "tools"
+PY_SPY = "py-spy"
 TIMELINE = "timeline"
 DIAGNOSIS = "diagnosis.json"
 
@@ -46,6 +48,17 @@ START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python",
 ``vector`` says which file reached it (sitecustomize, usercustomize, pth), with ``+cwd`` behind it when the
 current directory was put back into sys.path; ``argv`` is joined by U+001F with tabs and newlines replaced by
 spaces.
+"""
+
+PY_SPY_FIELDS = {
+    "begin": ("file", "pid", "start_ticks", "rate_hz", "began_ns"),
+    "end": ("file", "written_ns", "status", "said"),
+}
+"""Tab-separated fields of a line in ``tools/py-spy/<host>.log``, by its first field.
+
+``file`` is the recording's name, which may have ``.gz`` behind it; times are CLOCK_MONOTONIC. py-spy was started at
+``began_ns`` and wrote the recording at ``written_ns``, 0 when it did not; ``status`` is its wait status and
+``said`` what it complained of. A recording without an ``end`` outlived the monitors.
 """
 
 
@@ -74,6 +87,11 @@ class RunFolder:
     def inject(self) -> Path:
         """What the command's PYTHONPATH points to."""
         return self.path / INJECT
+
+    @property
+    def py_spy(self) -> Path:
+        """Where py-spy's recordings are."""
+        return self.path / TOOLS / PY_SPY
 
     @property
     def timeline(self) -> Path:

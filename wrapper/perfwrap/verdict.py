@@ -9,10 +9,12 @@ from typing import Literal
 import polars as pl
 
 from perfwrap import units
+from perfwrap.measures.attached import Attached
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.rules.model import Finding
+from perfwrap.rules.sampled import quote
 from perfwrap.timeline.coverage import RECORDER, notes
 
 VERDICTS = {
@@ -34,6 +36,18 @@ VERDICTS = {
 BOUND_SHARE = 0.10
 """Share of the loop from which one kind of waste gives the verdict; TraceML warns of input time from 10 %
 on."""
+
+AT_WORK = {
+    "": "in the program's own code",
+    "data": "waiting for batches",
+    "fetch": "making batches",
+    "loader_start": "starting a loader",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer": "in the optimizer",
+}
+"""What a sampled thread was doing, by the operation."""
+MOST_TOLD = 4
 
 Certainty = Literal["measured", "inferred", "none"]
 
@@ -121,6 +135,8 @@ def _gpu_doubt(utilization: float | None) -> str:
 
 def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
     """Return why no verdict can be given, empty when one can."""
+    if evidence.attached is not None:
+        return _attached(evidence, evidence.attached)
     if not evidence.trainers or evidence.main is None:
         return _nothing_trained(evidence)
     steps = evidence.steps(evidence.main)
@@ -140,6 +156,33 @@ def _mend(evidence: Evidence) -> str:
     """Return how to come by more steps."""
     imported = "imported" in evidence.timeline.run
     return "Record a longer window." if imported else "Let the program run longer."
+
+
+def _attached(evidence: Evidence, job: Attached) -> str:
+    """Return what is known about a job that was watched from outside, which is no verdict."""
+    words = [
+        f"perfwrap was attached to process {job.pid} and recorded nothing inside, so no step, and no wait for data or "
+        "GPU, was measured. Start the job with `perfwrap run` for that."
+    ]
+    if job.samples:
+        done = [
+            f"{units.count(count)} {AT_WORK.get(operation, f'in {operation}')}"
+            for operation, count in job.operations[:MOST_TOLD]
+        ]
+        words.append(f"Of {units.counted(job.samples, 'sample')} of its main thread: {', '.join(done)}.")
+        words += quote(job.hottest, "of its own code or of making batches")
+    else:
+        why = "; ".join(notes(evidence.timeline, "pyspy")[:2])
+        words.append("No stack of it was sampled" + (f": {why}." if why else "."))
+    words += quote(job.workers, "of its DataLoader workers at work")
+    if job.cores is not None:
+        words.append(f"Its processes used {units.number(job.cores)} cores.")
+    words += [
+        f"{gpu.name} was busy in {units.share(gpu.utilization)} of the time."
+        for gpu in evidence.gpus
+        if gpu.utilization is not None
+    ]
+    return " ".join(words)
 
 
 def _nothing_trained(evidence: Evidence) -> str:

@@ -63,7 +63,10 @@ def test_py_spy_needs_the_systems_permission(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     answers = {"/proc/sys/kernel/yama/ptrace_scope": "1", "/proc/self/status": "CapEff:\t0000000000000000"}
     monkeypatch.setattr(machine, "_text", answers.__getitem__)
-    assert machine._py_spy().detail == f"{tmp_path / 'py-spy'}; forbidden by kernel.yama.ptrace_scope=1"
+    assert machine._py_spy().works == "partly"
+    assert "`perfwrap attach` is forbidden by kernel.yama.ptrace_scope=1" in machine._py_spy().detail
+    answers["/proc/sys/kernel/yama/ptrace_scope"] = "2"
+    assert machine._py_spy().detail == f"{tmp_path / 'py-spy'}; forbidden by kernel.yama.ptrace_scope=2"
     answers["/proc/self/status"] = "CapEff:\t000001ffffffffff"
     assert machine._py_spy().works == "yes"
     answers["/proc/self/status"] = "CapEff:\t0000000000000000"

@@ -95,6 +95,16 @@ def test_settings_say_what_was_asked(folder):
     }
 
 
+@pytest.mark.parametrize("name", ["run", "with:colon"])
+def test_the_monitors_process_is_named_once_it_is_known_and_nothing_else_changes(tmp_path, name):
+    folder = run_folder.create(tmp_path / name, ["train"])
+    injection.prepare(folder, {}, sample_hz=20)
+    (settings,) = folder.inject.glob("*/settings")
+    before = settings.read_text()
+    injection.name_ptracer(folder, 4711)
+    assert settings.read_text() == before.replace("ptracer_pid=0\n", "ptracer_pid=4711\n") != before
+
+
 def test_the_shim_is_plain_ascii_and_complete(tmp_path):
     folder = run_folder.create(tmp_path / "ünï 'quoted' \udcff", ["train"])
     injection.prepare(folder, {"PYTHONPATH": "x"})

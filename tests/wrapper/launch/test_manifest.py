@@ -35,6 +35,9 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "budget_bytes": 8 << 20,
         "max_overhead": 0.005,
         "sample_hz": 0.0,
+        "py_spy": "",
+        "py_spy_hz": 20.0,
+        "py_spy_native": False,
     }
     assert set(manifest["versions"]) == {"perfwrap", "launcher_python"}
     assert manifest["host"]["cores_usable"] >= 1

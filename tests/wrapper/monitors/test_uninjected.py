@@ -158,6 +158,11 @@ def test_a_hook_that_is_gone_is_named(target):
     assert explain(pid, target.hook) == f"could not find {target.hook}, which is gone"
 
 
+def test_a_job_that_was_attached_to_is_not_blamed(target):
+    pid = target.start([sys.executable, "-c", WAIT])
+    assert explain(pid, "") == "belongs to a job that perfwrap attached to, which records nothing inside"
+
+
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])
 def test_an_old_python_is_named(target, version):
     found = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))

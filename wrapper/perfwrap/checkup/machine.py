@@ -13,7 +13,7 @@ from pathlib import Path
 from perfwrap import units
 from perfwrap.checkup.journal_words import Words, read_words
 from perfwrap.checkup.model import Line
-from perfwrap.monitors import cgroup, gpu, host
+from perfwrap.monitors import cgroup, gpu, host, pyspy_tool
 from perfwrap.monitors.journal import JournalWriter
 
 PATIENCE_SECONDS = 60
@@ -122,12 +122,15 @@ def _tool(command: str) -> Line:
 
 def _py_spy() -> Line:
     """Return whether py-spy is there and may look into processes that it did not start."""
-    path = shutil.which("py-spy", path=os.pathsep.join(_program_folders()))
+    path = pyspy_tool.find()
     if path is None:
         return Line("no", "py-spy", "not installed; only stacks sampled from outside need it")
     scope = _text("/proc/sys/kernel/yama/ptrace_scope")
     if scope in ("", "0") or _may_trace():
         return Line("yes", "py-spy", f"{path}{_version(path)}")
+    if scope == "1":
+        detail = f"{path}{_version(path)}; `perfwrap attach` is forbidden by kernel.yama.ptrace_scope=1"
+        return Line("partly", "py-spy", detail)
     return Line("no", "py-spy", f"{path}; forbidden by kernel.yama.ptrace_scope={scope}")
 
 

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from perfwrap.commands import stacks
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import session
 from perfwrap.launch.options import (
     DEFAULT_BUDGET_MIB,
     DEFAULT_MAX_OVERHEAD,
+    DEFAULT_PY_SPY_HZ,
     DEFAULT_RATE_HZ,
     MEBIBYTE,
     Options,
@@ -45,6 +47,20 @@ def run(
             help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never.",
         ),
     ] = 0.0,
+    py_spy: Annotated[
+        bool,
+        typer.Option("--py-spy", help="Have py-spy sample stacks of the training processes from outside."),
+    ] = False,
+    py_spy_rate: Annotated[
+        float, typer.Option(metavar="HZ", min=10, max=200, help="How often py-spy samples.")
+    ] = DEFAULT_PY_SPY_HZ,
+    py_spy_native: Annotated[
+        bool,
+        typer.Option(
+            "--py-spy-native",
+            help="Have py-spy sample compiled code, too; it stops the program for each sample.",
+        ),
+    ] = False,
     max_overhead: Annotated[
         str,
         typer.Option(
@@ -76,7 +92,9 @@ def run(
         max_overhead=_share(max_overhead),
         budget_bytes=budget * MEBIBYTE,
     )
-    session.run(command, options, _say, _report)
+    if py_spy or py_spy_native:
+        options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
+    session.run(command, options, say, report)
 
 
 def _share(percent: str) -> float:
@@ -92,7 +110,7 @@ def _share(percent: str) -> float:
     return share
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print one line for the user, where there is somebody to read it."""
     try:
         print(line, file=sys.stderr, flush=True)
@@ -100,7 +118,7 @@ def _say(line: str) -> None:
         return
 
 
-def _report(folder: Path) -> None:
+def report(folder: Path) -> None:
     """Print the report of a run; where it cannot be made, say why and where the run is."""
     try:
         # Only here, after the command: recording needs none of the reading half's libraries.
@@ -108,4 +126,4 @@ def _report(folder: Path) -> None:
 
         report_run(folder)
     except (ImportError, PerfwrapError) as error:
-        _say(f"perfwrap: no report: {error}; the run is in {folder}, `perfwrap report {folder}` tries again")
+        say(f"perfwrap: no report: {error}; the run is in {folder}, `perfwrap report {folder}` tries again")

@@ -70,6 +70,12 @@ def prepare(
     return {"PYTHONPATH": f"{hook}{os.pathsep}{previous}" if previous else str(hook)}
 
 
+def name_ptracer(folder: RunFolder, pid: int) -> None:
+    """Have the recorders allow this one process, known only now, to look into theirs; before the command starts."""
+    (settings,) = folder.inject.glob(f"*/{SETTINGS}")
+    settings.write_bytes(settings.read_bytes().replace(b"\nptracer_pid=0\n", b"\nptracer_pid=%d\n" % pid))
+
+
 def _source() -> Path:
     """Return where the files are: inside the wheel, or beside ``wrapper/`` in a repository."""
     package = Path(perfwrap.__file__).resolve().parent

@@ -13,7 +13,7 @@ try:
 except (ImportError, OSError):  # A Python that was built without libffi.
     _libc = None
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_PTRACER = 1, 4, 15, 0x59616D61
 ARGUMENTS_START, ARGUMENTS_END = 48, 49
 """Fields of /proc/PID/stat, as proc(5) counts them."""
 
@@ -31,6 +31,20 @@ def forbid_core_dump() -> None:
     """Leave no core file, also where the kernel pipes cores to a program and heeds no limit."""
     if _libc is not None:
         _libc.prctl(PR_SET_DUMPABLE, 0)
+
+
+def yama_restricts() -> bool:
+    """Say whether only a process's ancestors, and those that it names, may look into it."""
+    try:
+        return Path("/proc/sys/kernel/yama/ptrace_scope").read_text(encoding="ascii").strip() == "1"
+    except OSError:
+        return False
+
+
+def allow_ptrace(pid: int) -> None:
+    """Let that process and what it starts look into this one, where Yama asks for that; 0 lets nobody any more."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
 
 
 def look_like(command: list[str]) -> None:

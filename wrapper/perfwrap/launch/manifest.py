@@ -7,6 +7,7 @@
     clock         list of such pairs                host      facts about the machine (host.py)
     versions      perfwrap, launcher_python         options   what the user asked of the recording
     environment   variables that matter for speed   warnings  what could not be recorded, in sentences
+    attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
 command could not be executed.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_RATE_HZ = 10.0
+DEFAULT_PY_SPY_HZ = 20.0
 DEFAULT_BUDGET_MIB = 256
 DEFAULT_MAX_OVERHEAD = 0.005
 MEBIBYTE = 1 << 20
@@ -22,6 +23,11 @@ class Options:
     report: bool = True
     sample_hz: float = 0.0
     """How often a second each process looks where its threads are; 0 for never."""
+    py_spy: str = ""
+    """The py-spy that samples stacks from outside; none where it is empty."""
+    py_spy_hz: float = DEFAULT_PY_SPY_HZ
+    py_spy_native: bool = False
+    """Whether it samples compiled code, too, for which it stops the program."""
     max_overhead: float = DEFAULT_MAX_OVERHEAD
     """The share of the steps' time that detail may cost; what goes beyond is only counted."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch import injection, manifest, registered, sidecar
+from perfwrap.launch import injection, kernel, manifest, registered, sidecar
 from perfwrap.launch.options import Options
 from perfwrap.launch.signals import Supervisor
 from perfwrap.run_folder import RunFolder
@@ -53,6 +53,8 @@ class Recording:
             hook = self.changes.get("PYTHONPATH", str(folder.inject)).split(os.pathsep)[0]
             try:
                 self.monitors = sidecar.start(folder, options, hook)
+                if options.py_spy and self.changes and kernel.yama_restricts():
+                    injection.name_ptracer(folder, self.monitors.pid)
             except OSError as error:
                 self.problems.append(f"host and GPU are not watched: {error}")
 

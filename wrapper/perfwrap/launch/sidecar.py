@@ -12,17 +12,28 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Protocol
 
 import perfwrap
 from perfwrap.launch import descriptors, kernel
 from perfwrap.launch.options import Options
-from perfwrap.launch.signals import Supervisor
 from perfwrap.run_folder import RunFolder
 
 MODULE = "perfwrap.monitors.sidecar"
 LOG = "monitors.log"
 """What the monitors' process writes to its standard error; a file in the run folder, removed when empty."""
 FINISH_SECONDS = 2.0
+
+
+class Waiting(Protocol):
+    """Somebody who takes in children that end."""
+
+    @property
+    def ended(self) -> dict[int, int]:
+        """Wait status of each child that has ended."""
+
+    def pause(self, seconds: float, /) -> bool:
+        """Wait for anything, that long at most."""
 
 
 class Sidecar:
@@ -45,7 +56,7 @@ class Sidecar:
         """Say that the command has ended."""
         os.close(self._orders)
 
-    def wait(self, supervisor: Supervisor) -> str | None:
+    def wait(self, supervisor: Waiting) -> str | None:
         """Wait for the dismissed process, or kill it; return what went wrong, if anything."""
         deadline = time.monotonic() + FINISH_SECONDS
         while self.pid not in supervisor.ended and time.monotonic() < deadline:
@@ -64,16 +75,17 @@ class Sidecar:
         return f"{ended}: {said[-1]}" if said else ended
 
 
-def start(folder: RunFolder, options: Options, hook: str) -> Sidecar:
+def start(folder: RunFolder, options: Options, hook: str, attached: int = 0) -> Sidecar:
     """Start the monitors in a process of this group; OSError when that is not possible.
 
-    ``hook`` is the folder that the command finds on its PYTHONPATH.
+    ``hook`` is the folder that the command finds on its PYTHONPATH; ``attached`` the first process of a job that
+    runs already.
     """
     launcher = os.getpid()
     log = folder.path / LOG
     log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     orders_out, orders = os.pipe()
-    arguments = _arguments(folder, launcher, options, hook)
+    arguments = _arguments(folder, launcher, options, hook, attached)
     pid = os.fork()
     if pid == 0:
         try:
@@ -90,7 +102,7 @@ def start(folder: RunFolder, options: Options, hook: str) -> Sidecar:
     return Sidecar(pid, orders, log)
 
 
-def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str) -> list[str]:
+def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str, attached: int) -> list[str]:
     """Return a command line that finds this very perfwrap and its libraries, however the launcher did.
 
     ``-I`` keeps the current directory and every PYTHONPATH out: the monitors must not be recorded themselves.
@@ -104,4 +116,9 @@ def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str) ->
     )
     flags = ["-I", "-B"] if sys.dont_write_bytecode else ["-I"]
     settings = ["--rate", f"{options.rate_hz:g}", "--hook", hook, "--budget", str(options.budget_bytes)]
+    if attached:
+        settings += ["--attached", str(attached)]
+    if options.py_spy:
+        settings += ["--py-spy", options.py_spy, "--py-spy-rate", f"{options.py_spy_hz:g}"]
+        settings += ["--py-spy-native"] if options.py_spy_native else []
     return [sys.executable, *flags, "-c", code, str(folder.path), str(launcher), *settings]

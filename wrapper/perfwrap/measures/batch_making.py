@@ -90,7 +90,7 @@ def making_in_workers(
     timeline: Timeline, trainer: Trainer, account: Account, name: str, started: Events
 ) -> BatchMaking | None:
     """Return what a loader's workers took; ``started`` are the makings of its iterators in the whole run."""
-    processes = _workers_of(timeline, trainer, name)
+    processes = workers_of(timeline, trainer, name)
     threads = timeline.tracks.filter(pl.col("kind") == "thread", pl.col("parent").is_in(processes))
     tracks = threads["id"].to_list()
     spans = timeline.spans.filter(pl.col("track").is_in(tracks))
@@ -177,7 +177,7 @@ def _most(spans: pl.DataFrame, operation: str) -> tuple[str | None, Line | None]
     return name, line_of(file, line, function)
 
 
-def _workers_of(timeline: Timeline, trainer: Trainer, name: str) -> list[int]:
+def workers_of(timeline: Timeline, trainer: Trainer, name: str) -> list[int]:
     """Return the process tracks of a loader's workers, by the process ids that the trainer's process told.
 
     Without such facts, and with only one loader that has workers, all of the trainer's workers are its own.

@@ -9,6 +9,7 @@ from typing import TypeVar
 import polars as pl
 
 from perfwrap.measures.account import Account, find_account
+from perfwrap.measures.attached import Attached, find_attached
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
@@ -19,6 +20,7 @@ from perfwrap.measures.own_cost import OwnCost, find_own_cost
 from perfwrap.measures.processors import Processors, Trained, find_processors
 from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
+from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
 from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.syncs import SyncLine, find_syncs
@@ -126,6 +128,19 @@ class Evidence:
             lambda: find_own_cost(self.timeline, trainer, self.steps(trainer), self.account(trainer)),
         )
 
+    def sampled_making(self, trainer: Trainer, loader: LoaderUse) -> Sampled | None:
+        """Where stacks were while a loader's batches were made; None where too little was sampled."""
+        loaders = self.loaders(trainer)
+        return self._once(
+            "sampled_making",
+            (trainer, loader.name),
+            lambda: sampled_making(self.timeline, trainer, self.account(trainer), loaders, loader),
+        )
+
+    def sampled_gap(self, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
+        """Where stacks were in one stretch between the phases; None where too little was sampled."""
+        return sampled_gap(self.timeline, trainer, self.account(trainer), gap, alone)
+
     def processors(self, host: str) -> Processors:
         """Usable, busy and wanted processors of a host during the steady loop of its trainers."""
         return self._once("processors", host, lambda: find_processors(self.timeline, host, self._trained()))
@@ -136,6 +151,11 @@ class Evidence:
         accounts = [self.account(trainer) for trainer in self.trainers]
         start = min((account.start for account in accounts), default=0)
         return find_gpus(self.timeline, start, max((account.end for account in accounts), default=0))
+
+    @cached_property
+    def attached(self) -> Attached | None:
+        """What is known about a job that was only watched from outside; None for any other run."""
+        return find_attached(self.timeline)
 
     @cached_property
     def non_finite(self) -> pl.DataFrame:

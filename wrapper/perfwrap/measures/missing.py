@@ -76,7 +76,13 @@ def _stacks(evidence: Evidence) -> str | None:
     """Ask for samples of where threads were."""
     if evidence.timeline.stacks.height:
         return None
-    return "Call stacks were not recorded; `perfwrap run --sample 20` samples the lines of Python."
+    why = "; ".join(notes(evidence.timeline, "pyspy")[:2])
+    if why:
+        return f"Call stacks were not recorded: {why}."
+    return (
+        "Call stacks were not recorded; `perfwrap run --py-spy` samples them from outside, "
+        "`perfwrap run --sample 20` from inside."
+    )
 
 
 def _nobody(what: str) -> Callable[[Evidence], str | None]:

@@ -4,6 +4,7 @@ MONITORS = (
     (("host", "cgroup", "processes"), True),
     (("gpu",), True),
     (("gpm", "nvlink", "gpu_health", "pcie"), False),
+    (("pyspy",), True),
 )
 """A row is a thread: its modules, and whether it looks ten times a second or once.
 

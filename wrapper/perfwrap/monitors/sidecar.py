@@ -23,6 +23,7 @@ from pathlib import Path
 
 from perfwrap.monitors import MONITORS
 from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter, host_name
+from perfwrap.monitors.pyspy_recording import Asked
 from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
 from perfwrap.run_folder import RunFolder
 
@@ -49,8 +50,11 @@ def main() -> None:
     journal.fact("python", sys.version.split()[0])
     threading.excepthook = survive
     children: deque[int] = deque()
+    # Where a running job was attached to, there is nothing on its PYTHONPATH.
+    hook = "" if options.attached else str(options.hook or folder.inject)
     more: dict[str, tuple[object, ...]] = {
-        "processes": (folder.starts, str(options.hook or folder.inject), children),
+        "processes": (folder.starts, hook, children),
+        "pyspy": (folder, _asked_of_py_spy(options)),
         "gpu": (folder.starts,),
     }
     ending = Ending()
@@ -103,7 +107,19 @@ def _options() -> argparse.Namespace:
         "--hook", help="the folder on the command's PYTHONPATH, when it is not RUN_DIR/inject"
     )
     parser.add_argument("--budget", type=int, default=BUDGET_BYTES)
+    parser.add_argument(
+        "--attached", type=int, default=0, help="the first process of a job that runs already"
+    )
+    parser.add_argument("--py-spy", help="the py-spy that samples stacks")
+    parser.add_argument("--py-spy-rate", type=float, default=20.0)
+    parser.add_argument("--py-spy-native", action="store_true")
     return parser.parse_args()
+
+
+def _asked_of_py_spy(options: argparse.Namespace) -> Asked | None:
+    if not options.py_spy:
+        return None
+    return Asked(options.py_spy, options.py_spy_rate, options.py_spy_native, options.attached)
 
 
 def _watch(name: str, *arguments: object) -> Monitor | None:

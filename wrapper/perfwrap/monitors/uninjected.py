@@ -27,6 +27,7 @@ FORBIDDEN = {
 """What Python's own options do to us."""
 OPTION_WITH_VALUE = re.compile("(?=[cmWX])")
 """Where in a cluster of options the first one stands that takes a value."""
+ALREADY_THERE = "belongs to a job that perfwrap attached to, which records nothing inside"
 CUSTOMIZE = ("sitecustomize.py", "sitecustomize/__init__.py")
 
 
@@ -44,12 +45,15 @@ class Interpreter:
 def explain(pid: int, hook: str | Path) -> str | None:
     """Return why the process has no start record; None when it is gone or is no Python.
 
-    The answer is to be read after "it". ``hook`` is the directory that perfwrap has put on PYTHONPATH.
+    The answer is to be read after "it". ``hook`` is the directory that perfwrap has put on PYTHONPATH, "" where it
+    did not start the job.
     """
     try:
         found = _read(Path(f"/proc/{pid}"))
         if found is None:
             return None
+        if not hook:
+            return ALREADY_THERE
         if not Path(hook).is_dir():
             return f"could not find {hook}, which is gone"
         return (

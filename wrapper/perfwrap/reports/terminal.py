@@ -45,6 +45,8 @@ def next_command(diagnosis: Diagnosis, folder: Path) -> str:
     wasteful = [finding for finding in diagnosis.findings if not finding.benign]
     if wasteful:
         return f"perfwrap explain {wasteful[0].rule}"
+    if diagnosis.run.get("attached"):
+        return "perfwrap run -- COMMAND"
     if diagnosis.verdict.id == "unknown":
         return "perfwrap doctor"
     if diagnosis.findings:
@@ -73,14 +75,19 @@ def _wall(run: dict[str, object]) -> str:
     start, end = run.get("start"), run.get("end")
     if not isinstance(start, dict) or not isinstance(end, dict):
         return ""
-    return f"ran {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"
+    verb = "watched for" if run.get("attached") else "ran"
+    return f"{verb} {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"
 
 
 def _exit(run: dict[str, object]) -> str:
     """Return how the command ended."""
     if "imported" in run:
         return _imported(run["imported"])
-    how = run.get("exit")
+    how, attached = run.get("exit"), run.get("attached")
+    if isinstance(attached, dict):
+        then = "which ended" if attached.get("ended") else "which went on"
+        then = then if run.get("end") else "the end of that was not recorded"
+        return f"attached to process {attached.get('pid')}, {then}"
     if not isinstance(how, dict):
         return "its end was not recorded"
     return f"killed by signal {how['signal']}" if "signal" in how else f"exit code {how.get('code')}"

@@ -85,6 +85,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         f"{units.duration(step.rest_ns)} for all else; {units.counted(loader.batches, 'batch', 'batches')} seen.",
         f"{_dataset(loader)} is read with num_workers=0, so nothing is computed meanwhile.",
         *making.split(loader),
+        *making.sampled(evidence, trainer, loader),
     ]
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")

@@ -73,6 +73,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         f"{units.duration(rest_ns)} for all else.",
         f"One wait takes {waits}, with {_setting(loader)}.",
         *making.split(loader),
+        *making.sampled(evidence, trainer, loader),
     ]
     if cores.usable is not None and busy is not None:
         own = "" if cores.tree_busy is None else f", {units.number(cores.tree_busy)} of them with this run"

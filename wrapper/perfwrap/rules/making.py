@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from perfwrap import units
+from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse
+from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import place
+from perfwrap.rules.sampled import quote
 
 
 def split(loader: LoaderUse) -> tuple[str, ...]:
@@ -19,6 +22,12 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
         f"Of {units.duration(making.fetch_ns)} for making a batch, {units.duration(making.getitem_ns)} go into its "
         f"samples{samples} and {units.duration(making.collate_ns)} into collation{collation}.",
     )
+
+
+def sampled(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> tuple[str, ...]:
+    """Return the sentence that says in which functions batches were made; none where nobody sampled stacks."""
+    who = "of its workers" if loader.workers else "of the training thread"
+    return quote(evidence.sampled_making(trainer, loader), f"{who} while batches were made")
 
 
 def _place(name: str | None, line: Line | None) -> str:

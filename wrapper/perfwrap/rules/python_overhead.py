@@ -38,8 +38,10 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.python_gaps import PythonGap
+from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, place
+from perfwrap.rules.sampled import quote
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
@@ -112,9 +114,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for long stretches of the program's own code, or for very many short ones."""
     stretches = _stretches(evidence.python_gaps(trainer))
     step_ns = mean_step_ns(evidence, trainer)
-    found = [_finding(stretch, step_ns) for stretch in stretches if stretch.is_large]
-    if found:
-        return found
+    large = [stretch for stretch in stretches if stretch.is_large]
+    if large:
+        return [
+            _finding(stretch, step_ns, evidence.sampled_gap(trainer, stretch.longest, len(large) == 1))
+            for stretch in large
+        ]
     scattered = [stretch for stretch in stretches if not stretch.holds_loss]
     if sum(stretch.share for stretch in scattered) >= SCATTERED_SHARE:
         return [_scattered(scattered)]
@@ -132,8 +137,8 @@ def _stretches(gaps: Sequence[PythonGap]) -> list[Stretch]:
     return sorted((Stretch(tuple(group)) for group in groups.values()), key=lambda stretch: -stretch.share)
 
 
-def _finding(stretch: Stretch, step_ns: float) -> Finding:
-    """Return the finding about one stretch."""
+def _finding(stretch: Stretch, step_ns: float, sampled: Sampled | None) -> Finding:
+    """Return the finding about one stretch, and what was ``sampled`` there."""
     gap, lines, share = stretch.longest, _lines(stretch.longest), stretch.share
     before = NAMES.get(gap.after_operation, gap.after_operation)
     after = NAMES.get(gap.before_operation, "the next event")
@@ -142,6 +147,7 @@ def _finding(stretch: Stretch, step_ns: float) -> Finding:
         f"{units.duration(stretch.per_step_ns)} per step, {mostly}between {before} and {after}; "
         f"{units.counted(gap.count, 'time')} in the steady loop."
     ]
+    words += quote(sampled, "there")
     if step_ns < SHORT_STEP_NS:
         words.append(
             f"A whole step takes {units.duration(step_ns)}: at that length every call of Python and of torch "

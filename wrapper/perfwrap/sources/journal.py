@@ -18,6 +18,7 @@ import numpy as np
 from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import RunFolder
+from perfwrap.sources import pyspy
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
 from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
@@ -42,7 +43,7 @@ def read(folder: RunFolder) -> Timeline:
     if not paths:
         builder.warn(NOBODY)
     journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
-    return assemble(run, journals, clocks, read_starts(folder.starts), builder)
+    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder.py_spy)
 
 
 def assemble(
@@ -51,10 +52,11 @@ def assemble(
     clocks: dict[str, HostClock],
     starts: Iterable[Start],
     builder: TimelineBuilder,
+    py_spy: Path | None = None,
 ) -> Timeline:
     """Return the timeline of a run from its named journals, which are used up, and its start records.
 
-    ``clocks`` has each host's clock, the first host first.
+    ``clocks`` has each host's clock, the first host first; ``py_spy`` is the folder of py-spy's recordings.
     """
     monitors: list[JournalTables] = []
     everything: list[JournalTables] = []
@@ -69,6 +71,8 @@ def assemble(
     add_starts(list(starts), _by_process(everything), partial(_moment, clocks), builder)
     for tables in monitors:
         tables.add()
+    if py_spy is not None:
+        pyspy.add_run(builder, py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
     uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0
     return builder.build({**run, "hosts": list(clocks), "clock_uncertainty_ns": uncertainty})
 

@@ -64,6 +64,34 @@ class TimelineBuilder:
         found = self._latest.get((host, pid))
         return self.process(host, pid) if found is None else found
 
+    def process_of(self, host: str, pid: int, start_ticks: str) -> int:
+        """Return the track of the process that began then, as far as journals tell; else the latest of that pid."""
+        known = [
+            track
+            for key, track in self._ids.items()
+            if key[:3] == ("process", host, pid) and str(key[3]).startswith(f"{start_ticks}-")
+        ]
+        return known[-1] if known else self.latest_process(host, pid)
+
+    def native_thread(self, process: int, native_id: int | None, name: str) -> int:
+        """Return the track of the thread that the system knows by that id; a new one where nobody named it yet."""
+        if native_id is not None:
+            for track in self._tracks:
+                if track["kind"] == "thread" and track["parent"] == process and track["tid"] == native_id:
+                    return int(track["id"])
+        key = ("native", process, name if native_id is None else native_id)
+        owner = self._tracks[process]
+        return self._track(
+            key,
+            kind="thread",
+            name=name or f"thread {native_id}",
+            parent=process,
+            rank=owner["rank"],
+            host=owner["host"],
+            pid=owner["pid"],
+            tid=native_id,
+        )
+
     def thread(self, process: int, index: int, name: str, native_id: int | None) -> int:
         """Return the track of a thread; ``index`` tells the threads of a process apart."""
         owner = self._tracks[process]

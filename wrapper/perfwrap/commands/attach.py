@@ -1,0 +1,61 @@
+"""Watch a job that runs already, from outside, and say what can be seen there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfwrap.commands import run as run_command
+from perfwrap.commands import stacks
+from perfwrap.launch import attached
+from perfwrap.launch.options import DEFAULT_PY_SPY_HZ, DEFAULT_RATE_HZ, Options
+
+
+def attach(
+    pid: Annotated[int, typer.Argument(help="The job's first process: the training command, or torchrun.")],
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="N", min=1, help="How long to watch.", show_default="until Ctrl-C or its end"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"
+        ),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
+    ] = DEFAULT_RATE_HZ,
+    py_spy_rate: Annotated[
+        float, typer.Option(metavar="HZ", min=10, max=200, help="How often py-spy samples.")
+    ] = DEFAULT_PY_SPY_HZ,
+    py_spy_native: Annotated[
+        bool,
+        typer.Option(
+            "--py-spy-native",
+            help="Have py-spy sample compiled code, too; it stops the program for each sample.",
+        ),
+    ] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
+    ] = False,
+) -> None:
+    """Watch a job that runs already: its processes, their stacks (py-spy), host and GPU.
+
+    Nothing is changed in the job, and it goes on when the watching ends. Steps and waits are not known without the
+    recorder, which cannot be brought into a running program: for a verdict start the job with `perfwrap run`.
+    """
+    job = attached.find_job(pid)
+    options = Options(out=out, rate_hz=rate, report=not no_report)
+    options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, run_command.say)
+    until = "" if seconds is None else f" for {seconds:g} s"
+    run_command.say(f"perfwrap: watching process {pid}{until}; Ctrl-C ends that and leaves the job alone")
+    folder, problems = attached.watch(job, options, seconds)
+    for problem in problems:
+        run_command.say(f"perfwrap: {problem}")
+    if no_report:
+        run_command.say(f"perfwrap: recorded in {folder}; `perfwrap report {folder}` reads it")
+    else:
+        run_command.report(folder)

@@ -1,0 +1,143 @@
+"""Watches a job that runs already, from outside: host, GPU and stacks, until its end, the user's, or the time's.
+
+The job is not touched: nothing is sent to it, and it does not notice when the watching ends, in whatever way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfwrap import run_folder
+from perfwrap.errors import PerfwrapError
+from perfwrap.launch import manifest, proc, sidecar
+from perfwrap.launch.options import Options
+from perfwrap.run_folder import RunFolder
+
+ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+"""What ends the watching; the job gets none of them from here."""
+LOOK_SECONDS = 0.2
+CHOICES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Variables that say which GPUs a job sees; the monitors go by their own environment."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process that runs already; both numbers together name it for good."""
+
+    pid: int
+    start_ticks: int
+    command: list[str]
+    directory: str
+    environment: Mapping[str, str]
+
+
+def find_job(pid: int) -> Job:
+    """Return the process; PerfwrapError when there is none, or when it is somebody else's."""
+    known = proc.status(pid)
+    if known is None or known[0] in proc.ENDED:
+        raise PerfwrapError(
+            f"There is no process {pid}." if known is None else f"Process {pid} has ended.",
+            "Give the pid of the training command, or of torchrun; `pgrep -af python` lists them.",
+        )
+    place = Path(f"/proc/{pid}")
+    try:
+        status = (place / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+        words = os.fsdecode((place / "cmdline").read_bytes()).rstrip("\0").split("\0")
+        owner = next(int(line.split()[2]) for line in status if line.startswith("Uid:"))
+        if os.geteuid() not in (0, owner):
+            raise PerfwrapError(
+                f"Process {pid} belongs to another user ({owner}).",
+                "Run perfwrap as that user, or with sudo.",
+            )
+        return Job(pid, known[1], words, str((place / "cwd").readlink()), _environment(place))
+    except PermissionError as error:
+        raise PerfwrapError(
+            f"The system does not let perfwrap look at process {pid}: {error.strerror}.", "Try it with sudo."
+        ) from error
+    except (OSError, StopIteration) as error:
+        raise PerfwrapError(f"Process {pid} has ended.") from error
+
+
+def watch(job: Job, options: Options, seconds: float | None) -> tuple[Path, list[str]]:
+    """Watch a job and return the run folder and what went wrong.
+
+    Ends when the job's first process does, after so many seconds, or when a signal asks this process to end. Raises
+    PerfwrapError when the run folder cannot be made.
+    """
+    folder = run_folder.create(options.out, job.command)
+    begun = manifest.begin(job.command, options, job.environment)
+    begun |= {"cwd": job.directory, "attached": {"pid": job.pid, "ended": False}}
+    folder.write_manifest(begun)
+    with _signals_kept(ENDS | {signal.SIGCHLD}):
+        problem = _watch(job, folder, options, seconds)
+    end = manifest.clock_pair()
+    problems = [] if problem is None else [f"the monitors {problem}"]
+    ending = {"end": end, "clock": [*begun["clock"], end], "warnings": problems}
+    ending["attached"] = {"pid": job.pid, "ended": not _runs(job)}
+    folder.write_manifest(begun | ending)
+    return folder.path, problems
+
+
+def _watch(job: Job, folder: RunFolder, options: Options, seconds: float | None) -> str | None:
+    """Have the monitors watch until the end; return what went wrong with them."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    for name in CHOICES:
+        os.environ.pop(name, None)
+    os.environ.update({name: job.environment[name] for name in CHOICES if name in job.environment})
+    monitors = sidecar.start(folder, options, "", attached=job.pid)
+    monitors.watch(job.pid)
+    waiter = Waiter()
+    while _runs(job) and monitors.pid not in waiter.ended:
+        left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+        if left <= 0 or waiter.pause(min(LOOK_SECONDS, left)):
+            break
+    monitors.dismiss()
+    return monitors.wait(waiter)
+
+
+class Waiter:
+    """Waits for signals that are blocked, and takes in children that ended."""
+
+    def __init__(self) -> None:
+        """Begin with nobody ended."""
+        self.ended: dict[int, int] = {}
+
+    def pause(self, seconds: float) -> bool:
+        """Wait for a signal, that long at most; say whether one came that asks for the end."""
+        sent = signal.sigtimedwait(ENDS | {signal.SIGCHLD}, max(0.0, seconds))
+        try:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                self.ended[found[0]] = found[1]
+        except ChildProcessError:
+            pass  # There is none left.
+        return sent is not None and sent.si_signo in ENDS
+
+
+def _runs(job: Job) -> bool:
+    """Say whether that very process still runs."""
+    found = proc.status(job.pid)
+    return found is not None and found[1] == job.start_ticks and found[0] not in proc.ENDED
+
+
+@contextmanager
+def _signals_kept(numbers: set[signal.Signals]) -> Iterator[None]:
+    """Keep signals waiting until somebody asks for them; those that nobody took are dropped."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        while signal.sigtimedwait(numbers, 0) is not None:
+            continue
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _environment(place: Path) -> Mapping[str, str]:
+    entries = os.fsdecode((place / "environ").read_bytes()).split("\0")
+    pairs = (entry.partition("=") for entry in entries)
+    return {name: value for name, equals, value in pairs if equals and name}

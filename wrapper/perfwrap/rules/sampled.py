@@ -1,0 +1,41 @@
+"""Words about what samples of stacks were in, for the rules that quote them."""
+
+from __future__ import annotations
+
+from perfwrap import units
+from perfwrap.measures.stacks import OUTSIDE, HotFunction, Sampled
+from perfwrap.rules.model import place
+
+QUOTED = 2
+"""Functions that are named."""
+WORTH_SHARE = 0.1
+"""A second function is named from this share of the samples on."""
+
+
+def quote(sampled: Sampled | None, what: str) -> tuple[str, ...]:
+    """Return the sentence that says where samples of ``what`` were; none where there are none to quote."""
+    if sampled is None or not sampled.functions:
+        return ()
+    first, *others = sampled.functions[:QUOTED]
+    words = (
+        f"{units.count(first.count)} of {units.count(sampled.count)} samples {what} were in {_where(first)}"
+    )
+    for other in others:
+        if other.count >= WORTH_SHARE * sampled.count:
+            words += f", {units.count(other.count)} in {_where(other)}"
+    return (f"{words} (sampled by {_by(sampled)}).",)
+
+
+def _by(sampled: Sampled) -> str:
+    return (
+        "py-spy"
+        if sampled.source == OUTSIDE
+        else "the recorder, which sees lines that give up Python's lock more often"
+    )
+
+
+def _where(function: HotFunction) -> str:
+    """Return e.g. ``Data.decode at train.py:7``, with ``mostly`` where others of its lines have samples, too."""
+    name = function.line.function.replace("<module>", "the script itself") or "a function without a name"
+    mostly = " at" if function.on_line == function.count else ", mostly at"
+    return f"{name}{mostly} {place(function.line, '')}"

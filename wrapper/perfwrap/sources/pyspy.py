@@ -1,0 +1,248 @@
+"""Reads py-spy's recordings in the format ``chrometrace``: those of a run, and others'.
+
+Described by ``src/chrometrace.rs`` of https://github.com/benfred/py-spy; seen: 0.4.
+
+chrometrace is a list of events: a frame begins (``B``) and ends (``E``) at ``ts``, microseconds since py-spy started.
+Only changes are written: a stack that stands for a while was seen in some samples, about as many as the rate says.
+So the time of a row is that at which py-spy first saw its stack, and its weight the number of samples that
+its duration stands for. py-spy's start is known up to some milliseconds: it lies between the moment before it was
+started and the moment at which it wrote the recording, less the last ``ts``. What remains is told in coverage.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from perfwrap.run_folder import PY_SPY_FIELDS
+from perfwrap.sources.frames import Frame, append, columns, make_frame
+from perfwrap.timeline.builder import TimelineBuilder
+
+SOURCE = "py-spy"
+USUAL_RATE_HZ = 100.0
+LATEST_US = 1 << 50
+US, STRETCH_NS = 1_000, 2_000_000_000
+"""A stack that stands longer than a stretch becomes several rows."""
+MAIN_THREAD = "MainThread"
+THREAD = re.compile(r"^thread \((?P<id>[^)]*)\)(?:: (?P<name>.*))?$")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One line ``begin`` of the log, with its ``end`` where there is one."""
+
+    host: str
+    file: str
+    pid: int
+    start_ticks: str
+    rate_hz: float
+    began_ns: int
+    written_ns: int
+    said: str
+
+
+def add_run(
+    builder: TimelineBuilder, folder: Path, to_run: Callable[[str, int], int], directory: str
+) -> None:
+    """Add the recordings of a run; ``to_run`` brings a host's monotonic time onto the run's clock.
+
+    ``directory`` is where the command was started: old Pythons know a script by the name that it was started with.
+    """
+    for recording in read_log(folder):
+        events = _events(folder / recording.file, builder)
+        if events is None:
+            if recording.said:
+                builder.warn(f"py-spy did not sample process {recording.pid}: {recording.said}.")
+            continue
+        last_ns = max((event["ts"] for event in events), default=0) * US
+        start_ns, doubt_ns = _start(recording, last_ns)
+        process = builder.process_of(recording.host, recording.pid, recording.start_ticks)
+        start, end = (to_run(recording.host, at) for at in (start_ns, start_ns + last_ns))
+        _make_absolute(events, directory)
+        torn = add_stacks(builder, process, events, recording.rate_hz, start)
+        builder.add_row(
+            "coverage",
+            what=SOURCE,
+            track=process,
+            start=start,
+            end=end,
+            lost=torn,
+            note=_note(recording, doubt_ns),
+            source=SOURCE,
+        )
+
+
+def _note(recording: Recording, doubt_ns: int) -> str:
+    """Return how often was sampled, and how sure the times are."""
+    doubt = (
+        f"off by {max(1, round(doubt_ns / 1e6))} ms" if recording.written_ns else "early: nobody saw its end"
+    )
+    return f"at {recording.rate_hz:g} Hz; its times may be {doubt}"
+
+
+def read_log(folder: Path) -> Iterator[Recording]:
+    """Return the recordings of all hosts in the order in which they began."""
+    for path in sorted(folder.glob("*.log")):
+        lines = [line.split("\t") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+        told = [
+            (words[0], dict(zip(PY_SPY_FIELDS.get(words[0], ()), words[1:], strict=False))) for words in lines
+        ]
+        ends = {fields.get("file"): fields for event, fields in told if event == "end"}
+        for event, fields in told:
+            if event == "begin" and len(fields) == len(PY_SPY_FIELDS["begin"]):
+                end = ends.get(fields["file"], {})
+                yield Recording(
+                    path.stem,
+                    fields["file"],
+                    int(fields["pid"]),
+                    fields["start_ticks"],
+                    float(fields["rate_hz"]),
+                    int(fields["began_ns"]),
+                    int(end.get("written_ns", 0)),
+                    end.get("said", ""),
+                )
+
+
+def _events(path: Path, builder: TimelineBuilder) -> list[dict[str, Any]] | None:
+    """Return the events of a recording, None when there are none; a warning when they cannot be read."""
+    small = path.with_name(path.name + ".gz")
+    try:
+        data = gzip.decompress(small.read_bytes()) if small.exists() else path.read_bytes()
+        events = json.loads(data)
+        return [event for event in events if event["ph"] in ("B", "E") and 0 <= event["ts"] < LATEST_US]
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+        builder.warn(f"The recording {path.name} of py-spy's cannot be read ({error}); it was left out.")
+        return None
+
+
+def _make_absolute(events: list[dict[str, Any]], directory: str) -> None:
+    """Give relative names of files the directory that they are relative to."""
+    for event in events:
+        place = event.get("args")
+        name = place.get("filename") if isinstance(place, dict) else None
+        if isinstance(name, str) and name.endswith(".py") and name[0] not in "/<":
+            event["args"] = {**event["args"], "filename": f"{directory}/{name.removeprefix('./')}"}
+
+
+def _start(recording: Recording, last_ns: int) -> tuple[int, int]:
+    """Return when py-spy's clock was 0, and by how much that may be wrong."""
+    latest = recording.written_ns - last_ns if recording.written_ns else recording.began_ns
+    slack = max(0, latest - recording.began_ns)
+    return recording.began_ns + slack // 2, slack - slack // 2
+
+
+def add_stacks(
+    builder: TimelineBuilder, process: int, events: list[dict[str, Any]], rate_hz: float, start: int
+) -> int:
+    """Add a row for each stack of each thread; return how many stacks were torn, and left out.
+
+    ``start`` is the run's time at which py-spy's clock was 0. A stack is torn when it was read while a generator
+    began or ended: then its callers are missing.
+    """
+    period_ns, torn = 1e9 / rate_hz, 0
+    inner_functions = _inner_functions(events)
+    rows: dict[str, list[Any]] = {name: [] for name in ("time", "track", "weight", *columns(()))}
+    tracks: dict[str, int] = {}
+    for frames, begin, end in stretches(events):
+        name, inner = frames[0].function, frames[1:]
+        if not inner:
+            continue
+        if _function(inner[0]) in inner_functions:
+            torn += 1
+            continue
+        if name not in tracks:
+            tracks[name] = thread_track(builder, process, name)
+        for at, weight in _pieces(begin * US, end * US, period_ns):
+            append(rows, {"time": start + at, "track": tracks[name], "weight": weight, **_columns(inner)})
+    if rows["time"]:
+        builder.add("stacks", {**rows, "source": [SOURCE] * len(rows["time"])})
+    return torn
+
+
+def _inner_functions(events: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return the functions that something of the same process calls: no whole stack begins with them."""
+    return {_function(frame) for frames, _, _ in stretches(events) for frame in frames[2:]}
+
+
+def _function(frame: Frame) -> tuple[str, str]:
+    return frame.function, frame.file
+
+
+def stretches(events: list[dict[str, Any]]) -> Iterator[tuple[tuple[Frame, ...], int, int]]:
+    """Return each stack, from the outermost frame on, with the times between which it stood; microseconds."""
+    stacks: dict[object, list[Frame]] = {}
+    since: dict[object, int] = {}
+    for event in events:
+        thread, now = event.get("tid"), event["ts"]
+        stack = stacks.setdefault(thread, [])
+        begun = since.setdefault(thread, now)
+        if now > begun:
+            if stack:
+                yield tuple(stack), begun, now
+            since[thread] = now
+        if event["ph"] == "E":
+            if stack:
+                stack.pop()
+        else:
+            place = event.get("args")
+            told = place if isinstance(place, dict) else {}
+            stack.append(make_frame(event.get("name"), told.get("filename"), told.get("line")))
+
+
+def _pieces(begin_ns: int, end_ns: int, period_ns: float) -> Iterator[tuple[int, int]]:
+    """Return times and weights of the rows that a stack becomes; one sample saw it at its beginning."""
+    pieces = max(1, (end_ns - begin_ns) // STRETCH_NS)
+    length = (end_ns - begin_ns) // pieces
+    for number in range(pieces):
+        yield begin_ns + number * length, max(1, round(length / period_ns))
+
+
+@lru_cache(maxsize=4096)
+def _columns(frames: tuple[Frame, ...]) -> dict[str, Any]:
+    return columns(frames)
+
+
+def thread_track(builder: TimelineBuilder, process: int, name: str) -> int:
+    """Return the track of the thread that py-spy's outermost frame names.
+
+    Without stopping the process py-spy knows the system's id of a thread from Python 3.11 on. Of older ones only the
+    main thread is sure, whose id is the process's; the others stand on tracks of their own.
+    """
+    found = THREAD.match(name)
+    if found is None:
+        return builder.native_thread(process, None, name)
+    if re.fullmatch("[0-9]{1,18}", found["id"]):
+        return builder.native_thread(process, int(found["id"]), found["name"] or "")
+    if found["name"] == MAIN_THREAD:
+        return builder.native_thread(process, builder.column(process, "pid"), MAIN_THREAD)
+    return builder.native_thread(process, None, found["name"] or found["id"])
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Say whether a file is a recording of py-spy's in the format ``chrometrace``, by its content."""
+    return head.lstrip()[:1] == b"[" and b'"cat":"py-spy"' in head.replace(b" ", b"")
+
+
+def add(builder: TimelineBuilder, path: Path) -> None:
+    """Add a recording that was not made by perfwrap: its times count from its own beginning, on no known clock."""
+    events = _events(path, builder)
+    if not events:
+        return
+    process = builder.process("py-spy", _pid(events[0].get("pid")), path.name)
+    add_stacks(builder, process, events, USUAL_RATE_HZ, 0)
+    builder.warn(
+        f"{path.name} tells neither when it began nor how often py-spy sampled: its times count from 0, and its "
+        f"weights are those of py-spy's usual {USUAL_RATE_HZ:g} samples per second."
+    )
+
+
+def _pid(told: object) -> int:
+    return told if isinstance(told, int) and 0 <= told < 1 << 62 else 0
