@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfwrap.monitors import cgroup
+from perfwrap import control_groups
 from perfwrap.monitors.journal import JournalWriter
 
 MANY_CORES = 32
@@ -159,12 +159,12 @@ def facts(root: Path = Path("/")) -> dict[str, str]:
     """Return what the host is; a fact that cannot be known here is absent."""
     usable: float = len(os.sched_getaffinity(0))
     found = {"cores_online": str(os.cpu_count()), "cores_affinity": str(int(usable))}
-    quota = cgroup.cpu_quota(cgroup.groups("cpu", root))
+    quota = control_groups.cpu_quota(control_groups.groups("cpu", root))
     if quota is not None:
         found["cpu_quota_cores"] = f"{quota:g}"
         usable = min(usable, quota)
     found["cores_usable"] = f"{usable:g}"
-    limit = cgroup.memory_limit(cgroup.groups("memory", root))
+    limit = control_groups.memory_limit(control_groups.groups("memory", root))
     if limit is not None:
         found["memory_limit_bytes"] = str(limit)
     found["memory_total_bytes"] = str(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

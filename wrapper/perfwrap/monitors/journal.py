@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import struct
 import threading
 import time
@@ -189,8 +188,3 @@ def start_ticks(pid: int) -> int:
     """Return field 22 of /proc/PID/stat, which with the pid names a process for good."""
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
-
-
-def host_name() -> str:
-    """Return this host's name as file names and journals use it."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", os.uname().nodename) or "host"

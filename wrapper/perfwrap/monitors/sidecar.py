@@ -1,9 +1,10 @@
 """The process beside the command in which all monitors run.
 
 Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID --rate HZ``, all signals blocked. Standard
-input brings a line ``child PID`` when the command runs, and ends when the command or the launcher has. What
-goes wrong here becomes coverage in this process's journal and never more than that. Its own cost stands
-there, too: the series ``sidecar cpu_seconds``, from the start on, each ten seconds and at the end.
+input brings a line ``child PID`` when the command runs, a line ``end JSON`` that says how it ended (the mark
+``command_end``), and ends when the command or the launcher has. What goes wrong here becomes coverage in this
+process's journal and never more than that. Its own cost stands there, too: the series ``sidecar cpu_seconds``,
+from the start on, each ten seconds and at the end.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from importlib import import_module
 from pathlib import Path
 
 from perfwrap.monitors import MONITORS
-from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter, host_name
+from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter
 from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import RunFolder, host_name
 
 CLOCK_SECONDS = 10
 ALLOWED_SHARE = 0.009
@@ -126,9 +127,17 @@ def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pac
             if not text:
                 return
             *lines, rest = (rest + text).split(b"\n")
-            children.extend(
-                int(line.split()[-1]) for line in lines if line.split()[-1:] and line.split()[-1].isdigit()
-            )
+            for line in lines:
+                _obey(line.decode("utf-8", "replace"), journal, children)
+
+
+def _obey(line: str, journal: JournalWriter, children: deque[int]) -> None:
+    """Take in one of the launcher's lines."""
+    word, _, rest = line.partition(" ")
+    if word == "child" and rest.isdigit():
+        children.append(int(rest))
+    elif word == "end":
+        journal.mark("command_end", rest)
 
 
 def _finish(journal: JournalWriter, watchers: list[Watcher]) -> None:

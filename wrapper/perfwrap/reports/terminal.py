@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis
+from perfwrap.reports import ending
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
@@ -55,10 +56,10 @@ def _heading(diagnosis: Diagnosis, page: Page) -> None:
     """Say what was run, for how long, and how it ended."""
     run = diagnosis.run
     command = _command([str(word) for word in run.get("command") or ()])
-    ended = " · ".join(text for text in (_wall(run), _exit(run)) if text)
+    ended = " · ".join(text for text in (_wall(run), ending.sentence(run)) if text)
     page.line(("perfwrap", "bold"), (f"  {page.fitted(command, page.width - 12)}", ""))
     if ended:
-        page.line((ended, "dim"), indent=10)
+        page.paragraph(ended, style="dim", indent=10)
     page.blank()
 
 
@@ -73,14 +74,6 @@ def _wall(run: dict[str, object]) -> str:
     if not isinstance(start, dict) or not isinstance(end, dict):
         return ""
     return f"ran {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"
-
-
-def _exit(run: dict[str, object]) -> str:
-    """Return how the command ended."""
-    how = run.get("exit")
-    if not isinstance(how, dict):
-        return "its end was not recorded"
-    return f"killed by signal {how['signal']}" if "signal" in how else f"exit code {how.get('code')}"
 
 
 def _account(diagnosis: Diagnosis, page: Page) -> None:
