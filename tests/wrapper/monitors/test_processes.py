@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from perfwrap.monitors import processes
 from perfwrap.monitors.journal import start_ticks
-from perfwrap.monitors.processes import FULL_METRICS, ProcessMonitor, WatchedProcess
+from perfwrap.monitors.processes import ProcessMonitor
+from perfwrap.monitors.watched_process import FULL_METRICS, WatchedProcess
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
