@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from perfwrap.monitors import sidecar
+from perfwrap.monitors import watcher as watcher_module
 from perfwrap.monitors.sidecar import Pace
 from perfwrap.monitors.watcher import Ending, Watcher, survive
 
@@ -172,6 +174,27 @@ def test_a_slower_pace_is_told_and_taken_back(watch: Any, book: Any, wait_for: A
     assert len({start for _, start, _, _ in content.coverage}) == 1, "each replaces the one before"
     looks = monitor.calls.count("quick")
     wait_for(lambda: monitor.calls.count("quick") > looks + 3, "more looks")
+
+
+def test_a_pause_of_the_machine_is_a_hole_in_the_coverage(
+    watch: Any, book: Any, wait_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "LONGEST_LATENESS_NS", 50 * MILLISECOND)
+    monitor, pause, paused = Scripted(), threading.Event(), threading.Event()
+    monitor.full = lambda now_ns: None if pause.is_set() else (paused.set(), pause.wait())  # type: ignore[assignment]
+    _, end = watch(one=lambda: monitor)
+    wait_for(paused.is_set, "the look that hangs")
+    hanging_ns = time.monotonic_ns()
+    wait_for(lambda: time.monotonic_ns() - hanging_ns > 100 * MILLISECOND, "the pause")
+    pause.set()
+    looks = monitor.calls.count("quick")
+    wait_for(lambda: monitor.calls.count("quick") > looks + 2, "looks after the pause")
+    end()
+    _, hole, after = (row for row in book.read().coverage if row[0] == "one")
+    assert hole[3].startswith("nothing was looked at for 0 s")
+    assert hole[2] > 0
+    assert after[1] >= hole[1] + hole[2] + 50 * MILLISECOND, "watched again only from then on"
+    assert (after[2], after[3]) == (0, "")
 
 
 class Paced:

@@ -78,7 +78,7 @@ def describe(mount: Mount) -> str:
     elif mount.type in SHARED_BY_HOST:
         kind = "shared by the host"
     elif mount.type.startswith("fuse"):
-        kind = "a program's (FUSE)"
+        kind = "a program's"
     else:
         kind = "local"
     return f"{mount.type} ({kind})"

@@ -47,7 +47,7 @@ class Round(Generic[Looked]):
         spent_ns = 0
         for _ in range(len(self._members)):
             last_ns, member = self._members[0]
-            if spent_ns >= self._left_ns or (last_ns and now_ns - last_ns < self._interval_ns):
+            if spent_ns >= self._left_ns or (last_ns and 0 <= now_ns - last_ns < self._interval_ns):
                 break
             look(member)
             self._members.popleft()

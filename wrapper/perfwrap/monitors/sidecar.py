@@ -28,6 +28,8 @@ from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survi
 from perfwrap.run_folder import RunFolder, host_name
 
 CLOCK_SECONDS = 10
+LARGEST_STEP_NS = 100_000_000
+"""When the wall clock moves more than this against the monotonic one, somebody has set it."""
 ALLOWED_SHARE = 0.009
 """How much of one core looking may take."""
 SURE = 2.5
@@ -118,8 +120,9 @@ def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pac
     poll = select.poll()
     poll.register(STANDARD_INPUT, select.POLLIN | select.POLLHUP)
     cost, rest = journal.series("sidecar", "cpu_seconds"), b""
+    offset_ns = journal.clock()
     while os.getppid() == launcher:
-        journal.clock()
+        offset_ns = _note_clock(journal, offset_ns)
         journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
         pace.review(time.monotonic_ns())
         while poll.poll(CLOCK_SECONDS * 1000):
@@ -129,6 +132,14 @@ def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pac
             *lines, rest = (rest + text).split(b"\n")
             for line in lines:
                 _obey(line.decode("utf-8", "replace"), journal, children)
+
+
+def _note_clock(journal: JournalWriter, before_ns: int) -> int:
+    """Write down both clocks; a step of the wall clock, or a machine that slept, is a mark as well."""
+    offset_ns = journal.clock()
+    if abs(offset_ns - before_ns) > LARGEST_STEP_NS:
+        journal.mark("clock_step", f"the wall clock moved by {(offset_ns - before_ns) / SECOND_NS:+.1f} s")
+    return offset_ns
 
 
 def _obey(line: str, journal: JournalWriter, children: deque[int]) -> None:
