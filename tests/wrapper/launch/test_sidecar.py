@@ -60,7 +60,7 @@ def test_one_that_is_killed_changes_nothing_for_the_command_and_coverage_says_wh
     counter.wait_until_ready()
     pid = sidecar_of(process.pid)
     wait_for(lambda: journals(prefix, pid), "the monitors' journal")
-    wait_for(lambda: has_samples(journals(prefix, pid)[0]), "its first samples")
+    wait_for(lambda: is_watching(prefix), "all monitors to watch")
     os.kill(pid, signal.SIGKILL)
     killed_ns = time.monotonic_ns()
     wait_for(lambda: time.monotonic_ns() - killed_ns > 10**8, "some time that nobody watches")
@@ -78,8 +78,9 @@ def test_one_that_is_killed_changes_nothing_for_the_command_and_coverage_says_wh
     assert note.startswith("did not say goodbye: it was killed")
 
 
-def has_samples(path: Path) -> bool:
-    return not journal_source.read(RunFolder(path.parents[1])).samples.is_empty()
+def is_watching(prefix: list[str]) -> bool:
+    timeline = journal_source.read(RunFolder(folder_of(prefix)))
+    return {"host", "processes"} <= set(timeline.coverage["what"]) and not timeline.samples.is_empty()
 
 
 def test_one_that_hangs_is_killed_and_the_run_ends(

@@ -1,9 +1,9 @@
 """One process and what it uses, from look to look.
 
 Ten times a second only /proc/PID/stat is read, through a file that stays open, and once a second what was taken
-is written. Processor time is counted in ticks of 10 ms: one value of a tenth of a second is rough, their mean
-is exact. States and context switches are those of the process's main thread, which is what the kernel tells
-without asking for every thread.
+is written; a process that used no processor for a second is read once a second until it does. Processor time is
+counted in ticks of 10 ms: one value of a tenth of a second is rough, their mean is exact. States and context
+switches are those of the process's main thread, which is what the kernel tells without asking for every thread.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from perfwrap.monitors.procfs import (
 DEAD = (b"Z", b"X")
 RUNNING, DISK_WAIT, STOPPED = b"R", b"D", (b"T", b"t")
 STAT_BYTES = 1024
+SLEEP_NS = 900_000_000
+"""A little less than a second, so that a process that sleeps is looked at when all are written."""
 CHEAP_METRICS = ("rss_bytes", "threads", "running_share", "disk_wait_share")
 CHEAP_RATES = ("cpu_system_cores", "major_faults_per_s", "minor_faults_per_s")
 SWITCH_RATES = ("voluntary_switches_per_s", "involuntary_switches_per_s")
@@ -58,6 +60,7 @@ class WatchedProcess:
         "_journal",
         "_taken",
         "_states",
+        "_due_ns",
         "_series",
         "_look",
         "_last",
@@ -72,6 +75,8 @@ class WatchedProcess:
         self._journal = journal
         self._file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._taken: list[tuple[int, bytes]] = []
+        self._due_ns = 0
+        """It is not looked at before then."""
         self._states: list[bytes] = []
         self._series: dict[str, int] = {}
         self._hidden: set[str] = set()
@@ -89,8 +94,8 @@ class WatchedProcess:
         self._describe(stat)
 
     def quick(self, now_ns: int) -> None:
-        """Take its processor time and memory as they are; nothing once it has ended."""
-        if not self.ended:
+        """Take its processor time and memory as they are; nothing while it sleeps and once it has ended."""
+        if now_ns >= self._due_ns and not self.ended:
             try:
                 self._taken.append((now_ns, os.pread(self._file, STAT_BYTES, 0)))
             except GONE:
@@ -102,7 +107,12 @@ class WatchedProcess:
         self._states += [self._write(time_ns, text) for time_ns, text in taken]
         if whole and taken and not self.ended:
             time_ns, text = taken[-1]
-            self._write_stat(time_ns, parse_stat(text))
+            stat = parse_stat(text)
+            worked = (
+                stat.user_ticks + stat.system_ticks - self._last[1].user_ticks - self._last[1].system_ticks
+            )
+            self._due_ns = 0 if worked else time_ns + SLEEP_NS
+            self._write_stat(time_ns, stat)
             self._states.clear()
 
     def look_closer(self, now_ns: int) -> None:
