@@ -329,3 +329,21 @@ def test_a_process_that_nobody_has_buried_yet_tells_how_it_was_killed(
     assert content.facts[f"process/{child.pid}/exit"] == "SIGKILL"
     assert content.marks == [("process_killed", f"process/{child.pid}: SIGKILL")]
     assert f"process/{parent.pid}/exit" not in content.facts
+
+
+def test_memory_is_weighed_when_a_process_has_lived_for_a_while(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start
+) -> None:
+    process = run_python("import sys; print(1, flush=True); sys.stdin.read()")
+    assert process.stdout is not None
+    process.stdout.readline()
+    if not os.access(f"/proc/{process.pid}/smaps_rollup", os.R_OK):
+        pytest.skip("this kernel does not sum up what processes share")
+    monitor = watch(process.pid)
+    look(monitor)
+    assert book.read().values(f"process/{process.pid}", "pss_bytes") == []
+    for _ in range(12):
+        look(monitor)
+    monitor.close()
+    (weight,) = book.read().values(f"process/{process.pid}", "pss_bytes")
+    assert 0 < weight <= book.read().values(f"process/{process.pid}", "rss_bytes")[-1]

@@ -33,7 +33,7 @@ SLOWEST_SCAN_NS = 1_000_000_000
 on a machine where it costs more it waits, but not longer."""
 CLOSER = (0.002, 10_000_000, 0)
 """Share, credit and interval of context switches and I/O: once a second as long as that is cheap."""
-WEIGHING = (0.0005, 20_000_000, 30 * SECOND_NS)
+WEIGHING = (0.0005, 20_000_000, 10 * SECOND_NS)
 """Of the memory that is shared out, for which the kernel walks over all pages."""
 FILES = (0.0003, 5_000_000, 2 * SECOND_NS)
 """Of the open files."""
@@ -130,8 +130,10 @@ class ProcessMonitor:
             self._watched[pid] = WatchedProcess(pid, self._journal)
         except GONE:
             return
-        for waiting in (self._closer, self._weighing, self._files):
-            waiting.enter(self._watched[pid])
+        self._closer.enter(self._watched[pid])
+        self._files.enter(self._watched[pid])
+        # What a process has loaded when it starts is not what it weighs.
+        self._weighing.enter(self._watched[pid], now_ns)
         self._fresh.append(self._watched[pid])
         self._unreached.expect(now_ns, pid, self._watched[pid].start_ticks)
 

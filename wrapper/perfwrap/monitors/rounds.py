@@ -33,9 +33,12 @@ class Round(Generic[Looked]):
         self._last_ns = 0
         self._members: deque[tuple[int, Looked]] = deque()
 
-    def enter(self, member: Looked) -> None:
-        """Take in somebody new, who comes first."""
-        self._members.appendleft((0, member))
+    def enter(self, member: Looked, now_ns: int = 0) -> None:
+        """Take in somebody new, who comes first, or, as if looked at now, an interval later."""
+        if now_ns:
+            self._members.append((now_ns, member))
+        else:
+            self._members.appendleft((0, member))
 
     def go(self, now_ns: int, look: Callable[[Looked], None]) -> None:
         """Look at those whose turn it is, as long as there is time left."""
