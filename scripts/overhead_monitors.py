@@ -29,8 +29,9 @@ STAND_IN = Path(__file__).parents[1] / "tests/wrapper/monitors/stand_in_nvml.c"
 
 CROWD = """
 import os, sys, time
-for _ in range(int(sys.argv[1])):
+for number in range(int(sys.argv[1])):
     if os.fork() == 0:
+        time.sleep(number / int(sys.argv[1]))
         while os.getppid() != 1:
             begin = time.thread_time()
             while time.thread_time() - begin < 0.01:

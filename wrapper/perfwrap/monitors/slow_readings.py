@@ -29,6 +29,8 @@ class SlowReadings:
         self._series: dict[str, int] = {}
         self._previous: tuple[int, Totals] | None = None
         self._has_shared_memory = SHARED_MEMORY.is_dir()
+        # Asking for it is the dearest of all.
+        self._has_swap = psutil.swap_memory().total > 0
 
     @classmethod
     def find(cls, journal: JournalWriter) -> SlowReadings | None:
@@ -49,16 +51,20 @@ class SlowReadings:
 
     def read(self, now_ns: int) -> list[tuple[int, float]]:
         """Return the values of this moment, and the rates since the last one."""
-        memory, swap = self._psutil.virtual_memory(), self._psutil.swap_memory()
+        memory = self._psutil.virtual_memory()
         values = {
             "memory_available_bytes": float(memory.available),
             "page_cache_bytes": float(max(0, memory.cached + memory.buffers - memory.shared)),
-            "swap_used_bytes": float(swap.used),
+            "swap_used_bytes": 0.0,
         }
+        totals: Totals = {}
+        if self._has_swap:
+            swap = self._psutil.swap_memory()
+            values["swap_used_bytes"] = float(swap.used)
+            totals = {"swap_in_bytes_per_s": int(swap.sin), "swap_out_bytes_per_s": int(swap.sout)}
         if self._has_shared_memory:
             status = os.statvfs(SHARED_MEMORY)
             values["shm_used_bytes"] = float((status.f_blocks - status.f_bfree) * status.f_frsize)
-        totals = {"swap_in_bytes_per_s": int(swap.sin), "swap_out_bytes_per_s": int(swap.sout)}
         for read in self._totals:
             totals |= read()
         values |= self._rates(now_ns, totals)
