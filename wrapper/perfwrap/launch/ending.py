@@ -80,8 +80,8 @@ def find_out_of_memory(
         return None
     named = _named_in_log(start_ns, root)
     known = None if named is None else sorted(named & ({child} | _recorded(folder)))
-    if now.kills is None and known == []:
-        return None
+    if known == [] and (now.kills is None or status == 0):
+        return None  # Others of the machine or of the group, and the command did not mind.
     short = now.shortages > before.shortages
     limit = control_groups.memory_limit(control_groups.groups("memory", root))
     return {
