@@ -218,8 +218,9 @@ class Paced:
     ("costs", "expected"),
     [
         ((0.8, 0.1), ([], [])),
-        ((0.6, 0.5), (["slower"], [])),
-        ((0.5, 0.6), ([], ["slower"])),
+        ((0.6, 0.5), ([], [])),
+        ((1.6, 0.5), (["slower"], [])),
+        ((0.5, 1.6), ([], ["slower"])),
         ((0.1, 0.2), ([], ["faster"])),
     ],
 )
@@ -234,6 +235,16 @@ def test_all_watchers_together_stay_in_their_part_of_a_core(
         watcher.cost_ns += int(cost * sidecar.ALLOWED_SHARE * 10**10)
     pace.review(10**10)
     assert (one.calls, other.calls) == expected
+
+
+def test_a_little_too_much_must_be_so_twice_in_a_row(book: Any) -> None:
+    watcher = Paced()
+    pace = Pace(book.writer, [watcher])  # type: ignore[list-item]
+    pace.review(0)
+    for at, cost in enumerate((1.5, 0.6, 1.5, 1.5, 0.6), start=1):
+        watcher.cost_ns += int(cost * sidecar.ALLOWED_SHARE * 10**10)
+        pace.review(at * 10**10)
+        assert watcher.calls == (["slower"] if at >= 4 else []), at
 
 
 def test_a_budget_that_thins_is_told_once(book: Any) -> None:

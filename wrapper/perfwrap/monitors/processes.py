@@ -23,7 +23,7 @@ from perfwrap.monitors.watched_process import STAT_BYTES, WatchedProcess
 
 MOST_PROCESSES = 1000
 """More than this many at a time are counted as lost instead of watched."""
-MOST_A_LOOK = 50
+MOST_A_LOOK = 64
 """With more processes than this, each is looked at in every second, third… quick look only."""
 STRIDE_A_SECOND = 4
 """When each is looked at in every eighth quick look only, what is written once a second is so every other one."""
@@ -31,11 +31,11 @@ SCAN_SHARE, SCAN_CREDIT_NS = 0.001, 50_000_000
 SLOWEST_SCAN_NS = 1_000_000_000
 """Looking for new processes may take this part of a core and, when many start at once, this much in advance;
 on a machine where it costs more it waits, but not longer."""
-CLOSER = (0.001, 5_000_000, 0)
-"""Share, credit and interval of context switches and I/O: once a second as long as that is cheap."""
-WEIGHING = (0.0003, 20_000_000, 10 * SECOND_NS)
+CLOSER = (0.0007, 3_000_000, 0)
+"""Share, credit and interval of context switches and I/O: once a second as long as that is cheap enough."""
+WEIGHING = (0.0003, 3_000_000, 10 * SECOND_NS)
 """Of the memory that is shared out, for which the kernel walks over all pages."""
-FILES = (0.0002, 5_000_000, 3 * SECOND_NS)
+FILES = (0.0002, 2_000_000, 3 * SECOND_NS)
 """Of the open files."""
 DELAYS = "proc/sys/kernel/task_delayacct"
 

@@ -32,6 +32,9 @@ LARGEST_STEP_NS = 100_000_000
 """When the wall clock moves more than this against the monotonic one, somebody has set it."""
 ALLOWED_SHARE = 0.009
 """How much of one core looking may take."""
+BURST = 2.0
+"""So many times that is too much at once; less must be too much twice, because many processes that start together
+cost something once."""
 SURE = 2.5
 """Looking twice as often costs twice as much; the rest is for what changes from time to time."""
 FINISH_SECONDS = 1.0
@@ -77,6 +80,7 @@ class Pace:
     def __init__(self, journal: JournalWriter, watchers: list[Watcher]) -> None:
         self._journal, self._watchers = journal, watchers
         self._stride = journal.stride
+        self._was_too_much = False
         self._before: tuple[int, list[int]] | None = None
 
     def review(self, now_ns: int) -> None:
@@ -86,10 +90,12 @@ class Pace:
             spent = [now - before for now, before in zip(costs, self._before[1], strict=True)]
             dearest = self._watchers[spent.index(max(spent))]
             share = sum(spent) / (now_ns - self._before[0])
-            if share > ALLOWED_SHARE:
+            too_much = share > ALLOWED_SHARE
+            if too_much and (self._was_too_much or share > BURST * ALLOWED_SHARE):
                 dearest.slow_down()
             elif share < ALLOWED_SHARE / SURE:
                 dearest.speed_up()
+            self._was_too_much = too_much
         self._before = now_ns, costs
         if self._journal.stride != self._stride:
             self._stride = self._journal.stride
