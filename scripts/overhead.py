@@ -8,6 +8,8 @@ in short steps, so each loop is cast several times with new processes. Needs per
     python scripts/overhead.py                     loops of 0.3, 1 and 10 ms steps
     python scripts/overhead.py --rounds 100        narrower intervals
     python scripts/overhead.py --peers             with py-spy, viztracer, scalene, traceml, torch.profiler beside
+    python scripts/overhead.py --monitors          only the monitors, with 50 processes and 8 stand-in GPUs
+    python scripts/overhead.py --soak 10           the same for ten minutes: their memory must stay flat
     python scripts/overhead.py --json out.json     the figures for programs; update_docs.py reads them
 """
 
@@ -29,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import overhead_monitors
 import psutil
 from perfwrap.launch import injection
 from perfwrap.run_folder import create
@@ -263,6 +266,15 @@ def table(loops: dict[float, dict[str, object]], start: dict[str, object]) -> st
     return "\n".join(rows)
 
 
+def monitors(minutes: float | None, json_file: Path | None) -> None:
+    """Measure the monitors alone, print that, and keep the figures when asked to."""
+    seconds = 30.0 if minutes is None else 60 * minutes
+    found = overhead_monitors.measure(seconds, looks=1 if minutes is None else max(2, round(2 * minutes)))
+    print(overhead_monitors.text(found, overhead_monitors.has_stand_in()))
+    if json_file:
+        json_file.write_text(json.dumps({"monitors": overhead_monitors.figures(found)}, indent=1) + "\n")
+
+
 def main() -> None:
     """Measure, print, and keep the figures when asked to."""
     parser = argparse.ArgumentParser(
@@ -273,7 +285,12 @@ def main() -> None:
     parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
     parser.add_argument("--peers", action="store_true", help="other profilers too, where they are installed")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--monitors", action="store_true", help="only the monitors, for half a minute")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="only the monitors, for so long")
     arguments = parser.parse_args()
+    if arguments.monitors or arguments.soak:
+        monitors(arguments.soak, arguments.json)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wanted = with_peers() if arguments.peers else VARIANTS

@@ -250,3 +250,47 @@ def make_run(tmp_path: Path) -> Callable[[], WrittenRun]:
 def run(make_run: Callable[[], WrittenRun]) -> WrittenRun:
     """An empty run folder, to be filled and read."""
     return make_run()
+
+
+class MadeUpMachine:
+    """A folder with a /proc and /sys of its own, for what takes a ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, path: str | Path, text: str) -> None:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def version_2(self, own: str = "/work/job", mounted: str = "/") -> Path:
+        """Mount control groups of version 2; return the folder that the mount shows."""
+        self.write("proc/self/cgroup", f"0::{own}\n")
+        mount = f"29 23 0:26 {mounted} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+        self.write("proc/self/mountinfo", "23 1 0:21 / /proc rw - proc proc rw\n" + mount)
+        top = self.root / "sys/fs/cgroup"
+        top.mkdir(parents=True)
+        return top
+
+    def version_1(self, own: str = "/docker/abc", mounted: str = "/") -> dict[str, Path]:
+        """Mount control groups of version 1, with controllers together as systemd does it."""
+        self.write("proc/self/cgroup", f"5:memory:{own}\n4:cpu,cpuacct:{own}\n1:name=systemd:{own}\n0::/\n")
+        places = {"cpu,cpuacct": "cpu\\040and\\040account", "memory": "memory"}
+        lines = [
+            f"3{at} 23 0:3{at} {mounted} /sys/fs/cgroup/{place} rw shared:9 - cgroup cgroup rw,{controllers}"
+            for at, (controllers, place) in enumerate(places.items())
+        ]
+        self.write("proc/self/mountinfo", "\n".join([*lines, ""]))
+        folders = {
+            "cpu": self.root / "sys/fs/cgroup/cpu and account",
+            "memory": self.root / "sys/fs/cgroup/memory",
+        }
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        return folders
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> MadeUpMachine:
+    """A machine of which nothing is known yet."""
+    return MadeUpMachine(tmp_path / "root")

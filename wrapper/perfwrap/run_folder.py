@@ -166,6 +166,11 @@ def newest(parent: Path) -> Path | None:
     return max(found)[1] if found else None
 
 
+def host_name() -> str:
+    """Return this machine's name as the names of journals and start records have it."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", os.uname().nodename) or "host"
+
+
 def create_parent(out: Path | None, name: str) -> Path:
     """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
     path = (out if out is not None else Path(RUNS) / _default_name([name])).absolute()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from perfwrap import run_folder
-from perfwrap.launch import host, proc, registered
+from perfwrap.launch import proc, registered
+from perfwrap.run_folder import host_name
 
 
 class Patience:
@@ -39,7 +40,7 @@ def sleeper() -> Any:
 
 def record(folder: run_folder.RunFolder, *processes: tuple[int, int]) -> None:
     lines = [f"start\t{pid}\t1\t{ticks}\t0\t3.11.1\tsitecustomize\tpython\n" for pid, ticks in processes]
-    (folder.starts / f"{host.host_name()}.log").write_text("".join(lines) + "start\t77")
+    (folder.starts / f"{host_name()}.log").write_text("".join(lines) + "start\t77")
 
 
 def ticks(process: Any) -> int:

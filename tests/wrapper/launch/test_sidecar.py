@@ -7,10 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import perfwrap
+import polars as pl
+from perfwrap.run_folder import RunFolder
+from perfwrap.sources import journal as journal_source
 
 
 def sidecar_of(launcher: int) -> int:
@@ -46,6 +50,37 @@ def test_it_records_no_signal_and_no_python_start(wrap: Any, counter: Any, start
     assert process.wait() == 7
     assert not Path(f"/proc/{pid}").exists()
     assert not (folder_of(prefix) / "monitors.log").exists()
+
+
+def test_one_that_is_killed_changes_nothing_for_the_command_and_coverage_says_when(
+    wrap: Any, counter: Any, start: Any, wait_for: Any
+) -> None:
+    prefix = wrap("--no-report")
+    process = start(prefix + counter.command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    counter.wait_until_ready()
+    pid = sidecar_of(process.pid)
+    wait_for(lambda: journals(prefix, pid), "the monitors' journal")
+    wait_for(lambda: is_watching(prefix), "all monitors to watch")
+    os.kill(pid, signal.SIGKILL)
+    killed_ns = time.monotonic_ns()
+    wait_for(lambda: time.monotonic_ns() - killed_ns > 10**8, "some time that nobody watches")
+    counter.end()
+    output, errors = process.communicate()
+    assert (process.returncode, output) == (7, b"")
+    assert b"the monitors ended by signal 9" in errors
+    timeline = journal_source.read(RunFolder(folder_of(prefix)))
+    rows = timeline.coverage.filter(pl.col("what").is_in(["monitor", "host", "processes"]))
+    assert set(rows["what"]) == {"monitor", "host", "processes"}
+    end = rows["end"].max()
+    assert isinstance(end, int)
+    assert end <= killed_ns < timeline.run["end"]["monotonic_ns"], "nothing is said of the time after"
+    (note,) = timeline.coverage.filter(pl.col("what") == "monitor")["note"]
+    assert note.startswith("did not say goodbye: it was killed")
+
+
+def is_watching(prefix: list[str]) -> bool:
+    timeline = journal_source.read(RunFolder(folder_of(prefix)))
+    return {"host", "processes"} <= set(timeline.coverage["what"]) and not timeline.samples.is_empty()
 
 
 def test_one_that_hangs_is_killed_and_the_run_ends(

@@ -366,6 +366,18 @@ def test_processors_compare_what_is_wanted_with_what_there_is(run) -> None:
     assert (found.busy, found.throttled_share) == (None, None)
 
 
+def test_processes_that_are_looked_at_by_turns_are_summed_all_the_same(run) -> None:
+    journal = run.journal()
+    for _ in range(40):
+        journal.step()
+    monitor = run.journal(pid=50, role="monitor")
+    for turn in range(10):
+        monitor.sample("process/100", "cpu_cores", 2.5, 1_000 + 200 * turn)
+        monitor.sample("process/101", "cpu_cores", 1.0, 1_100 + 200 * turn)
+    found = Evidence(run.read()).processors("here")
+    assert found.tree_busy == pytest.approx(3.5, rel=0.06)
+
+
 def test_gpus_are_what_a_monitor_sampled(run) -> None:
     journal = run.journal()
     for _ in range(40):

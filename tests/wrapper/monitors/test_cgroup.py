@@ -1,4 +1,4 @@
-"""Quotas and throttling, in made-up trees of both versions and, where that is allowed, in a real group."""
+"""Quotas, throttling, memory and pressure, in made-up trees and, where that is allowed, in a real group."""
 
 from __future__ import annotations
 
@@ -14,108 +14,97 @@ from perfwrap.monitors import cgroup
 SECOND = 1_000_000_000
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def version_2(root: Path, own: str = "/work/job", mounted: str = "/") -> Path:
-    """Make a /proc and /sys of version 2; return the folder that the mount shows."""
-    write(root / "proc/self/cgroup", f"0::{own}\n")
-    mount = f"29 23 0:26 {mounted} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-    write(root / "proc/self/mountinfo", "23 1 0:21 / /proc rw - proc proc rw\n" + mount)
-    top = root / "sys/fs/cgroup"
-    top.mkdir(parents=True)
-    return top
-
-
-def version_1(root: Path, own: str = "/docker/abc", mounted: str = "/") -> dict[str, Path]:
-    """Make a /proc and /sys of version 1, with controllers mounted together as systemd does it."""
-    write(root / "proc/self/cgroup", f"5:memory:{own}\n4:cpu,cpuacct:{own}\n1:name=systemd:{own}\n0::/\n")
-    places = {"cpu,cpuacct": "cpu\\040and\\040account", "memory": "memory"}
-    lines = [
-        f"3{at} 23 0:3{at} {mounted} /sys/fs/cgroup/{place} rw shared:9 - cgroup cgroup rw,{controllers}"
-        for at, (controllers, place) in enumerate(places.items())
-    ]
-    write(root / "proc/self/mountinfo", "\n".join([*lines, ""]))
-    folders = {"cpu": root / "sys/fs/cgroup/cpu and account", "memory": root / "sys/fs/cgroup/memory"}
-    for folder in folders.values():
-        folder.mkdir(parents=True)
-    return folders
-
-
-def test_the_tightest_quota_of_all_groups_above_counts_in_version_2(tmp_path: Path) -> None:
-    top = version_2(tmp_path)
-    write(top / "work/job/cpu.max", "max 100000\n")
-    write(top / "work/cpu.max", "250000 100000\n")
-    write(top / "work/memory.max", "8589934592\n")
-    write(top / "work/job/memory.max", "max\n")
-    folders = cgroup.groups("cpu", tmp_path)
-    assert folders == [top / "work/job", top / "work", top]
-    assert cgroup.cpu_quota(folders) == 2.5
-    assert cgroup.memory_limit(cgroup.groups("memory", tmp_path)) == 8 << 30
-
-
-def test_version_1_is_found_by_its_controllers_in_a_container(tmp_path: Path) -> None:
-    # In a container the path tells of the host's tree, but the mount shows the container's own part only.
-    folders = version_1(tmp_path, own="/docker/abc", mounted="/docker/abc")
-    write(folders["cpu"] / "cpu.cfs_quota_us", "150000\n")
-    write(folders["cpu"] / "cpu.cfs_period_us", "100000\n")
-    write(folders["memory"] / "memory.limit_in_bytes", f"{1 << 30}\n")
-    assert cgroup.groups("cpu", tmp_path) == [folders["cpu"]]
-    assert cgroup.cpu_quota(cgroup.groups("cpu", tmp_path)) == 1.5
-    assert cgroup.memory_limit(cgroup.groups("memory", tmp_path)) == 1 << 30
-
-
-@pytest.mark.parametrize("own", ["/../../elsewhere", "/docker/gone"])
-def test_a_path_that_the_mount_does_not_show_stands_for_the_mount(tmp_path: Path, own: str) -> None:
-    top = version_2(tmp_path, own=own)
-    write(top / "cpu.max", "50000 100000\n")
-    assert cgroup.cpu_quota(cgroup.groups("cpu", tmp_path)) == 0.5
-
-
-def test_numbers_that_mean_no_limit_are_none(tmp_path: Path) -> None:
-    folders = version_1(tmp_path, own="/")
-    write(folders["cpu"] / "cpu.cfs_quota_us", "-1\n")
-    write(folders["cpu"] / "cpu.cfs_period_us", "100000\n")
-    write(folders["memory"] / "memory.limit_in_bytes", "9223372036854771712\n")
-    assert cgroup.cpu_quota(cgroup.groups("cpu", tmp_path)) is None
-    assert cgroup.memory_limit(cgroup.groups("memory", tmp_path)) is None
-
-
-def test_a_machine_without_control_groups_is_told_of_once(tmp_path: Path, book: Any) -> None:
-    assert cgroup.groups("cpu", tmp_path) == []
-    assert cgroup.watch(book.writer, tmp_path) is None
+def test_a_machine_without_control_groups_is_told_of_once(made_up: Any, book: Any) -> None:
+    assert cgroup.watch(book.writer, made_up.root) is None
     assert len(book.read().notes("cgroup")) == 1
 
 
-def test_the_withheld_share_is_of_the_time_that_was_wanted(tmp_path: Path, book: Any) -> None:
-    top = version_2(tmp_path)
+def test_the_withheld_share_is_of_the_time_that_was_wanted(made_up: Any, book: Any) -> None:
+    top = made_up.version_2()
     statistics = "usage_usec {}\nuser_usec 1\nnr_periods 10\nnr_throttled 5\nthrottled_usec {}\n"
-    write(top / "work/job/cpu.stat", statistics.format(1_000_000, 0))
-    write(top / "work/cpu.stat", "usage_usec 7\nuser_usec 1\n")
-    monitor = cgroup.watch(book.writer, tmp_path)
+    made_up.write(top / "work/job/cpu.stat", statistics.format(1_000_000, 0))
+    made_up.write(top / "work/cpu.stat", "usage_usec 7\nuser_usec 1\n")
+    monitor = cgroup.watch(book.writer, made_up.root)
     assert monitor is not None
     monitor.full(SECOND)
-    write(top / "work/job/cpu.stat", statistics.format(1_200_000, 800_000))
+    made_up.write(top / "work/job/cpu.stat", statistics.format(1_200_000, 800_000))
     monitor.full(2 * SECOND)
-    write(top / "work/job/cpu.stat", statistics.format(1_700_000, 800_000))
+    made_up.write(top / "work/job/cpu.stat", statistics.format(1_700_000, 800_000))
     monitor.full(3 * SECOND)
     assert book.read().values("cgroup", "throttled_share") == [0.0, 0.8, 0.0]
     monitor.close()
 
 
-def test_version_1_compares_with_the_use_that_cpuacct_counts(tmp_path: Path, book: Any) -> None:
-    folders = version_1(tmp_path, own="/")
-    write(folders["cpu"] / "cpu.stat", "nr_periods 1\nnr_throttled 0\nthrottled_time 0\n")
-    write(folders["cpu"] / "cpuacct.usage", "1000\n")
-    monitor = cgroup.watch(book.writer, tmp_path)
+def test_version_1_compares_with_the_use_that_cpuacct_counts(made_up: Any, book: Any) -> None:
+    folders = made_up.version_1(own="/")
+    made_up.write(folders["cpu"] / "cpu.stat", "nr_periods 1\nnr_throttled 0\nthrottled_time 0\n")
+    made_up.write(folders["cpu"] / "cpuacct.usage", "1000\n")
+    monitor = cgroup.watch(book.writer, made_up.root)
     assert monitor is not None
-    write(folders["cpu"] / "cpu.stat", "nr_periods 9\nnr_throttled 8\nthrottled_time 3000\n")
-    write(folders["cpu"] / "cpuacct.usage", "2000\n")
+    made_up.write(folders["cpu"] / "cpu.stat", "nr_periods 9\nnr_throttled 8\nthrottled_time 3000\n")
+    made_up.write(folders["cpu"] / "cpuacct.usage", "2000\n")
     monitor.full(SECOND)
     assert book.read().values("cgroup", "throttled_share") == [0.75]
     monitor.close()
+
+
+def memory_of_version_2(made_up: Any, used: int, kills: int) -> None:
+    folder = "sys/fs/cgroup/work/job"
+    made_up.write(f"{folder}/memory.current", f"{used}\n")
+    made_up.write(f"{folder}/memory.stat", "anon 5\nfile 6\ninactive_file 4096\n")
+    made_up.write(f"{folder}/memory.events", f"low 0\nmax 5\noom {kills}\noom_kill {kills}\n")
+
+
+def test_memory_is_that_of_the_group_with_the_tightest_limit_and_a_kill_is_a_mark(
+    made_up: Any, book: Any
+) -> None:
+    top = made_up.version_2()
+    made_up.write(top / "work/memory.max", "9000\n")
+    made_up.write(top / "work/memory.current", "8000\n")
+    made_up.write(top / "work/memory.stat", "inactive_file 4096\n")
+    memory_of_version_2(made_up, used=7000, kills=0)
+    monitor = cgroup.watch(book.writer, made_up.root)
+    assert monitor is not None
+    monitor.full(SECOND)
+    memory_of_version_2(made_up, used=7000, kills=2)
+    monitor.full(2 * SECOND)
+    monitor.full(3 * SECOND)
+    monitor.close()
+    content = book.read()
+    assert content.values("cgroup", "memory_used_bytes") == [8000.0] * 3
+    assert content.values("cgroup", "memory_file_bytes") == [4096.0], "the dear file is not read each time"
+    assert content.marks == [("oom_kill", "2 killed; 8000 bytes used, limit 9000")]
+    assert content.values("cgroup", "throttled_share") == []
+    assert len(content.notes("cgroup quota")) == 1
+
+
+def test_memory_of_version_1_counts_the_groups_below(made_up: Any, book: Any) -> None:
+    folder = made_up.version_1(own="/")["memory"]
+    made_up.write(folder / "memory.usage_in_bytes", "123\n")
+    made_up.write(folder / "memory.stat", "inactive_file 1\ntotal_inactive_file 99\n")
+    monitor = cgroup.watch(book.writer, made_up.root)
+    assert monitor is not None
+    monitor.full(SECOND)
+    monitor.close()
+    assert book.read().values("cgroup", "memory_used_bytes") == [123.0]
+    assert book.read().values("cgroup", "memory_file_bytes") == [99.0]
+
+
+def test_the_groups_pressure_is_the_growth_of_its_totals(made_up: Any, book: Any) -> None:
+    top = made_up.version_2()
+    memory_of_version_2(made_up, used=1, kills=0)
+    line = "{} avg10=99.00 avg60=99.00 avg300=99.00 total={}\n"
+    for at, (some, full) in enumerate([(1_000, 500), (501_000, 250_500), (501_000, 250_500)], start=1):
+        made_up.write(top / "work/job/io.pressure", line.format("some", some) + line.format("full", full))
+        if at == 1:
+            monitor = cgroup.watch(book.writer, made_up.root)
+            assert monitor is not None
+        monitor.full(at * SECOND)
+    monitor.close()
+    content = book.read()
+    assert content.values("cgroup", "io_pressure_share") == [0.5, 0.0]
+    assert content.values("cgroup", "io_stall_share") == [0.25, 0.0]
+    assert content.values("cgroup", "cpu_pressure_share") == []
 
 
 REAL = """
@@ -124,12 +113,14 @@ for folder in sys.argv[1:]:
     with open(folder + "/cgroup.procs", "w") as file:
         file.write("0")
 from pathlib import Path
+from perfwrap import control_groups
 from perfwrap.monitors import cgroup
 from perfwrap.monitors.journal import JournalWriter
 class Journal:
-    def series(self, *names): return 1
-    def samples(self, time_ns, values): print(values[0][1])
-print(cgroup.cpu_quota(cgroup.groups("cpu")))
+    def series(self, entity, metric): return metric
+    def not_watched(self, *words): pass
+    def samples(self, time_ns, values): print(dict(values)["throttled_share"])
+print(control_groups.cpu_quota(control_groups.groups("cpu")))
 monitor = cgroup.watch(Journal())
 begin = time.process_time()
 while time.process_time() - begin < 0.4:

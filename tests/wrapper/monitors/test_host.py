@@ -7,10 +7,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from perfwrap.monitors import host
 
 STAT = """\
@@ -29,8 +27,9 @@ def stat(user: int, system: int, idle: int, waiting: int, stolen: int) -> bytes:
 
 def test_processor_times_are_busy_waiting_and_all() -> None:
     times, runnable = host.parse_processor_times(stat(10, 5, 70, 8, 7))
-    assert times == {b"cpu": (15, 8, 100), b"cpu0": (15, 8, 100)}
+    assert times == {b"cpu": (15, 8, 7, 100), b"cpu0": (15, 8, 7, 100)}
     assert runnable == 7
+    assert host.parse_blocked(stat(10, 5, 70, 8, 7)) == 1
 
 
 def test_counters_that_step_back_are_not_negative_work(book: Any) -> None:
@@ -47,6 +46,8 @@ def test_counters_that_step_back_are_not_negative_work(book: Any) -> None:
     assert content.values("cpu/0", "busy_share") == [0.5, 0.0, 0.0]
     assert content.values("host", "iowait_cores") == [0.0, 0.0, 0.0]
     assert content.values("host", "runnable_tasks") == [7.0, 7.0, 7.0]
+    assert content.values("host", "stolen_cores") == [0.2, 0.0, 0.0]
+    assert content.values("host", "blocked_tasks") == [1.0]
 
 
 def test_a_busy_core_is_seen(book: Any) -> None:
@@ -64,45 +65,6 @@ def test_a_busy_core_is_seen(book: Any) -> None:
     assert max(cores) > 0.2
     assert all(0 <= share <= 1 for share in cores)
     assert content.values("host", "runnable_tasks")[0] >= 1
-
-
-def test_memory_swap_and_disks_come_from_psutil_and_rates_from_the_second_look_on(book: Any) -> None:
-    psutil = pytest.importorskip("psutil")
-    monitor = host.watch(book.writer)
-    for _ in range(2):
-        monitor.full(time.monotonic_ns())
-    monitor.close()
-    content = book.read()
-    available = content.values("host", "memory_available_bytes")
-    assert len(available) == 2
-    assert 0 < available[0] <= psutil.virtual_memory().total
-    assert len(content.values("host", "swap_used_bytes")) == 2
-    assert len(content.values("host", "swap_in_bytes_per_s")) == 1
-    if host.whole_disks(psutil) is not None:
-        assert len(content.values("host", "disk_read_bytes_per_s")) == 1
-        assert len(content.values("host", "disk_write_bytes_per_s")) == 1
-
-
-def test_partitions_and_mapped_volumes_are_not_counted_again(tmp_path: Path) -> None:
-    psutil = pytest.importorskip("psutil")
-
-    class Counters:
-        Error = psutil.Error
-
-        @staticmethod
-        def disk_io_counters(perdisk: bool, nowrap: bool) -> dict[str, Any]:
-            names = ("sda", "sda1", "dm-0", "loop0")
-            return {
-                name: SimpleNamespace(read_bytes=10**at, write_bytes=2 * 10**at)
-                for at, name in enumerate(names)
-            }
-
-    (tmp_path / "sda" / "device").mkdir(parents=True)
-    (tmp_path / "sda1" / "partition").mkdir(parents=True)
-    (tmp_path / "dm-0").mkdir()
-    read = host.whole_disks(Counters, tmp_path)
-    assert read is not None
-    assert read() == (1, 2)
 
 
 def test_without_psutil_the_cores_are_still_watched(tmp_path: Path, read_journal: Any) -> None:
@@ -124,29 +86,3 @@ journal.close()
     assert len(content.values("host", "cpu_cores_busy")) == 1
     assert content.values("host", "memory_available_bytes") == []
     assert content.notes("memory, swap and disks") == ["psutil is not installed beside perfwrap"]
-
-
-def test_facts_are_what_the_machine_says() -> None:
-    facts = host.facts()
-    assert int(facts["cores_online"]) == os.cpu_count()
-    assert float(facts["cores_usable"]) <= len(os.sched_getaffinity(0))
-    assert int(facts["memory_total_bytes"]) > 1 << 20
-    assert facts["kernel"] == os.uname().release
-    status = os.statvfs("/dev/shm")
-    assert int(facts["shm_total_bytes"]) == status.f_blocks * status.f_frsize
-
-
-def test_a_quota_below_the_affinity_decides_how_many_cores_are_usable(tmp_path: Path) -> None:
-    for path, text in {
-        "proc/self/cgroup": "0::/\n",
-        "proc/self/mountinfo": "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-        "sys/fs/cgroup/cpu.max": "50000 100000\n",
-        "sys/fs/cgroup/memory.max": "1073741824\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    facts = host.facts(tmp_path)
-    assert (facts["cpu_quota_cores"], facts["cores_usable"]) == ("0.5", "0.5")
-    assert facts["memory_limit_bytes"] == "1073741824"
-    assert "cpu_model" not in facts
-    assert "shm_total_bytes" not in facts

@@ -158,6 +158,8 @@ def test_a_journal_whose_budget_is_spent_falls_silent(tmp_path: Path, read_journ
     content = read_journal(journal.path)
     assert content.size == 65536
     assert content.facts == {}
+    assert content.notes("journal") == ["nothing was written any more: the journal's budget is used up"]
+    assert len(content.end) == 1
 
 
 def test_a_disk_that_takes_no_more_only_silences_the_journal(tmp_path: Path, read_journal: Reader) -> None:
@@ -176,15 +178,21 @@ journal.close()
 """
     answer = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "False\n", "")
-    values = read_journal(next(tmp_path.glob("*.pwj"))).values("host", "turn")
+    content = read_journal(next(tmp_path.glob("*.pwj")))
+    values = content.values("host", "turn")
     assert 0 < len(values) < 50000
+    ((what, start, duration, note),) = content.coverage
+    assert (what, note) == ("journal", "nothing was written any more: the disk took no more")
+    assert start + duration == content.end[0], "coverage says until when"
+    assert content.facts == {}
     assert values == list(range(len(values)))
 
 
 def test_texts_of_processes_that_are_gone_take_no_memory(tmp_path: Path) -> None:
     journal = JournalWriter(tmp_path, "node")
+    before = len(journal._texts)
     for pid in range(1000):
         journal.series(f"process/{pid}", "cpu_cores", keep=False)
         journal.fact(f"process/{pid}/cmdline", "x", keep=False)
         journal.not_watched(f"process/{pid}", "y", keep=False)
-    assert len(journal._texts) == 0
+    assert len(journal._texts) == before

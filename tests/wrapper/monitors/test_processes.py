@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from perfwrap.monitors import processes
 from perfwrap.monitors.journal import start_ticks
-from perfwrap.monitors.processes import FULL_METRICS, ProcessMonitor, WatchedProcess
+from perfwrap.monitors.processes import ProcessMonitor
+from perfwrap.monitors.rounds import SECOND_NS
+from perfwrap.monitors.watched_process import FULL_METRICS, WatchedProcess
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -75,7 +77,9 @@ def watch(book: Any, tmp_path: Path) -> Callable[..., ProcessMonitor]:
 
 
 def look(monitor: ProcessMonitor) -> None:
-    now_ns = time.monotonic_ns()
+    """Look as if a second had passed since the last time: who sleeps is not looked at more often."""
+    monitor.later_ns = getattr(monitor, "later_ns", 0) + SECOND_NS
+    now_ns = time.monotonic_ns() + monitor.later_ns
     monitor.quick(now_ns)
     monitor.full(now_ns)
 
@@ -236,3 +240,110 @@ def test_more_processes_than_can_be_watched_are_counted_as_lost(
     parent.stdout.readline()
     monitor.close()
     assert sum(count for what, count in book.read().lost if what == "processes") == 18
+
+
+FLOOD = """
+import os, signal, sys
+for line in sys.stdin:
+    for _ in range(int(line)):
+        if os.fork() == 0:
+            signal.pause()
+    print("done", flush=True)
+"""
+
+
+def test_five_hundred_processes_are_all_watched_each_in_its_turn(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start
+) -> None:
+    parent = run_python("import os\nos.setsid()\n" + FLOOD)
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(b"500\n")
+    parent.stdin.flush()
+    parent.stdout.readline()
+    try:
+        monitor = watch(parent.pid)
+        begin_ns = time.monotonic_ns()
+        for second in range(4):
+            for tenth in range(10):
+                monitor.quick(begin_ns + second * SECOND_NS + tenth * SECOND_NS // 10)
+            monitor.full(begin_ns + second * SECOND_NS + SECOND_NS * 9 // 10)
+        assert len(monitor._watched) == 501
+        monitor.close()
+        content = book.read()
+        looks = [len(values) for key, values in content.samples.items() if key[1] == "cpu_cores"]
+        assert len(looks) == 501, "everybody had a turn"
+        assert max(looks) <= 10 + 3 * 2, "after the first second each had one look in eight"
+        assert len([key for key in content.samples if key[1] == "rss_bytes"]) == 501
+        assert ("processes", 8) in content.thin
+        assert content.lost == []
+    finally:
+        os.killpg(parent.pid, 9)
+
+
+COMING = """
+import os, sys, time
+begin, started = time.monotonic(), 0
+while started < 300:
+    due = int(100 * (time.monotonic() - begin))
+    while started < min(due, 300):
+        started += 1
+        if os.fork() == 0:
+            time.sleep(0.3)
+            os._exit(0)
+    time.sleep(0.005)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+"""
+
+
+def test_processes_that_come_and_go_at_a_hundred_a_second_are_seen(
+    start_sidecar: Callable[..., Any], run_python: Start
+) -> None:
+    sidecar = start_sidecar()
+    command = run_python(COMING)
+    sidecar.watch(command.pid)
+    command.wait(timeout=60)
+    content = sidecar.finish()
+    seen = {key for key in content.facts if key.endswith("/ppid") and content.facts[key] == str(command.pid)}
+    assert len(seen) > 30, "as many as there was time to look for; on a quiet machine nearly all of 300"
+    assert [what for what, _, duration, note in content.coverage if duration and "stopped" in note] == []
+    assert len(content.end) == 1
+
+
+def test_a_process_that_nobody_has_buried_yet_tells_how_it_was_killed(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start, wait_for: Any
+) -> None:
+    parent = run_python("import sys; sys.stdin.read()")
+    child = run_python("import sys; sys.stdin.read()")
+    monitor = watch(parent.pid, child.pid)
+    look(monitor)
+    child.kill()
+    wait_for(lambda: b") Z" in Path(f"/proc/{child.pid}/stat").read_bytes(), "its end")
+    look(monitor)
+    monitor.close()
+    content = book.read()
+    assert content.facts[f"process/{child.pid}/exit"] == "SIGKILL"
+    assert content.marks == [("process_killed", f"process/{child.pid}: SIGKILL")]
+    assert f"process/{parent.pid}/exit" not in content.facts
+
+
+def test_memory_is_weighed_when_a_process_has_lived_for_a_while(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start
+) -> None:
+    process = run_python("import sys; print(1, flush=True); sys.stdin.read()")
+    assert process.stdout is not None
+    process.stdout.readline()
+    if not os.access(f"/proc/{process.pid}/smaps_rollup", os.R_OK):
+        pytest.skip("this kernel does not sum up what processes share")
+    monitor = watch(process.pid)
+    look(monitor)
+    assert book.read().values(f"process/{process.pid}", "pss_bytes") == []
+    for _ in range(12):
+        look(monitor)
+    monitor.close()
+    (weight,) = book.read().values(f"process/{process.pid}", "pss_bytes")
+    assert 0 < weight <= book.read().values(f"process/{process.pid}", "rss_bytes")[-1]

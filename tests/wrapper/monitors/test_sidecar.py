@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from perfwrap.monitors import MONITORS
+from perfwrap.monitors import journal as journal_module
+from perfwrap.monitors import sidecar as sidecar_module
+from perfwrap.monitors.journal import clock_pair
 
 LIGHT = """
 import sys
@@ -141,3 +144,62 @@ def test_no_driver_is_one_line_of_coverage(start_sidecar: Callable[..., Any]) ->
     assert [(what, duration, note) for what, _, duration, note in gpu] == [
         ("gpu", 1, "no NVIDIA driver: libnvidia-ml.so.1 not found")
     ]
+
+
+def test_how_the_command_ended_is_a_mark(start_sidecar: Callable[..., Any]) -> None:
+    sidecar = start_sidecar()
+    sidecar.process.stdin.write(b'end {"signal": 9}\nsomething else\n')
+    sidecar.process.stdin.flush()
+    assert sidecar.finish().marks == [("command_end", '{"signal": 9}')]
+
+
+def test_a_step_of_the_wall_clock_is_a_mark_and_disturbs_nothing(
+    book: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset_ns = sidecar_module._note_clock(book.writer, book.writer.clock())
+    assert book.read().marks == []
+    monotonic_ns, wall_ns = clock_pair()
+    monkeypatch.setattr(journal_module, "clock_pair", lambda: (monotonic_ns, wall_ns - 3600 * 10**9))
+    sidecar_module._note_clock(book.writer, offset_ns)
+    assert book.read().marks == [("clock_step", "the wall clock moved by -3600.0 s")]
+
+
+FILLED = """
+mount -t tmpfs -o size=300k none "$1" || exit 99
+mkdir "$1/journal" "$1/starts" "$1/inject"
+"$2" -m perfwrap.monitors.sidecar "$1" $$ --rate 1000
+status=$?
+cp "$1"/journal/* "$3" && exit $status
+"""
+
+
+def test_a_full_disk_ends_the_watching_and_coverage_says_when(
+    tmp_path: Path, read_journal: Any, wait_for: Any
+) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    words = ["unshare", "-m", "sh", "-c", FILLED, "-", str(inside), sys.executable, str(outside)]
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no unshare(1)")
+
+    def is_full() -> bool:
+        place = Path(f"/proc/{process.pid}/root{inside}/journal")
+        files = list(place.glob("*.pwj")) if process.poll() is None else []
+        # The reserved slots behind the header are written when nothing else can be.
+        return process.poll() is not None or bool(files and files[0].read_bytes()[32:64].strip(b"\0"))
+
+    wait_for(is_full, "the disk to be full")
+    answer = process.communicate(timeout=60)
+    if process.returncode in (99, 1):
+        pytest.skip(f"mounting is not permitted here: {answer[1]!r}")
+    assert (process.returncode, *answer) == (0, b"", b"")
+    content = read_journal(next(outside.iterdir()))
+    assert content.notes("journal") == ["nothing was written any more: the disk took no more"]
+    assert len(content.end) == 1
+    last = max(time for samples in content.samples.values() for time, _ in samples)
+    assert last <= content.end[0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from perfwrap.monitors import sidecar
+from perfwrap.monitors import watcher as watcher_module
 from perfwrap.monitors.sidecar import Pace
 from perfwrap.monitors.watcher import Ending, Watcher, survive
 
@@ -174,6 +176,27 @@ def test_a_slower_pace_is_told_and_taken_back(watch: Any, book: Any, wait_for: A
     wait_for(lambda: monitor.calls.count("quick") > looks + 3, "more looks")
 
 
+def test_a_pause_of_the_machine_is_a_hole_in_the_coverage(
+    watch: Any, book: Any, wait_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "LONGEST_LATENESS_NS", 50 * MILLISECOND)
+    monitor, pause, paused = Scripted(), threading.Event(), threading.Event()
+    monitor.full = lambda now_ns: None if pause.is_set() else (paused.set(), pause.wait())  # type: ignore[assignment]
+    _, end = watch(one=lambda: monitor)
+    wait_for(paused.is_set, "the look that hangs")
+    hanging_ns = time.monotonic_ns()
+    wait_for(lambda: time.monotonic_ns() - hanging_ns > 100 * MILLISECOND, "the pause")
+    pause.set()
+    looks = monitor.calls.count("quick")
+    wait_for(lambda: monitor.calls.count("quick") > looks + 2, "looks after the pause")
+    end()
+    _, hole, after = (row for row in book.read().coverage if row[0] == "one")
+    assert hole[3].startswith("nothing was looked at for 0 s")
+    assert hole[2] > 0
+    assert after[1] >= hole[1] + hole[2] + 50 * MILLISECOND, "watched again only from then on"
+    assert (after[2], after[3]) == (0, "")
+
+
 class Paced:
     """Stands for a watcher that costs what a test says."""
 
@@ -195,8 +218,9 @@ class Paced:
     ("costs", "expected"),
     [
         ((0.8, 0.1), ([], [])),
-        ((0.6, 0.5), (["slower"], [])),
-        ((0.5, 0.6), ([], ["slower"])),
+        ((0.6, 0.5), ([], [])),
+        ((1.6, 0.5), (["slower"], [])),
+        ((0.5, 1.6), ([], ["slower"])),
         ((0.1, 0.2), ([], ["faster"])),
     ],
 )
@@ -211,6 +235,16 @@ def test_all_watchers_together_stay_in_their_part_of_a_core(
         watcher.cost_ns += int(cost * sidecar.ALLOWED_SHARE * 10**10)
     pace.review(10**10)
     assert (one.calls, other.calls) == expected
+
+
+def test_a_little_too_much_must_be_so_twice_in_a_row(book: Any) -> None:
+    watcher = Paced()
+    pace = Pace(book.writer, [watcher])  # type: ignore[list-item]
+    pace.review(0)
+    for at, cost in enumerate((1.5, 0.6, 1.5, 1.5, 0.6), start=1):
+        watcher.cost_ns += int(cost * sidecar.ALLOWED_SHARE * 10**10)
+        pace.review(at * 10**10)
+        assert watcher.calls == (["slower"] if at >= 4 else []), at
 
 
 def test_a_budget_that_thins_is_told_once(book: Any) -> None:

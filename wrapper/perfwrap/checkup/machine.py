@@ -82,7 +82,7 @@ def _host(words: Words) -> Line:
 
 
 def _quota(words: Words) -> Line:
-    notes = words.notes("cgroup")
+    notes = words.notes("cgroup") + words.notes("cgroup quota")
     quota = words.facts.get("cpu_quota_cores")
     limit = words.facts.get("memory_limit_bytes")
     limits = [f"at most {quota} cores" if quota else "no CPU quota"]

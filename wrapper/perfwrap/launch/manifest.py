@@ -3,19 +3,24 @@
 ::
 
     command       list of words                     cwd       where it was started
-    start, end    {monotonic_ns, wall_ns}           exit      {"code": n} or {"signal": n}
+    start, end    {monotonic_ns, wall_ns}           exit      {"code": n} or {"signal": n}, and more (below)
     clock         list of such pairs                host      facts about the machine (host.py)
     versions      perfwrap, launcher_python         options   what the user asked of the recording
     environment   variables that matter for speed   warnings  what could not be recorded, in sentences
     attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
-command could not be executed.
+command could not be executed. ``exit`` also holds ``core_dumped`` (true) with the machine's ``core_pattern``
+when the kernel dumped core, and ``oom_kill`` when memory ran out and processes of the run were, or may have
+been, killed for it::
+
+    processes     how many were killed              scope        container (a limit) or machine
+    limit_bytes   the limit, or null                command      whether the command was one of them
+    pids          which of the run's processes; null where the kernel's log could not be read
 """
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Mapping
@@ -46,12 +51,10 @@ def begin(command: list[str], options: Options, variables: Mapping[str, str]) ->
     }
 
 
-def finish(manifest: dict[str, Any], status: int, end: dict[str, int], warnings: list[str]) -> dict[str, Any]:
-    """Return the manifest of a run whose command ended then with that wait status."""
-    if os.WIFSIGNALED(status):
-        how = {"signal": os.WTERMSIG(status)}
-    else:
-        how = {"code": os.WEXITSTATUS(status)}
+def finish(
+    manifest: dict[str, Any], how: dict[str, Any], end: dict[str, int], warnings: list[str]
+) -> dict[str, Any]:
+    """Return the manifest of a run whose command ended then, as ``ending.describe`` says."""
     return manifest | {"end": end, "clock": [*manifest["clock"], end], "exit": how, "warnings": warnings}
 
 

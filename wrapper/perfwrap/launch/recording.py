@@ -10,7 +10,7 @@ from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch import injection, kernel, manifest, registered, sidecar
+from perfwrap.launch import ending, injection, kernel, manifest, registered, sidecar
 from perfwrap.launch.options import Options
 from perfwrap.launch.signals import Supervisor
 from perfwrap.run_folder import RunFolder
@@ -27,6 +27,10 @@ class Recording:
     manifest: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     """What could not be set up, and why."""
+    memory: ending.MemoryCounts = ending.UNKNOWN
+    """What was counted before the command ran."""
+    child: int = 0
+    """The command's process."""
 
     def prepare(self, command: list[str], options: Options, variables: Mapping[str, str]) -> None:
         """Set up as much as is possible, and note what is not."""
@@ -37,7 +41,7 @@ class Recording:
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"this run is not recorded: {error}")
             return
-        self.folder = folder
+        self.folder, self.memory = folder, ending.count()
         try:
             self.changes = injection.prepare(
                 folder,
@@ -58,20 +62,33 @@ class Recording:
             except OSError as error:
                 self.problems.append(f"host and GPU are not watched: {error}")
 
+    def watch(self, child: int) -> None:
+        """Say which process is the command."""
+        self.child = child
+        if self.monitors is not None:
+            self.monitors.watch(child)
+
     def finish(self, supervisor: Supervisor, status: int) -> list[str]:
         """Write down how the command ended and let the others end; return what went wrong meanwhile."""
         if self.folder is None:
             return []
         end, new = manifest.clock_pair(), []
-        self.folder.write_manifest(manifest.finish(self.manifest, status, end, self.problems))
+        how = self._how_it_ended(self.folder, status)
+        self.folder.write_manifest(manifest.finish(self.manifest, how, end, self.problems))
         if self.monitors is not None:
-            self.monitors.dismiss()
+            self.monitors.dismiss(how)
         registered.wait(self.folder, supervisor)
         problem = self.monitors.wait(supervisor) if self.monitors is not None else None
         if problem is not None:
             new.append(f"the monitors {problem}")
-            self.folder.write_manifest(manifest.finish(self.manifest, status, end, self.problems + new))
+            self.folder.write_manifest(manifest.finish(self.manifest, how, end, self.problems + new))
         return new
+
+    def _how_it_ended(self, folder: RunFolder, status: int) -> dict[str, Any]:
+        """Return exit code or signal, and whether memory had run out."""
+        begun = self.manifest["start"]["monotonic_ns"]
+        memory = ending.find_out_of_memory(folder, self.child, status, self.memory, begun)
+        return ending.describe(status, memory)
 
 
 def refuse_used(out: Path | None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from perfwrap.launch import host, proc
+from perfwrap.launch import proc
 from perfwrap.launch.signals import Supervisor
-from perfwrap.run_folder import START_FIELDS, RunFolder
+from perfwrap.run_folder import START_FIELDS, RunFolder, host_name
 
 PATIENCE_SECONDS = 2.0
 """Helpers such as multiprocessing's resource tracker end after the command by design; daemons never do."""
@@ -26,7 +26,7 @@ def wait(folder: RunFolder, supervisor: Supervisor) -> None:
 def _recorded(folder: RunFolder) -> set[tuple[int, int]]:
     """Return pid and start time of each Python process that was reached on this machine."""
     try:
-        lines = (folder.starts / f"{host.host_name()}.log").read_bytes().splitlines()
+        lines = (folder.starts / f"{host_name()}.log").read_bytes().splitlines()
     except OSError:
         return set()
     rows = [line.split(b"\t") for line in lines]

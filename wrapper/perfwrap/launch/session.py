@@ -63,8 +63,7 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
         say("perfwrap: " + "; ".join(recorded.problems))
     supervisor = Supervisor(_hatch(command))
     child = _start(command, {**variables, **recorded.changes}, original, say)
-    if recorded.monitors is not None:
-        recorded.monitors.watch(child)
+    recorded.watch(child)
     status = _wait(child, supervisor)
     with Shown():
         _finish(recorded, supervisor, status, say)

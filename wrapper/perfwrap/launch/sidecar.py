@@ -1,18 +1,21 @@
 """The process beside the command that runs the monitors, so that the launcher itself can stay boring.
 
 Its main module is ``perfwrap.monitors.sidecar``, which says what arguments it takes. On its standard input
-it gets the line ``child PID`` once the command runs; the input's end means that the command has ended, or
-that the launcher has: then it is to finish within FINISH_SECONDS. It starts with all signals blocked.
+it gets the line ``child PID`` once the command runs and the line ``end JSON``, which says how the command
+ended; the input's end means that the command has ended, or that the launcher has: then it is to finish within
+FINISH_SECONDS. It starts with all signals blocked.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import perfwrap
 from perfwrap.launch import descriptors, kernel
@@ -47,14 +50,19 @@ class Sidecar:
 
     def watch(self, child: int) -> None:
         """Say which process is the command."""
+        self._say(f"child {child}")
+
+    def dismiss(self, how: Mapping[str, Any] | None = None) -> None:
+        """Say that there is nothing to watch any more, and how the command ended where that is known."""
+        if how is not None:
+            self._say(f"end {json.dumps(how)}")
+        os.close(self._orders)
+
+    def _say(self, line: str) -> None:
         try:
-            os.write(self._orders, f"child {child}\n".encode())
+            os.write(self._orders, f"{line}\n".encode())
         except OSError:
             return  # Gone: its wait status will tell.
-
-    def dismiss(self) -> None:
-        """Say that the command has ended."""
-        os.close(self._orders)
 
     def wait(self, supervisor: Waiting) -> str | None:
         """Wait for the dismissed process, or kill it; return what went wrong, if anything."""

@@ -99,8 +99,26 @@ def _tree_busy(timeline: Timeline, host: str, start: int, end: int) -> float | N
         pl.col("parent").is_in(processes["id"].to_list()),
     )
     samples = timeline.samples.filter(pl.col("track").is_in(counters["id"].to_list()))
-    at_once = samples.group_by("time").agg(pl.col("value").sum()).sort("time")
-    return mean_over(at_once, start, end)
+    inside = _cores_in(samples, start, end)
+    return _cores_in(samples) if inside is None else inside
+
+
+def _cores_in(samples: pl.DataFrame, start: int | None = None, end: int | None = None) -> float | None:
+    """Return the mean of the sum of all series between two times; None when there is none.
+
+    A value stands for the time since the one before it in its series, because many processes are not looked at
+    all at once; a first value for as long as values usually do.
+    """
+    time, gap = pl.col("time"), pl.col("time").diff().over("track")
+    spans = samples.select(
+        "value",
+        time.alias("end"),
+        (time - gap.fill_null(gap.median()).fill_null(1)).cast(pl.Int64).alias("start"),
+    )
+    inside = spans.with_columns(pl.col("start", "end").clip(start, end))
+    whole = inside.select(pl.col("end").max() - pl.col("start").min()).item()
+    used = inside.select((pl.col("value") * (pl.col("end") - pl.col("start"))).sum()).item()
+    return float(used / whole) if whole else None
 
 
 def _switches(timeline: Timeline, own: tuple[Trained, ...], start: int, end: int) -> float | None:

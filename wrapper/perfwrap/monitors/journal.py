@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import struct
 import threading
 import time
@@ -32,6 +31,11 @@ PIECE = struct.Struct("<24sIHH")
 SEGMENT_BYTES = 256 * 1024
 BUDGET_BYTES = 256 * 1024 * 1024
 MOST_PIECES = 0xFFFF
+LAST_WORDS = 3
+"""Slots behind the header that are kept for saying why nothing follows: coverage, clock, end."""
+JOURNAL = "journal"
+FULL = "nothing was written any more: the disk took no more"
+SPENT = "nothing was written any more: the journal's budget is used up"
 SAMPLE = DESCRIBE["SAMPLE"]
 
 
@@ -57,6 +61,12 @@ class JournalWriter:
         monotonic_ns, wall_ns = clock_pair()
         with self._lock:
             self._write(HEADER, MAGIC, FORMAT, os.getpid(), monotonic_ns, wall_ns)
+            if self.alive:
+                self._used += LAST_WORDS * SLOT
+        self._opened_ns = monotonic_ns
+        # What is said when there is no room must be there before.
+        for text in (JOURNAL, FULL, SPENT):
+            self.text(text)
         self.clock()
 
     def text(self, text: str, keep: bool = True) -> int:
@@ -115,10 +125,11 @@ class JournalWriter:
         """Say that from here on ``what`` is looked at only every ``stride``-th time."""
         self._describe("THIN", self.text(what), stride)
 
-    def clock(self) -> None:
-        """Write down the monotonic and the wall clock of one moment."""
+    def clock(self) -> int:
+        """Write down the monotonic and the wall clock of one moment; return how far the latter is ahead."""
         monotonic_ns, wall_ns = clock_pair()
         self._describe("CLOCK", 0, wall_ns, monotonic_ns)
+        return wall_ns - monotonic_ns
 
     def close(self) -> None:
         """Write the orderly end and give back what was not used of the file."""
@@ -140,7 +151,7 @@ class JournalWriter:
 
     def _write(self, layout: struct.Struct, *fields: object) -> None:
         """Append one record, its kind last; the lock is held. Without room the journal falls silent."""
-        if self._used == self._segment_end:
+        if self._used == self._segment_end and self.alive:
             self._grow()
         if self._segment is None:
             return
@@ -153,17 +164,32 @@ class JournalWriter:
         """Map one more segment, allocated for real: touching a sparse page on a full disk is SIGBUS."""
         size = min(SEGMENT_BYTES, self._budget - self._used) // mmap.PAGESIZE * mmap.PAGESIZE
         if size <= 0:
+            self._say_why(SPENT)
             self._stop()
             return
         try:
             os.posix_fallocate(self._file, self._used, size)
             segment = mmap.mmap(self._file, size, offset=self._used)
         except (OSError, ValueError):
+            self._say_why(FULL)
             self._stop()
             return
         if self._segment is not None:
             self._segment.close()
         self._segment, self._segment_start, self._segment_end = segment, self._used, self._used + size
+
+    def _say_why(self, why: str) -> None:
+        """Write an end into the slots that were kept for it; the lock is held."""
+        if why not in self._texts:
+            return  # Not even the first segment could be had.
+        monotonic_ns, wall_ns = clock_pair()
+        watched_ns = max(2, monotonic_ns - self._opened_ns)
+        records = (
+            (self._opened_ns, watched_ns, self._texts[why], self._texts[JOURNAL], 0, DESCRIBE["COVERAGE"]),
+            (monotonic_ns, 0, wall_ns, 0, 0, DESCRIBE["CLOCK"]),
+            (monotonic_ns, 0, 0, 0, 0, DESCRIBE["END"]),
+        )
+        os.pwrite(self._file, b"".join(RECORD.pack(*record) for record in records), HEADER.size)
 
     def _stop(self) -> None:
         """Fall silent for good."""
@@ -189,8 +215,3 @@ def start_ticks(pid: int) -> int:
     """Return field 22 of /proc/PID/stat, which with the pid names a process for good."""
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
-
-
-def host_name() -> str:
-    """Return this host's name as file names and journals use it."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", os.uname().nodename) or "host"

@@ -20,33 +20,61 @@ LONGEST_COMMAND = 1000
 GONE = (FileNotFoundError, ProcessLookupError)
 
 
+class Look(NamedTuple):
+    """What is wanted of /proc/PID/stat ten times a second."""
+
+    state: bytes
+    flags: int
+    ticks: int
+    """Processor time of all threads, in user and kernel mode."""
+
+
 class Stat(NamedTuple):
     """What /proc/PID/stat tells."""
 
     state: bytes
     parent: int
     flags: int
+    minor_faults: int
     major_faults: int
-    ticks: int
-    """Processor time of all threads, in user and kernel mode."""
+    user_ticks: int
+    """Processor time of all threads."""
+    system_ticks: int
     threads: int
     start_ticks: int
     resident_bytes: int
+    block_ticks: int
+    """How long the main thread waited for disks; 0 as long as the system does not count that."""
+
+
+def parse_look(stat: bytes) -> Look:
+    """Return the first fields; the name before them may hold blanks and brackets of its own."""
+    words = stat[stat.rindex(b")") + 2 :].split(None, 13)
+    return Look(words[0], int(words[6]), int(words[11]) + int(words[12]))
 
 
 def parse_stat(stat: bytes) -> Stat:
-    """Return the fields; the name before them may hold blanks and brackets of its own."""
-    words = stat[stat.rindex(b")") + 2 :].split(None, 22)
+    """Return all fields; the name before them may hold blanks and brackets of its own."""
+    words = stat[stat.rindex(b")") + 2 :].split(None, 40)
     return Stat(
-        words[0],
-        int(words[1]),
-        int(words[6]),
-        int(words[9]),
-        int(words[11]) + int(words[12]),
-        int(words[17]),
-        int(words[19]),
-        int(words[21]) * PAGE_BYTES,
+        state=words[0],
+        parent=int(words[1]),
+        flags=int(words[6]),
+        minor_faults=int(words[7]),
+        major_faults=int(words[9]),
+        user_ticks=int(words[11]),
+        system_ticks=int(words[12]),
+        threads=int(words[17]),
+        start_ticks=int(words[19]),
+        resident_bytes=int(words[21]) * PAGE_BYTES,
+        block_ticks=int(words[39]) if len(words) > 39 else 0,
     )
+
+
+def read_exit(stat: bytes) -> int:
+    """Return the wait status of a process that has ended; 0 when it ended well or this user may not know."""
+    words = stat[stat.rindex(b")") + 2 :].split()
+    return int(words[49]) if len(words) > 49 else 0
 
 
 def read_stat(pid: int, proc: Path = PROC) -> Stat | None:
@@ -59,17 +87,28 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat | None:
 
 def read_numbers(path: str, keys: tuple[bytes, ...]) -> list[int]:
     """Return the numbers that stand behind these keys in a file of ``key: number`` lines."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = os.read(file, 8192)
-    finally:
-        os.close(file)
+    text = _read(path)
     numbers = []
     for key in keys:
         begin = text.index(key) + len(key)
         end = text.find(b"\n", begin)
         numbers.append(int(text[begin : end if end >= 0 else None]))
     return numbers
+
+
+def read_kibibytes(path: str, key: bytes) -> int:
+    """Return in bytes what stands behind a key as ``12 kB``; 0 when it stands nowhere."""
+    _, _, behind = _read(path).partition(key)
+    words = behind.split(None, 1)
+    return 1024 * int(words[0]) if words else 0
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 8192)
+    finally:
+        os.close(file)
 
 
 def read_command(pid: int) -> str:

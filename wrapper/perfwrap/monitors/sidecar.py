@@ -1,9 +1,10 @@
 """The process beside the command in which all monitors run.
 
 Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID --rate HZ``, all signals blocked. Standard
-input brings a line ``child PID`` when the command runs, and ends when the command or the launcher has. What
-goes wrong here becomes coverage in this process's journal and never more than that. Its own cost stands
-there, too: the series ``sidecar cpu_seconds``, from the start on, each ten seconds and at the end.
+input brings a line ``child PID`` when the command runs, a line ``end JSON`` that says how it ended (the mark
+``command_end``), and ends when the command or the launcher has. What goes wrong here becomes coverage in this
+process's journal and never more than that. Its own cost stands there, too: the series ``sidecar cpu_seconds``,
+from the start on, each ten seconds and at the end.
 """
 
 from __future__ import annotations
@@ -22,14 +23,19 @@ from importlib import import_module
 from pathlib import Path
 
 from perfwrap.monitors import MONITORS
-from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter, host_name
+from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter
 from perfwrap.monitors.pyspy_recording import Asked
 from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import RunFolder, host_name
 
 CLOCK_SECONDS = 10
+LARGEST_STEP_NS = 100_000_000
+"""When the wall clock moves more than this against the monotonic one, somebody has set it."""
 ALLOWED_SHARE = 0.009
 """How much of one core looking may take."""
+BURST = 2.0
+"""So many times that is too much at once; less must be too much twice, because many processes that start together
+cost something once."""
 SURE = 2.5
 """Looking twice as often costs twice as much; the rest is for what changes from time to time."""
 FINISH_SECONDS = 1.0
@@ -78,6 +84,7 @@ class Pace:
     def __init__(self, journal: JournalWriter, watchers: list[Watcher]) -> None:
         self._journal, self._watchers = journal, watchers
         self._stride = journal.stride
+        self._was_too_much = False
         self._before: tuple[int, list[int]] | None = None
 
     def review(self, now_ns: int) -> None:
@@ -87,10 +94,12 @@ class Pace:
             spent = [now - before for now, before in zip(costs, self._before[1], strict=True)]
             dearest = self._watchers[spent.index(max(spent))]
             share = sum(spent) / (now_ns - self._before[0])
-            if share > ALLOWED_SHARE:
+            too_much = share > ALLOWED_SHARE
+            if too_much and (self._was_too_much or share > BURST * ALLOWED_SHARE):
                 dearest.slow_down()
             elif share < ALLOWED_SHARE / SURE:
                 dearest.speed_up()
+            self._was_too_much = too_much
         self._before = now_ns, costs
         if self._journal.stride != self._stride:
             self._stride = self._journal.stride
@@ -133,8 +142,9 @@ def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pac
     poll = select.poll()
     poll.register(STANDARD_INPUT, select.POLLIN | select.POLLHUP)
     cost, rest = journal.series("sidecar", "cpu_seconds"), b""
+    offset_ns = journal.clock()
     while os.getppid() == launcher:
-        journal.clock()
+        offset_ns = _note_clock(journal, offset_ns)
         journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
         pace.review(time.monotonic_ns())
         while poll.poll(CLOCK_SECONDS * 1000):
@@ -142,9 +152,25 @@ def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pac
             if not text:
                 return
             *lines, rest = (rest + text).split(b"\n")
-            children.extend(
-                int(line.split()[-1]) for line in lines if line.split()[-1:] and line.split()[-1].isdigit()
-            )
+            for line in lines:
+                _obey(line.decode("utf-8", "replace"), journal, children)
+
+
+def _note_clock(journal: JournalWriter, before_ns: int) -> int:
+    """Write down both clocks; a step of the wall clock, or a machine that slept, is a mark as well."""
+    offset_ns = journal.clock()
+    if abs(offset_ns - before_ns) > LARGEST_STEP_NS:
+        journal.mark("clock_step", f"the wall clock moved by {(offset_ns - before_ns) / SECOND_NS:+.1f} s")
+    return offset_ns
+
+
+def _obey(line: str, journal: JournalWriter, children: deque[int]) -> None:
+    """Take in one of the launcher's lines."""
+    word, _, rest = line.partition(" ")
+    if word == "child" and rest.isdigit():
+        children.append(int(rest))
+    elif word == "end":
+        journal.mark("command_end", rest)
 
 
 def _finish(journal: JournalWriter, watchers: list[Watcher]) -> None:

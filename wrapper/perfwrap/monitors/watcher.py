@@ -19,6 +19,8 @@ from perfwrap.monitors.journal import JournalWriter
 
 SECOND_NS = 1_000_000_000
 LARGEST_STRIDE = 64
+LONGEST_LATENESS_NS = 5 * SECOND_NS
+"""A look that comes so much too late leaves a hole in the coverage: the machine, or this process, stood still."""
 
 
 class Monitor(Protocol):
@@ -153,6 +155,16 @@ class Watcher:
         for name in list(self._monitors):
             self._journal.watched(name, self._since_ns[name], note=f"looked less often {pace}: {why}")
 
+    def _tell_hole(self, until_ns: int, now_ns: int) -> None:
+        """Write down that nobody looked between two moments."""
+        seconds = (now_ns - until_ns) // SECOND_NS
+        for name, since_ns in self._since_ns.items():
+            if name in self._monitors:
+                why = f"nothing was looked at for {seconds} s: the machine or the monitors stood still"
+                self._journal.watched(name, since_ns, until_ns, why)
+                self._since_ns[name] = now_ns
+                self._journal.watched(name, now_ns)
+
     def _set_stride(self, stride: int) -> None:
         self.stride = stride
         for name in list(self._monitors):
@@ -166,6 +178,8 @@ class Watcher:
         while not ended(max(0, due - time.monotonic_ns()) / SECOND_NS) and self._journal.alive:
             now_ns = time.monotonic_ns()
             stride = self.stride * self._journal.stride
+            if now_ns - due > LONGEST_LATENESS_NS:
+                self._tell_hole(due, now_ns)
             full = now_ns >= next_full
             self._look(now_ns, full)
             if full:

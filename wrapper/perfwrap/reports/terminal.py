@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from pathlib import Path, PurePath
 
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis
+from perfwrap.reports import ending
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
@@ -58,10 +58,10 @@ def _heading(diagnosis: Diagnosis, page: Page) -> None:
     """Say what was run, for how long, and how it ended."""
     run = diagnosis.run
     command = _command([str(word) for word in run.get("command") or ()])
-    ended = " · ".join(text for text in (_wall(run), _exit(run)) if text)
+    ended = " · ".join(text for text in (_wall(run), ending.sentence(run)) if text)
     page.line(("perfwrap", "bold"), (f"  {page.fitted(command, page.width - 12)}", ""))
     if ended:
-        page.line((ended, "dim"), indent=10)
+        page.paragraph(ended, style="dim", indent=10)
     page.blank()
 
 
@@ -77,27 +77,6 @@ def _wall(run: dict[str, object]) -> str:
         return ""
     verb = "watched for" if run.get("attached") else "ran"
     return f"{verb} {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"
-
-
-def _exit(run: dict[str, object]) -> str:
-    """Return how the command ended."""
-    if "imported" in run:
-        return _imported(run["imported"])
-    how, attached = run.get("exit"), run.get("attached")
-    if isinstance(attached, dict):
-        then = "which ended" if attached.get("ended") else "which went on"
-        then = then if run.get("end") else "the end of that was not recorded"
-        return f"attached to process {attached.get('pid')}, {then}"
-    if not isinstance(how, dict):
-        return "its end was not recorded"
-    return f"killed by signal {how['signal']}" if "signal" in how else f"exit code {how.get('code')}"
-
-
-def _imported(files: object) -> str:
-    """Return how many files of which formats were read."""
-    found = Counter(str(file["format"]) for file in files) if isinstance(files, list) else Counter()
-    counted = (f"{units.counted(count, 'file')} of {name}" for name, count in found.items())
-    return "imported " + " and ".join(counted)
 
 
 def _account(diagnosis: Diagnosis, page: Page) -> None:

@@ -106,13 +106,6 @@ class TimelineBuilder:
             tid=native_id,
         )
 
-    def native_thread(self, process: int, native_id: int, name: str) -> int:
-        """Return the track of a thread by the system's number for it: the recorder's where it saw that thread."""
-        for track, row in enumerate(self._tracks):
-            if row["kind"] == "thread" and row["parent"] == process and row["tid"] == native_id:
-                return track
-        return self.thread(process, NATIVE_INDEX + native_id, name or f"thread {native_id}", native_id)
-
     def stream(self, process: int, index: int, name: str) -> int:
         """Return the track of a GPU's stream, as one process sees it; ``index`` is that of its records."""
         owner = self._tracks[process]
