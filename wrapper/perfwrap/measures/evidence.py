@@ -12,6 +12,7 @@ from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
+from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.missing import NEEDS
@@ -136,6 +137,16 @@ class Evidence:
         accounts = [self.account(trainer) for trainer in self.trainers]
         start = min((account.start for account in accounts), default=0)
         return find_gpus(self.timeline, start, max((account.end for account in accounts), default=0))
+
+    @cached_property
+    def gpu_activity(self) -> tuple[GpuActivity, ...]:
+        """Each GPU whose kernels, copies and memory sets were recorded: busy, idle and why, classes, launches."""
+        return find_gpu_activity(self.timeline)
+
+    def gpu_of(self, trainer: Trainer) -> GpuActivity | None:
+        """The recorded activity of the GPU that did most for the trainer; None where no kernels were recorded."""
+        own = [gpu for gpu in self.gpu_activity if trainer.process in gpu.processes]
+        return max(own, key=lambda gpu: gpu.kernels_busy_ns, default=None)
 
     @cached_property
     def non_finite(self) -> pl.DataFrame:

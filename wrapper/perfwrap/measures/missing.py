@@ -78,9 +78,12 @@ def _stacks(evidence: Evidence) -> str | None:
     return "Call stacks were not recorded; `perfwrap run --sample 20` samples the lines of Python."
 
 
-def _nobody(what: str) -> Callable[[Evidence], str | None]:
-    """Return the answer about evidence that no recording of this version holds."""
-    return lambda evidence: f"{what} were not recorded; this version of perfwrap does not record them."
+def _kernels(evidence: Evidence) -> str | None:
+    """Ask for a record of what the GPU did."""
+    if any(gpu.count("kernel") for gpu in evidence.gpu_activity):
+        return None
+    why = "; ".join(notes(evidence.timeline, "kernels")[:2])
+    return "The GPU's kernels were not recorded" + (f": {why}." if why else ".")
 
 
 NEEDS: dict[str, Callable[[Evidence], str | None]] = {
@@ -94,7 +97,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
     "gpu": _monitor("gpu", "gpu"),
-    "kernels": _nobody("GPU kernels"),
+    "kernels": _kernels,
     "stacks": _stacks,
 }
 """The evidence that rules may need; each answers None when it is there, or why it is not."""
