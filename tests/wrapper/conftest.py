@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from perfwrap.journal_format import (
@@ -24,6 +25,7 @@ from perfwrap.journal_format import (
 )
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources import journal as journal_source
+from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
 PIECE = 24
@@ -294,3 +296,114 @@ class MadeUpMachine:
 def made_up(tmp_path: Path) -> MadeUpMachine:
     """A machine of which nothing is known yet."""
     return MadeUpMachine(tmp_path / "root")
+
+
+US = 1_000
+
+
+class GpuRecording:
+    """Writes what a GPU did, as the readers of nsys and of torch.profiler put it; times are in microseconds."""
+
+    def __init__(self, source: str = "kineto", host: str = "here", pid: int = 100) -> None:
+        self.builder = TimelineBuilder()
+        self.source = source
+        self.host_name = host
+        self.process = self.builder.process(host, pid)
+        self.main = self.builder.thread(self.process, 1, "main", pid)
+        self._links = 0
+        self._built: Timeline | None = None
+
+    def thread(self, number: int) -> int:
+        """Return the track of another thread."""
+        return self.builder.thread(self.process, number, f"thread {number}", 100 + number)
+
+    def host(
+        self,
+        start: float,
+        took: float,
+        operation: str,
+        category: str = "other",
+        name: str = "",
+        thread: int | None = None,
+        link: int | None = None,
+    ) -> None:
+        """Write what a thread did."""
+        self.builder.add_row(
+            "spans",
+            start=round(start * US),
+            duration=round(took * US),
+            track=self.main if thread is None else thread,
+            name=name or operation,
+            category=category,
+            operation=operation,
+            link=link,
+            source=self.source,
+        )
+
+    def step(self, start: float, took: float) -> None:
+        """Write a step that the program marked."""
+        self.host(start, took, "step", "step")
+
+    def work(
+        self,
+        start: float,
+        took: float,
+        name: str = "elementwise_kernel",
+        category: str = "kernel",
+        operation: str = "kernel",
+        stream: int = 7,
+        device: int = 0,
+        launched: float | None = None,
+        call_took: float = 2,
+        call: str = "cudaLaunchKernel",
+        thread: int | None = None,
+        value: int | None = None,
+    ) -> None:
+        """Write a kernel, copy or memory set, and the call that launched it when ``launched`` says when."""
+        link = None
+        if launched is not None:
+            self._links += 1
+            link = self._links
+            self.host(launched, call_took, call, thread=thread, link=link)
+        track = self.builder.stream(
+            self.process, (1 << 40) + (device << 16) + stream, f"gpu/{device} stream {stream}"
+        )
+        self.builder.add_row(
+            "spans",
+            start=round(start * US),
+            duration=round(took * US),
+            track=track,
+            name=name,
+            category=category,
+            operation=operation,
+            link=link,
+            value=value,
+            source=self.source,
+        )
+
+    def copy(self, start: float, took: float, direction: str = "h2d", **more: Any) -> None:
+        """Write a copy."""
+        more = {"call": "cudaMemcpyAsync", "stream": 8, **more}
+        self.work(start, took, f"Memcpy {direction}", "copy", direction, **more)
+
+    def device_fact(self, key: str, value: str, device: int = 0) -> None:
+        """Tell something about a GPU."""
+        track = self.builder.device(self.host_name, f"gpu/{device}")
+        self.builder.add_row("facts", time=0, track=track, key=key, value=value, source=self.source)
+
+    def build(self) -> Timeline:
+        """Return the timeline; what is written afterwards counts no more."""
+        self._built = self._built or self.builder.build({})
+        return self._built
+
+
+@pytest.fixture
+def make_recording() -> Callable[..., GpuRecording]:
+    """Return a function that begins an empty recording of GPUs."""
+    return GpuRecording
+
+
+@pytest.fixture
+def recording() -> GpuRecording:
+    """An empty recording of GPUs, to be filled and built."""
+    return GpuRecording()

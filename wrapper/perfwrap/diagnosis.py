@@ -19,6 +19,8 @@ from perfwrap import units
 from perfwrap.measures.account import Account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
+from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
+from perfwrap.measures.gpu_figures import gpu_figures
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.trainers import Trainer
@@ -78,6 +80,8 @@ class Diagnosis:
     warnings: tuple[str, ...] = ()
     perfwrap_cost: OwnCost | None = None
     gpus: tuple[Gpu, ...] = ()
+    gpu_activity: tuple[GpuFigures, ...] = ()
+    """Each GPU whose kernels were recorded."""
     run: dict[str, Any] = field(default_factory=dict)
 
 
@@ -111,6 +115,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         if main and "imported" not in timeline.run
         else None,
         gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
+        gpu_activity=_guarded(lambda: _gpu_activity(evidence), None)[0] or (),
         run=timeline.run,
     )
 
@@ -232,6 +237,11 @@ def _account(evidence: Evidence) -> dict[str, int]:
     if not sum(account.total_ns for account in accounts):
         return {}
     return {part: sum(account.ns[part] for account in accounts) for part in PARTS}
+
+
+def _gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
+    """Return what each GPU did whose kernels were recorded."""
+    return tuple(gpu_figures(gpu) for gpu in evidence.gpu_activity)
 
 
 def _steps(evidence: Evidence) -> StepFigures:

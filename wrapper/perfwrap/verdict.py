@@ -69,7 +69,8 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
         if finding.verdict is not None and not finding.of_run:
             groups.setdefault(finding.verdict, []).append(finding)
     reason = _reason_to_abstain(evidence, account)
-    if reason:
+    recorded = any(finding.of_window and finding.share >= BOUND_SHARE for finding in findings)
+    if reason and not recorded:
         return _with_health(_unknown(reason), findings)
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
     kind = max(shares, key=lambda kind: shares[kind], default=None)

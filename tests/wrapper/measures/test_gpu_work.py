@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfwrap.measures.account import find_account
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.gpu_work import GpuWork, _covered, _union
+from perfwrap.measures.gpu_work import GpuWork
+from perfwrap.measures.intervals import covered, union
 from perfwrap.measures.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 
@@ -136,9 +137,9 @@ def test_what_intervals_cover_is_what_counting_says(
 ) -> None:
     start, length = np.array(busy, dtype=np.int64).T
     begins, lengths = np.array(asked, dtype=np.int64).T
-    covered = _covered(_union([(start, start + length)]), begins, begins + lengths)
+    found = covered(union([(start, start + length)]), begins, begins + lengths)
     counted = [
         sum(any(a <= at < a + b for a, b in busy) for at in range(begin, begin + length))
         for begin, length in asked
     ]
-    assert covered.tolist() == counted
+    assert found.tolist() == counted

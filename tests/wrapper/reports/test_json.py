@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.diagnosis import Diagnosis, StepFigures
+from perfwrap.diagnosis import Diagnosis, StepFigures, diagnose
 from perfwrap.measures.parts import PARTS
 from perfwrap.reports import json as json_report
 from perfwrap.rules.model import Finding
@@ -83,6 +83,15 @@ def test_the_document_follows_its_schema(diagnosis: Diagnosis) -> None:
     assert problems(json_report.document(diagnosis), SCHEMA) == []
 
 
+def test_a_record_of_a_gpu_follows_the_schema(recording: Any) -> None:
+    for start in range(0, 1_000, 100):
+        recording.work(start, 60, launched=start - 5)
+        recording.copy(start + 70, 5)
+    document = json_report.document(diagnose(recording.build()))
+    assert problems(document, SCHEMA) == []
+    assert document["gpu"][0]["kernels"] == 10
+
+
 def test_an_abstention_follows_the_schema_too() -> None:
     assert problems(json_report.document(Diagnosis(Verdict("unknown", None, "No.", "none"))), SCHEMA) == []
 
@@ -92,6 +101,7 @@ def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
     assert list(document) == [
         *("format", "verdict", "findings", "outcomes", "account", "steps", "ranks", "warnings"),
         "perfwrap_cost",
+        "gpu",
     ]
     assert list(document["findings"][0]) == [
         *("rule", "severity", "share", "saving", "location", "evidence", "advice", "experiment")
@@ -149,7 +159,8 @@ def test_the_documentation_names_every_key(repository: Path) -> None:
     text = (repository / "docs" / "diagnosis-json.md").read_text(encoding="utf-8")
     top = SCHEMA["properties"]
     inner = [top[name]["properties"] for name in ("verdict", "steps", "perfwrap_cost")]
-    items = [top[name]["items"]["properties"] for name in ("findings", "ranks")]
+    items = [top[name]["items"]["properties"] for name in ("findings", "ranks", "gpu")]
+    inner += [top["gpu"]["items"]["properties"][name]["properties"] for name in ("steps", "launch")]
     keys = set(itertools.chain(top, *inner, *items))
     assert {key for key in keys if f"`{key}`" not in text} == set()
     assert all(f"`{part}`" in text for part in PARTS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from perfwrap.diagnosis import Diagnosis, diagnose
 from perfwrap.measures.evidence import Evidence
-from perfwrap.rules.model import Answer, Finding, Rule
+from perfwrap.rules.model import Answer, Finding, Outcome, Rule, rule_id
 from perfwrap.verdict import VERDICTS
 
 MS = 1_000_000
@@ -115,3 +115,62 @@ def find(ask: Callable[[Rule], Answer]) -> Callable[[Rule], Finding]:
 def diagnosis(run: Any) -> Callable[[], Diagnosis]:
     """Return a function that diagnoses what has been written."""
     return lambda: diagnose(run.read())
+
+
+class GpuLoop:
+    """A loop of steps of 1 ms on a GPU, as a profiler recorded it; times are in microseconds."""
+
+    def __init__(self, recording: Any) -> None:
+        self.recording = recording
+        self.start = 0.0
+
+    def step(
+        self,
+        kernel: float = 90,
+        name: str = "ampere_bf16_s16816gemm_bf16_128x128",
+        at_work: str = "op",
+        category: str = "other",
+        beside: str = "",
+    ) -> None:
+        """Write a step of ten kernels, 100 apart; before each the host is at something until it launches.
+
+        ``beside`` names a kernel of another stream that fills what the ten leave.
+        """
+        start = self.start
+        self.recording.step(start, 1_000)
+        for number in range(10):
+            at = start + 100 * number
+            self.recording.work(at, kernel, name, launched=at - 5)
+            self.recording.host(at + 10, 84, at_work, category)
+            if beside:
+                self.recording.work(at + kernel, 100 - kernel, beside, stream=9, launched=at - 3)
+        self.recording.host(start + 900, 5, "op")
+        self.recording.host(start + 900, 80, "optimizer", "optimizer")
+        self.start += 1_000
+
+    def outcome(self, rule: Rule) -> Outcome:
+        """Return what the whole engine makes of a rule."""
+        outcomes = diagnose(self.recording.build()).outcomes
+        return next(outcome for outcome in outcomes if outcome.rule == rule_id(rule))
+
+    def ask(self, rule: Rule) -> Answer:
+        """Ask one rule."""
+        evidence = Evidence(self.recording.build())
+        assert evidence.main is not None
+        return rule.check(evidence, evidence.main)
+
+    def find(self, rule: Rule) -> Finding:
+        """Ask one rule and expect exactly one finding."""
+        answer = self.ask(rule)
+        assert isinstance(answer, list), answer
+        (finding,) = answer
+        assert finding.of_window
+        assert finding.verdict in (None, *VERDICTS)
+        assert 0 <= finding.saving[0] <= finding.saving[1] <= 1
+        return finding
+
+
+@pytest.fixture
+def gpu_loop(recording: Any) -> GpuLoop:
+    """A loop on a GPU, to be written."""
+    return GpuLoop(recording)

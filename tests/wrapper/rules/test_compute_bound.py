@@ -61,3 +61,23 @@ def test_a_gpu_that_nobody_watched_is_not_checked(
     for _ in range(40):
         loop.compute()
     assert isinstance(ask(rule), NotChecked)
+
+
+def test_kernels_that_fill_the_recorded_time_are_the_good_end(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=95)
+    finding = gpu_loop.find(rule)
+    assert finding.benign
+    assert finding.share == pytest.approx(0.95, abs=0.01)
+
+
+def test_kernels_with_gaps_between_them_are_not(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=80)
+    assert isinstance(gpu_loop.ask(rule), Clear)
+
+
+def test_collectives_that_run_alone_are_no_computing(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=80, beside="ncclDevKernel_AllReduce")
+    assert isinstance(gpu_loop.ask(rule), Clear)

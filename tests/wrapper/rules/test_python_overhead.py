@@ -91,3 +91,18 @@ def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) 
         loop.compute()
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["python_overhead"]
     assert outcome.state == "not checked"
+
+
+def test_python_that_the_gpu_hides_is_clear(gpu_loop: Any) -> None:
+    for _ in range(30):
+        gpu_loop.step(kernel=98)
+    assert isinstance(gpu_loop.ask(rule), Clear)
+    assert "idle" in gpu_loop.ask(rule).why
+
+
+def test_of_python_only_the_time_counts_in_which_the_gpu_is_idle_for_it(gpu_loop: Any) -> None:
+    for _ in range(30):
+        gpu_loop.step(kernel=80, at_work="nvtx")
+    answer = gpu_loop.ask(rule)
+    assert isinstance(answer, list)
+    assert answer[0].share == pytest.approx(0.15, abs=0.02)

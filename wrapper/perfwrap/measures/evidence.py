@@ -13,6 +13,7 @@ from perfwrap.measures.attached import Attached, find_attached
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
+from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.missing import NEEDS
@@ -156,6 +157,16 @@ class Evidence:
     def attached(self) -> Attached | None:
         """What is known about a job that was only watched from outside; None for any other run."""
         return find_attached(self.timeline)
+
+    @cached_property
+    def gpu_activity(self) -> tuple[GpuActivity, ...]:
+        """Each GPU whose kernels, copies and memory sets were recorded: busy, idle and why, classes, launches."""
+        return find_gpu_activity(self.timeline)
+
+    def gpu_of(self, trainer: Trainer) -> GpuActivity | None:
+        """The recorded activity of the GPU that did most for the trainer; None where no kernels were recorded."""
+        own = [gpu for gpu in self.gpu_activity if trainer.process in gpu.processes]
+        return max(own, key=lambda gpu: gpu.kernels_busy_ns, default=None)
 
     @cached_property
     def non_finite(self) -> pl.DataFrame:

@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.journal_format import LEAD_BITS
+from perfwrap.measures.intervals import covered, union
 from perfwrap.measures.loop_events import Integers
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.trainers import Trainer
@@ -94,9 +95,9 @@ def find_gpu_work(timeline: Timeline, trainer: Trainer, steps: Steps) -> GpuWork
     if not counts.any():
         return None
     behind = [(spans["begun"], spans["start"]), (spans["ended"], spans["end"])]
-    sure = _union([(a.to_numpy(), b.to_numpy()) for a, b in behind])
-    phases = _union([sure, (spans["start"].to_numpy(), spans["end"].to_numpy())])
-    most, least = (_covered(busy, start[counts], end[counts]) for busy in (phases, sure))
+    sure = union([(a.to_numpy(), b.to_numpy()) for a, b in behind])
+    phases = union([sure, (spans["start"].to_numpy(), spans["end"].to_numpy())])
+    most, least = (covered(busy, start[counts], end[counts]) for busy in (phases, sure))
     duration = (end - start)[counts]
     table = pl.DataFrame(
         {
@@ -132,28 +133,3 @@ def _leads(spans: pl.DataFrame, end: Integers) -> pl.DataFrame:
     )
     lead = (pl.col("end") - pl.col("ended")).last().alias("lead_ns")
     return last.group_by("index").agg(lead).with_columns(pl.col("index").cast(pl.Int64))
-
-
-def _union(pieces: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
-    """Return the intervals that cover the same as all the given ones, sorted and apart."""
-    start = np.concatenate([begin for begin, _ in pieces])
-    order = np.argsort(start, kind="stable")
-    start, reached = start[order], np.concatenate([finish for _, finish in pieces])[order]
-    reached = np.maximum.accumulate(reached)
-    opens = np.append(True, start[1:] > reached[:-1])
-    return start[opens], reached[np.append(np.flatnonzero(opens)[1:] - 1, start.size - 1)]
-
-
-def _covered(busy: tuple[Integers, Integers], start: Integers, end: Integers) -> Integers:
-    """Return how much of each interval lies in the busy ones, which are apart."""
-    return np.asarray(_before(busy, end) - _before(busy, start))
-
-
-def _before(busy: tuple[Integers, Integers], moments: Integers) -> Integers:
-    """Return how much of the busy intervals lies before each moment."""
-    begins, ends = busy
-    whole = np.append(0, np.cumsum(ends - begins))
-    place = np.searchsorted(begins, moments, side="right")
-    last = np.maximum(place - 1, 0)
-    part = np.where(place > 0, np.maximum(ends[last] - np.maximum(moments, begins[last]), 0), 0)
-    return np.asarray(whole[place] - part)

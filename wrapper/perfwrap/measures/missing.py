@@ -85,9 +85,12 @@ def _stacks(evidence: Evidence) -> str | None:
     )
 
 
-def _nobody(what: str) -> Callable[[Evidence], str | None]:
-    """Return the answer about evidence that no recording of this version holds."""
-    return lambda evidence: f"{what} were not recorded; this version of perfwrap does not record them."
+def _kernels(evidence: Evidence) -> str | None:
+    """Ask for a record of what the GPU did."""
+    if any(gpu.count("kernel") for gpu in evidence.gpu_activity):
+        return None
+    why = "; ".join(notes(evidence.timeline, "kernels")[:2])
+    return "The GPU's kernels were not recorded" + (f": {why}." if why else ".")
 
 
 PHASES = ("data", "forward", "backward", "optimizer", "scaler_step")
@@ -123,7 +126,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
     "gpu": _monitor("gpu", "gpu"),
-    "kernels": _nobody("GPU kernels"),
+    "kernels": _kernels,
     "stacks": _stacks,
     "phases": _phases,
     "start_up": _recorder("What passed before the first step"),

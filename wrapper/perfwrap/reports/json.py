@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis import Diagnosis, GpuFigures
 from perfwrap.rules.model import Finding
 
 FORMAT = 1
@@ -55,6 +55,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "ranks": [_rank(diagnosis, number) for number in range(len(diagnosis.ranks))],
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
+        "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
     }
 
 
@@ -117,6 +118,54 @@ def _cost(diagnosis: Diagnosis) -> dict[str, Any]:
         "measured": cost.measured if cost else None,
         "monitor_cores": _rounded(cost.monitor_cores, 2) if cost else None,
         "journal_bytes": cost.journal_bytes if cost else None,
+    }
+
+
+def _gpu(figures: GpuFigures) -> dict[str, Any]:
+    """Return what one GPU did; times are exact, shares have six digits so that they still sum up."""
+    launches = figures.launches
+    return {
+        "device": figures.device,
+        "host": figures.host,
+        "source": figures.source,
+        "kernels": figures.kernels,
+        "copies": figures.copies,
+        "memsets": figures.memsets,
+        "launches": launches.count,
+        "window_ns": figures.window_ns,
+        "busy_share": _rounded(figures.busy_share, 6),
+        "kernels_busy_share": _rounded(figures.kernels_busy_share, 6),
+        "collective_ns": figures.collective_ns,
+        "collective_exposed_ns": figures.collective_exposed_ns,
+        "h2d_exposed_ns": figures.h2d_exposed_ns,
+        "copies_exposed_ns": figures.copies_exposed_ns,
+        "overlap_ns": figures.overlap_ns,
+        "idle": {blame: _rounded(share, 6) for blame, share in figures.idle.items()},
+        "inferred_data_share": _rounded(figures.inferred_data_share, 6),
+        "steps": {
+            "count": figures.steps,
+            "median_period_ns": _nanoseconds(figures.step_ns),
+            "busy_share": _rounded(figures.steps_busy_share, 6),
+        },
+        "critical_path": None
+        if figures.critical_path is None
+        else {part: _rounded(share, 6) for part, share in figures.critical_path.items()},
+        "launch": {
+            "call_ns": _nanoseconds(launches.call_ns),
+            "delay_ns": _nanoseconds(launches.delay_ns),
+            "run_ahead_ns": _nanoseconds(launches.run_ahead_ns),
+            "kernel_ns": _nanoseconds(launches.kernel_ns),
+            "short_share": _share(launches.short_share),
+        },
+        "classes": {
+            kind.name: {
+                "count": kind.count,
+                "duration_ns": kind.duration_ns,
+                "tensor_ns": kind.tensor_ns,
+                "plain_ns": kind.plain_ns,
+            }
+            for kind in figures.classes
+        },
     }
 
 

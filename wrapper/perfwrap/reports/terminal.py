@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports import ending
+from perfwrap.reports.activity import draw_gpus
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
@@ -30,6 +31,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
     if diagnosis.account:
         page.blank()
         _account(diagnosis, page)
+    if diagnosis.gpu_activity:
+        page.blank()
+        draw_gpus(diagnosis.gpu_activity, page)
     for number, finding in enumerate(diagnosis.findings[:TOP], start=1):
         page.blank()
         _finding(number, finding, diagnosis, page)
@@ -101,8 +105,8 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
 
 def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) -> None:
     """Tell one finding in full."""
-    of = "run" if finding.of_run else "loop"
-    share = "" if finding.share <= 0 else f", {units.share(finding.share)} of the {of}"
+    of = "the run" if finding.of_run else "GPU time" if finding.of_window else "the loop"
+    share = "" if finding.share <= 0 else f", {units.share(finding.share)} of {of}"
     page.line(
         (f"{number}. {finding.rule}", "bold"),
         ("  ", ""),

@@ -3,7 +3,8 @@
 What it finds
     A training loop of which forward pass, backward pass, optimizer and the loss between them take 90 % or
     more. On a GPU the host's account says only who launched the work; there the rule wants utilisation
-    samples of 90 % or more on average, and says so.
+    samples of 90 % or more on average, and says so; where its kernels were recorded, they must have run during 90 % of
+    that time, without the collectives that run alone.
 
 Why it costs
     It does not: nothing is waited for. Going faster now means doing the work itself in less time.
@@ -23,15 +24,20 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu_activity import GpuActivity
+from perfwrap.measures.intervals import length
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
-NEEDS = ("steady_steps",)
+NEEDS = ("trainer",)
 
 COMPUTE_SHARE = 0.90
 """Share of the loop from which the model's own work leaves no room for others; TraceML's figure."""
@@ -42,6 +48,12 @@ BUSY_UTILIZATION = 0.90
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look whether the model's own work leaves room for anything else."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, GpuActivity):
+        return _in_kernels(gpu)
+    few = evidence.missing("steady_steps")
+    if few is not None:
+        return NotChecked(few)
     if trains_on_gpu(evidence, trainer):
         return _on_gpu(evidence)
     if len(evidence.trainers) > 1 and trainer.rank is not None:
@@ -70,6 +82,20 @@ def _loss(evidence: Evidence, trainer: Trainer) -> float:
         if gap.after_operation in ("forward", "zero_grad")
         and gap.before_operation in ("backward", "zero_grad")
     )
+
+
+def _in_kernels(gpu: GpuActivity) -> Answer:
+    """Judge by the record of the GPU's kernels."""
+    computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
+    if computing < BUSY_UTILIZATION:
+        return Clear(f"The GPU's kernels computed {units.share(computing)} of the recorded time.")
+    words = f"Seen in {window(gpu)}; how much of the GPU each kernel used is not known from that."
+    found = _finding(computing, words, "GPU busy: ")
+    return [
+        replace(
+            found, title=f"GPU busy: {SHARE} of the recorded time a kernel was computing.", of_window=True
+        )
+    ]
 
 
 def _on_gpu(evidence: Evidence) -> Answer:

@@ -89,6 +89,9 @@ class Finding:
     of_run: bool = False
     """The share is of the whole run, so a longer run dilutes it: never worse than minor, never the
     verdict."""
+    of_window: bool = False
+    """The share is of the time in which the GPU's kernels were recorded; every kernel of some steps counts there, so a
+    verdict needs no more steps."""
     health: bool = False
     """A correctness or health problem: shown however small its share."""
     benign: bool = False

@@ -11,7 +11,8 @@ Why it costs
 How the saving is worked out
     The time is measured, what it is spent on is not: besides Python itself it may hold tensor operations
     that are called outside of any module, a loss function for instance. At best all of it goes, at worst
-    half of it.
+    half of it. Where the GPU's kernels were recorded, only the time counts in which the GPU was idle for it: what
+    it hides costs nothing.
 
 How to fix
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. When
@@ -26,7 +27,7 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import PurePath
@@ -40,7 +41,8 @@ from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, place
+from perfwrap.rules.kernel_record import recorded
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, place
 from perfwrap.rules.sampled import quote
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
@@ -115,11 +117,17 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     stretches = _stretches(evidence.python_gaps(trainer))
     step_ns = mean_step_ns(evidence, trainer)
     large = [stretch for stretch in stretches if stretch.is_large]
-    if large:
-        return [
-            _finding(stretch, step_ns, evidence.sampled_gap(trainer, stretch.longest, len(large) == 1))
-            for stretch in large
-        ]
+    found = [
+        _finding(stretch, step_ns, evidence.sampled_gap(trainer, stretch.longest, len(large) == 1))
+        for stretch in large
+    ]
+    idle = _gpu_idle(evidence, trainer)
+    if idle is not None and idle < LARGE_SHARE:
+        return Clear(
+            f"The GPU was idle for the program's own Python {units.share(idle)} of the recorded time."
+        )
+    if found:
+        return found if idle is None else [_limited(finding, idle) for finding in found]
     scattered = [stretch for stretch in stretches if not stretch.holds_loss]
     if sum(stretch.share for stretch in scattered) >= SCATTERED_SHARE:
         return [_scattered(scattered)]
@@ -127,6 +135,20 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return Clear(
         f"The program's own code between the phases takes {units.share(total)} of the loop, no stretch much."
     )
+
+
+def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
+    """Return the share of the time in which the GPU was idle for Python, at most; None where nobody recorded that."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return None
+    return 1.0 - gpu.busy_share if gpu.events.clock_is_off else gpu.idle_shares.get("python", 0.0)
+
+
+def _limited(finding: Finding, idle: float) -> Finding:
+    """Return the finding with no more than the share in which the GPU was idle."""
+    share = min(finding.share, idle)
+    return replace(finding, share=share, saving=(1.0 - share, 1.0 - share / 2))
 
 
 def _stretches(gaps: Sequence[PythonGap]) -> list[Stretch]:

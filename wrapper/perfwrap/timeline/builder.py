@@ -25,10 +25,6 @@ UNITS = (
 """Units by the suffix of a metric's name, the longer first."""
 
 
-NATIVE_INDEX = 1 << 32
-"""Begins the indices of threads that are known by the system's number for them, above those of records."""
-
-
 class TimelineBuilder:
     """Collects what sources read; ``build`` sorts it and freezes it."""
 

@@ -1,0 +1,161 @@
+"""How busy each GPU was, with what, and why it was idle, from a record of its kernels, copies and memory sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from perfwrap.measures.critical_path import find_critical_path
+from perfwrap.measures.gpu_events import DeviceEvents, find_gpu_events, together
+from perfwrap.measures.gpu_steps import GpuSteps, find_gpu_steps, marked_steps
+from perfwrap.measures.idle_blame import find_idle, idle_ns
+from perfwrap.measures.intervals import Intervals, length, without
+from perfwrap.measures.launches import Launches, find_launches, streams_overlap_ns
+from perfwrap.timeline.model import Timeline
+
+KERNEL = pl.col("category") == "kernel"
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """The kernels of one class on one GPU: how many, their summed time, and how much of that on tensor cores.
+
+    ``tensor_ns`` and ``plain_ns`` are of kernels whose names tell that they use tensor cores, or that they do not.
+    """
+
+    name: str
+    count: int
+    duration_ns: int
+    tensor_ns: int
+    plain_ns: int
+
+
+class GpuActivity:
+    """The figures of one GPU, each worked out at the first question; times are nanoseconds.
+
+    All are of the windows in which it was watched, each from its first kernel, copy or memory set to the end of its
+    last. What runs at once counts once, except in ``classes``.
+    """
+
+    def __init__(self, timeline: Timeline, events: DeviceEvents) -> None:
+        self.timeline = timeline
+        self.events = events
+        self.host, self.device = events.host, events.device
+
+    def count(self, category: str) -> int:
+        """Return how many there were of a category: kernel, copy or memset."""
+        return self.events.table.filter(pl.col("category") == category).height
+
+    @property
+    def window_ns(self) -> int:
+        """The length of the windows."""
+        return length(self.events.windows)
+
+    @cached_property
+    def busy_ns(self) -> int:
+        """How long anything ran."""
+        return length(self.events.intervals())
+
+    @cached_property
+    def kernels_busy_ns(self) -> int:
+        """How long any kernel ran."""
+        return length(self.events.intervals(KERNEL))
+
+    @property
+    def busy_share(self) -> float:
+        """``busy_ns`` over the windows."""
+        return self.busy_ns / self.window_ns if self.window_ns else 0.0
+
+    @cached_property
+    def collective_ns(self) -> int:
+        """How long kernels of NCCL or RCCL ran."""
+        return length(self.events.intervals(pl.col("nccl")))
+
+    @cached_property
+    def exposed_collectives(self) -> Intervals:
+        """When kernels of NCCL or RCCL ran and no other kernel."""
+        return self._alone(pl.col("nccl"), KERNEL & ~pl.col("nccl"))
+
+    @cached_property
+    def exposed_h2d(self) -> Intervals:
+        """When copies to the GPU ran and no kernel."""
+        return self._alone(pl.col("operation") == "h2d", KERNEL)
+
+    @cached_property
+    def exposed_copies(self) -> Intervals:
+        """When copies of any direction ran and no kernel."""
+        return self._alone(pl.col("category") == "copy", KERNEL)
+
+    @cached_property
+    def overlap_ns(self) -> int:
+        """How long at least two streams were at work at once."""
+        return streams_overlap_ns(self.events)
+
+    @cached_property
+    def idle(self) -> pl.DataFrame:
+        """Pieces of the idle time with what each is blamed on: columns start, end, blame, inferred."""
+        return find_idle(self.timeline, self.events)
+
+    @cached_property
+    def idle_shares(self) -> dict[str, float]:
+        """What each blame takes of the windows, the largest first; with ``busy_share`` they sum to 1."""
+        return {blame: value / self.window_ns for blame, value in idle_ns(self.idle).items()}
+
+    @cached_property
+    def launches(self) -> Launches:
+        """What launching costs and how far the host runs ahead."""
+        return find_launches(self.events)
+
+    @cached_property
+    def classes(self) -> tuple[KernelClass, ...]:
+        """What kinds of kernels there were, the most time first."""
+        duration = pl.col("end") - pl.col("start")
+        rows = (
+            self.events.table.filter(KERNEL)
+            .group_by("class")
+            .agg(
+                pl.len(),
+                duration.sum().alias("ns"),
+                duration.filter(pl.col("tensor")).sum().alias("tensor"),
+                duration.filter(~pl.col("tensor")).sum().alias("plain"),
+            )
+            .sort("ns", "class", descending=[True, False])
+        )
+        return tuple(KernelClass(*row) for row in rows.iter_rows())
+
+    @cached_property
+    def processes(self) -> list[int]:
+        """The tracks of the processes that used the GPU, most events first."""
+        counts = (
+            self.events.table["process"].value_counts().sort("count", "process", descending=[True, False])
+        )
+        return counts["process"].to_list()
+
+    @cached_property
+    def steps(self) -> GpuSteps:
+        """What the GPU did in each step that its process marked."""
+        marked = marked_steps(self.timeline, self.processes[0])
+        return find_gpu_steps(marked, self.events, self.exposed_collectives, self.exposed_h2d)
+
+    @cached_property
+    def critical_path(self) -> dict[str, float] | None:
+        """What lay on the chain that decided the window's length, as shares of it; None where that is in doubt."""
+        found = find_critical_path(self.timeline, self.events)
+        return None if found is None else {part: took / self.window_ns for part, took in found.items()}
+
+    def _alone(self, condition: pl.Expr, others: pl.Expr) -> Intervals:
+        """Return when rows of the condition ran and none of the others."""
+        return without(self.events.intervals(condition), self.events.intervals(others))
+
+
+def find_gpu_activity(timeline: Timeline) -> tuple[GpuActivity, ...]:
+    """Return the activity of each GPU whose kernels, copies or memory sets were recorded; by host and number."""
+    return tuple(GpuActivity(timeline, events) for events in find_gpu_events(timeline))
+
+
+def find_whole_activity(timeline: Timeline) -> GpuActivity | None:
+    """Return the activity of all GPUs as if they were one; None where no GPU's was recorded."""
+    devices = find_gpu_events(timeline)
+    return GpuActivity(timeline, together(devices)) if devices else None

@@ -1,0 +1,201 @@
+"""What every GPU did, one row for each kernel, copy and memory set, with the call that launched it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.intervals import Intervals, union
+from perfwrap.measures.kernel_classes import classify
+from perfwrap.measures.loop_events import Integers
+from perfwrap.timeline.model import Timeline
+
+CATEGORIES = ("kernel", "copy", "memset")
+STREAM = r"^(gpu/\d+) stream"
+"""How the name of a stream's track tells its GPU."""
+LAUNCH = r"Launch(Cooperative)?Kernel|LaunchCooperative|GraphLaunch|^cuLaunchGrid|ModuleLaunchKernel"
+"""Calls of CUDA's and HIP's runtime and driver that start kernels."""
+NCCL = r"(?i)nccl|rccl"
+"""Kernels of the collective libraries."""
+
+WATCHED = ("kernels", "trace")
+"""``what`` of the coverage rows about a process that say when its GPU was watched."""
+
+EARLY_NS = 50_000
+"""Work that lies this much before the call that launched it tells that the GPU's clock was mapped wrongly; sound
+recordings have it 2 us and more after."""
+EARLY_SHARE = 0.01
+"""So many of such rows make the whole order between host and GPU doubtful."""
+
+EVENT_COLUMNS: dict[str, Any] = {
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "track": pl.Int32,
+    "process": pl.Int32,
+    "category": pl.String,
+    "operation": pl.String,
+    "name": pl.String,
+    "class": pl.String,
+    "tensor": pl.Boolean,
+    "nccl": pl.Boolean,
+    "link": pl.Int64,
+    "value": pl.Int64,
+    "launched": pl.Int64,
+    "launched_end": pl.Int64,
+    "thread": pl.Int32,
+}
+
+
+@dataclass(frozen=True)
+class DeviceEvents:
+    """What one GPU did: ``table`` has the columns of EVENT_COLUMNS, sorted by start.
+
+    ``launched`` to ``launched_end`` is the call that launched a row, on the track ``thread``; null where it was not
+    recorded. ``windows`` are the stretches in which somebody watched, each from the beginning of its first row to
+    the end of its last. ``launches`` counts the calls that start kernels, those whose kernels were lost included.
+    """
+
+    host: str
+    device: str
+    source: str
+    table: pl.DataFrame
+    windows: Intervals
+    launches: int
+
+    @cached_property
+    def clock_is_off(self) -> bool:
+        """Whether the GPU's times cannot be held against the host's: too much work lies before its launch."""
+        early = self.table["launched"] - self.table["start"] > EARLY_NS
+        return bool((early.drop_nulls().mean() or 0.0) > EARLY_SHARE)
+
+    def intervals(self, condition: pl.Expr | None = None) -> Intervals:
+        """Return when any of the rows, or of those of a condition, ran."""
+        rows = self.table if condition is None else self.table.filter(condition)
+        return union([(rows["start"].to_numpy(), rows["end"].to_numpy())])
+
+
+def find_gpu_events(timeline: Timeline) -> tuple[DeviceEvents, ...]:
+    """Return the events of each GPU by host and name; of two sources that saw the same one, of the larger."""
+    streams = timeline.tracks.filter(pl.col("kind") == "stream").select(
+        pl.col("id").alias("track"),
+        pl.col("parent").alias("process"),
+        pl.col("host").fill_null(""),
+        pl.col("name").str.extract(STREAM).alias("device"),
+    )
+    worked = timeline.spans.filter(
+        pl.col("category").cast(pl.String).is_in(CATEGORIES),
+        pl.col("track").is_in(streams["track"].implode()),
+    )
+    if worked.is_empty():
+        return ()
+    events = worked.join(streams.drop_nulls("device"), on="track", maintain_order="left")
+    calls = _calls(timeline)
+    found = _with_launches(_with_classes(events), calls)
+    chosen = found.group_by("host", "device", "source").len().sort("len", "source", descending=True)
+    number = pl.col("device").str.extract(r"(\d+)$").cast(pl.Int64)
+    chosen = chosen.unique(["host", "device"], keep="first", maintain_order=True).sort("host", number)
+    return tuple(
+        _device(timeline, found, calls, host, device, source)
+        for host, device, source in chosen.select("host", "device", "source").iter_rows()
+    )
+
+
+def together(devices: tuple[DeviceEvents, ...]) -> DeviceEvents:
+    """Return the events of several GPUs as if they were one's, for figures of a whole capture."""
+    table = pl.concat([device.table for device in devices]).sort("start", maintain_order=True)
+    return DeviceEvents(
+        host=devices[0].host,
+        device="all",
+        source=devices[0].source,
+        table=table,
+        windows=_windows(table, union([device.windows for device in devices])),
+        launches=sum(device.launches for device in devices),
+    )
+
+
+def _device(
+    timeline: Timeline, events: pl.DataFrame, calls: pl.DataFrame, host: str, device: str, source: str
+) -> DeviceEvents:
+    """Return one GPU's events."""
+    of_source = events.filter(pl.col("source") == source)
+    own = of_source.filter(pl.col("host") == host, pl.col("device") == device)
+    table = own.select(pl.col(name).cast(kind) for name, kind in EVENT_COLUMNS.items())
+    elsewhere = of_source.filter((pl.col("host") != host) | (pl.col("device") != device))
+    watched = timeline.coverage.filter(
+        pl.col("what").is_in(WATCHED),
+        pl.col("source") == source,
+        pl.col("end") > pl.col("start"),
+        pl.col("track").is_in(table["process"].implode()),
+    )
+    seen = union([(watched["start"].to_numpy(), watched["end"].to_numpy())])
+    return DeviceEvents(
+        host, device, source, table, _windows(table, seen), _launches(table, elsewhere, calls)
+    )
+
+
+def _calls(timeline: Timeline) -> pl.DataFrame:
+    """Return the calls on threads that have a link: one for each link, from its first beginning."""
+    threads = timeline.tracks.filter(pl.col("kind") == "thread")
+    return (
+        timeline.spans.filter(pl.col("link").is_not_null())
+        .join(
+            threads.select(pl.col("id").alias("track"), pl.col("parent").alias("process")),
+            on="track",
+            maintain_order="left",
+        )
+        .group_by("link", maintain_order=True)
+        .agg(
+            pl.col("start").min().alias("launched"),
+            (pl.col("start") + pl.col("duration")).max().alias("launched_end"),
+            pl.col("track").first().alias("thread"),
+            pl.col("process").first(),
+            pl.col("operation").str.contains(LAUNCH).any().alias("is_launch"),
+        )
+    )
+
+
+def _with_classes(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with their end, class, use of tensor cores, and whether a library of collectives ran them."""
+    kernels = pl.col("category") == "kernel"
+    return events.join(classify(events["name"]), on="name", how="left", maintain_order="left").with_columns(
+        (pl.col("start") + pl.col("duration")).alias("end"),
+        pl.when(kernels).then("class").alias("class"),
+        pl.when(kernels).then("tensor").alias("tensor"),
+        (kernels & pl.col("name").fill_null("").str.contains(NCCL)).alias("nccl"),
+    )
+
+
+def _with_launches(events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the call that launched each."""
+    kept = calls.select("link", "launched", "launched_end", "thread")
+    return events.join(kept, on="link", how="left", maintain_order="left")
+
+
+def _windows(table: pl.DataFrame, watched: Intervals) -> Intervals:
+    """Return from when to when there are events in each of the stretches that somebody watched."""
+    start, end = table["start"].to_numpy(), table["end"].to_numpy()
+    place = np.searchsorted(watched[0], start, side="right") - 1 if watched[0].size else np.zeros(start.size)
+    place = np.maximum(place, 0)
+    first: Integers = np.flatnonzero(np.append(True, place[1:] != place[:-1]))
+    last = np.append(first[1:], start.size)
+    ends = [int(end[begin:finish].max()) for begin, finish in zip(first, last, strict=True)]
+    return union([(start[first], np.array(ends, dtype=np.int64))])
+
+
+def _launches(table: pl.DataFrame, elsewhere: pl.DataFrame, calls: pl.DataFrame) -> int:
+    """Return how many calls launched kernels on a GPU.
+
+    A call whose kernel was lost counts where its process used this GPU only.
+    """
+    launches = calls.filter("is_launch")
+    kernels = table.filter(pl.col("category") == "kernel")
+    own = launches.filter(pl.col("link").is_in(kernels["link"].drop_nulls().implode())).height
+    shared = elsewhere["process"].unique()
+    lone = table.filter(~pl.col("process").is_in(shared.implode()))["process"].unique()
+    lost = launches.filter(pl.col("process").is_in(lone.implode()))
+    linked = pl.concat([table["link"], elsewhere["link"]]).drop_nulls()
+    return own + lost.filter(~pl.col("link").is_in(linked.implode())).height

@@ -1,0 +1,71 @@
+"""The figures of one GPU's recorded activity as plain numbers, for reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfwrap.measures.gpu_activity import GpuActivity, KernelClass
+from perfwrap.measures.intervals import length
+from perfwrap.measures.launches import Launches
+
+
+@dataclass(frozen=True)
+class GpuFigures:
+    """One GPU in the windows in which its work was recorded; what each number means stands at GpuActivity.
+
+    ``idle`` goes from blame to its share of the windows, the largest first. ``step_ns`` and ``steps`` are of the steps
+    that the program or a profiler marked, None and 0 where nobody did.
+    """
+
+    device: str
+    host: str
+    source: str
+    kernels: int
+    copies: int
+    memsets: int
+    window_ns: int
+    busy_share: float
+    kernels_busy_share: float
+    collective_ns: int
+    collective_exposed_ns: int
+    h2d_exposed_ns: int
+    copies_exposed_ns: int
+    overlap_ns: int
+    idle: dict[str, float]
+    inferred_data_share: float
+    launches: Launches
+    classes: tuple[KernelClass, ...]
+    steps: int
+    step_ns: float | None
+    steps_busy_share: float | None
+    critical_path: dict[str, float] | None
+
+
+def gpu_figures(gpu: GpuActivity) -> GpuFigures:
+    """Return the figures of one GPU."""
+    window = gpu.window_ns
+    inferred = gpu.idle.filter("inferred")
+    return GpuFigures(
+        device=gpu.device,
+        host=gpu.host,
+        source=gpu.events.source,
+        kernels=gpu.count("kernel"),
+        copies=gpu.count("copy"),
+        memsets=gpu.count("memset"),
+        window_ns=window,
+        busy_share=gpu.busy_share,
+        kernels_busy_share=gpu.kernels_busy_ns / window if window else 0.0,
+        collective_ns=gpu.collective_ns,
+        collective_exposed_ns=length(gpu.exposed_collectives),
+        h2d_exposed_ns=length(gpu.exposed_h2d),
+        copies_exposed_ns=length(gpu.exposed_copies),
+        overlap_ns=gpu.overlap_ns,
+        idle=gpu.idle_shares,
+        inferred_data_share=int((inferred["end"] - inferred["start"]).sum()) / window if window else 0.0,
+        launches=gpu.launches,
+        classes=gpu.classes,
+        steps=gpu.steps.table.height,
+        step_ns=gpu.steps.median_period_ns,
+        steps_busy_share=gpu.steps.busy_share,
+        critical_path=gpu.critical_path,
+    )

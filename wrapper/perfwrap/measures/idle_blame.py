@@ -1,0 +1,137 @@
+"""Why a GPU had nothing to do: each idle moment is blamed on what the threads that launch its work did then.
+
+A gap ends with a kernel, copy or memory set. From when the GPU ran dry until its launch the host is to blame, by what
+its launching threads were at; between the launch and the work's beginning the launch itself is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.gpu_events import DeviceEvents
+from perfwrap.measures.host_activity import HostActivity, find_host_activity
+from perfwrap.measures.intervals import Intervals, contain, union, without
+from perfwrap.measures.loop_events import Flags, Integers
+from perfwrap.timeline.model import Timeline
+
+BLAMES = (
+    "data",
+    "sync",
+    "transfer",
+    "dispatch",
+    "python",
+    "allocation",
+    "checkpoint",
+    "validation",
+    "collective",
+    "compile",
+    "gc",
+    "profiler",
+    "waiting",
+    "between_steps",
+    "queued",
+    "host",
+    "unknown",
+)
+"""What an idle moment can be blamed on.
+
+data: waiting for a batch. sync: after the host had waited for the GPU, until it had launched again. transfer: a copy
+was being set up. dispatch: launching, in the framework or the driver. python: the program's own code. allocation:
+cudaMalloc, cudaFree and the like. waiting: blocked in the system, it is not known for what. between_steps: outside of
+the steps that the program marks. queued: the work had been launched before the GPU ran dry. host: on the host, where
+nothing was recorded. unknown: the launch was not recorded, or the clocks
+of host and GPU do not fit together.
+"""
+
+PIECE_COLUMNS: dict[str, Any] = {
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "blame": pl.Enum(BLAMES),
+    "inferred": pl.Boolean,
+}
+
+AFTERMATH = ("dispatch", "python", "host")
+"""What the host is at while it fills the queue again that it had waited for."""
+
+
+def find_idle(timeline: Timeline, events: DeviceEvents) -> pl.DataFrame:
+    """Return pieces of PIECE_COLUMNS that tile the idle time in a GPU's windows, sorted by start."""
+    gaps = without(events.windows, events.intervals())
+    table = events.table
+    # What ends a gap is the first event that begins there.
+    last = np.searchsorted(table["start"].to_numpy(), gaps[1], side="left")
+    ending = table[last]
+    if events.clock_is_off:
+        return _unknown(gaps)
+    pieces = [pl.DataFrame(schema=PIECE_COLUMNS)]
+    for process in ending["process"].unique(maintain_order=True).to_list():
+        own = (ending["process"] == process).to_numpy()
+        host = find_host_activity(timeline, table.filter(pl.col("process") == process), process)
+        pieces.append(_blamed((gaps[0][own], gaps[1][own]), ending.filter(pl.Series(own)), host))
+    return pl.concat(pieces).sort("start")
+
+
+def _unknown(gaps: Intervals) -> pl.DataFrame:
+    """Return the gaps as pieces that nobody can blame on anything."""
+    start, end = gaps
+    rows = pl.DataFrame({"start": start, "end": end}).with_columns(blame=pl.lit("unknown"), inferred=False)
+    return rows.cast(PIECE_COLUMNS)  # type: ignore[arg-type]
+
+
+def _blamed(gaps: Intervals, ending: pl.DataFrame, host: HostActivity) -> pl.DataFrame:
+    """Return the pieces of the gaps that one process's work ended."""
+    start, end = gaps
+    launched = ending["launched"].fill_null(-1).to_numpy()
+    known = launched >= 0
+    # From here on the launch itself is to blame; clocks that differ a little must not turn a gap around.
+    handed = np.where(known, np.clip(launched, start, end), end)
+    cuts = [start, end, handed]
+    for begins, ends in (*host.layers.values(), host.between_steps):
+        cuts += [begins, ends]
+    edges = np.unique(np.concatenate(cuts))
+    moments = edges[:-1]
+    inside = contain(gaps, moments)
+    moments, until = moments[inside], edges[1:][inside]
+    gap = np.searchsorted(start, moments, side="right") - 1
+    blame, inferred = _labels(moments, gap, gaps, ending, host)
+    on_launch = moments >= handed[gap]
+    is_copy = (ending["category"] == "copy").to_numpy()
+    blame[on_launch] = np.where(is_copy[gap], "transfer", "dispatch")[on_launch]
+    blame[(known & (launched < start))[gap]] = "queued"
+    blame[~known[gap]] = "unknown"
+    return pl.DataFrame(
+        {"start": moments, "end": until, "blame": blame.astype(str), "inferred": inferred & (blame == "data")}
+    ).cast(PIECE_COLUMNS)  # type: ignore[arg-type]
+
+
+def _labels(
+    moments: Integers, gap: Integers, gaps: Intervals, ending: pl.DataFrame, host: HostActivity
+) -> tuple[Any, Flags]:
+    """Return what the host was at at each moment, and whether that is inferred rather than seen."""
+    within = [contain(intervals, moments) for intervals in host.layers.values()]
+    names = list(host.layers)
+    blame = np.select(within, names, default=host.otherwise).astype(object)
+    # A loop that marks its steps around all but `for batch in loader` has only that between them; that the next
+    # step begins with bringing something to the GPU tells that a batch had come.
+    between = contain(host.between_steps, moments) & np.isin(blame, ["python", "host", "waiting"])
+    brought = (ending["operation"] == "h2d").to_numpy()[gap]
+    blame[between] = np.where(brought, "data", "between_steps")[between]
+    dry_in_sync = contain(host.blocked, gaps[0])[gap]
+    blame[dry_in_sync & np.isin(blame, AFTERMATH)] = "sync"
+    return blame, between
+
+
+def idle_ns(pieces: pl.DataFrame) -> dict[str, int]:
+    """Return how long a GPU was idle for each reason that there was, the longest first."""
+    length = (pl.col("end") - pl.col("start")).sum().alias("ns")
+    rows = pieces.group_by("blame").agg(length).sort("ns", "blame", descending=True)
+    return dict(zip(rows["blame"].cast(pl.String).to_list(), rows["ns"].to_list(), strict=True))
+
+
+def intervals_of(pieces: pl.DataFrame, *blames: str) -> Intervals:
+    """Return when a GPU was idle for one of these reasons."""
+    rows = pieces.filter(pl.col("blame").cast(pl.String).is_in(blames))
+    return union([(rows["start"].to_numpy(), rows["end"].to_numpy())])

@@ -1,0 +1,86 @@
+"""What each GPU did, in a few lines of a terminal: busy, idle and why, what is exposed, and with what kernels."""
+
+from __future__ import annotations
+
+from perfwrap import units
+from perfwrap.diagnosis import GpuFigures
+from perfwrap.reports.page import Page
+
+MOST_GPUS = 8
+"""GPUs that are told one by one."""
+
+MOST_PARTS = 4
+"""Blames and classes that are named."""
+
+LEAST_SHARE = 0.005
+"""Shares below this are not named."""
+
+WORDS = {
+    "data": "waiting for data",
+    "sync": "refilling after a sync",
+    "transfer": "setting up copies",
+    "dispatch": "launching",
+    "python": "Python",
+    "queued": "between queued kernels",
+    "between_steps": "between steps",
+    "host": "on the host, not recorded at what",
+    "waiting": "the host blocked in the system",
+    "unknown": "not known why",
+}
+"""How blames are told; the others as they are."""
+
+
+def draw_gpus(gpus: tuple[GpuFigures, ...], page: Page) -> None:
+    """Draw the figures of each GPU."""
+    page.paragraph("What each GPU did while its kernels were recorded", style="bold")
+    for gpu in gpus[:MOST_GPUS]:
+        bar = page.bar(gpu.busy_share, page.width - 37)
+        busy = f"{units.share(gpu.busy_share):>7} busy  "
+        page.line((f"{gpu.device:<12}", ""), (busy, ""), (bar, "cyan"), indent=2)
+        for name, text in _lines(gpu):
+            page.paragraph(text, indent=4, hanging=f"{name}: ")
+    if len(gpus) > MOST_GPUS:
+        page.line((f"and {units.counted(len(gpus) - MOST_GPUS, 'more GPU')}", "dim"), indent=2)
+
+
+def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
+    """Return what is told about a GPU, each line with its name."""
+    launches = gpu.launches
+    work = (
+        f"{units.counted(gpu.kernels, 'kernel')}, {units.counted(gpu.copies, 'copy', 'copies')} in "
+        f"{units.duration(gpu.window_ns)}"
+    )
+    if launches.kernel_ns is not None and launches.call_ns is not None:
+        work += (
+            f"; the median kernel {units.duration(launches.kernel_ns)}, its launch "
+            f"{units.duration(launches.call_ns)} of host time"
+        )
+    lines = [("Work", work)]
+    words = dict(WORDS)
+    if gpu.inferred_data_share:
+        words["data"] += " (inferred)"
+    idle = _listed({words.get(blame, blame): share for blame, share in gpu.idle.items()})
+    if idle:
+        lines.append(("Idle", idle))
+    exposed = {
+        "copies": gpu.copies_exposed_ns / gpu.window_ns,
+        "collectives": gpu.collective_exposed_ns / gpu.window_ns,
+    }
+    if _listed(exposed):
+        lines.append(("Exposed", _listed(exposed)))
+    total = sum(kind.duration_ns for kind in gpu.classes)
+    if total:
+        shares = {kind.name: kind.duration_ns / total for kind in gpu.classes}
+        lines.append(("Kernels", _listed(shares)))
+    return lines
+
+
+def _listed(shares: dict[str, float]) -> str:
+    """Return the largest shares in words, empty when none is worth a word."""
+    known = sorted(((name, share) for name, share in shares.items() if share >= LEAST_SHARE), key=_by_share)
+    return ", ".join(f"{name} {units.share(share)}" for name, share in known[:MOST_PARTS])
+
+
+def _by_share(part: tuple[str, float]) -> float:
+    """Return what sorts the largest share first."""
+    return -part[1]
