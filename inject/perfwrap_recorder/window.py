@@ -1,0 +1,376 @@
+"""The window: a few steps of the program under torch's own profiler, once, where nobody minds.
+
+It begins and ends in the thread that trains, at ends of steps, when the steps have settled: one step first, in
+which the profiler gets going and which says what the others would cost, then the window itself. What is taken
+stands in ``tools/``; when, and why not, is a record of coverage, ``torch_profiler``. The beginning, the end and
+the export are PERFWRAP spans. Until its end no probe turns to sums.
+
+There is no window where the program profiles itself, now or before, or another tool watches the GPU, in children
+of forks, and where steps take too long for it. It ends early when the program begins to profile or forks, and
+where a step does not end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from time import sleep
+
+from perfwrap_recorder import guard, journal, torch_profiler
+from perfwrap_recorder.clock import now
+
+WHAT = "torch_profiler"
+"""What the records of coverage are about."""
+
+AUTO, WORST = "auto", "worst"
+
+WARM_UP_STEPS = 10
+"""Steps at the beginning that are never taken unless they are asked for."""
+
+SETTLED = 1.5
+"""Steps have settled when none of the last ones took so many times their median."""
+
+LAST_STEPS = 5
+"""Steps that say whether they have settled."""
+
+PATIENT_STEPS = 200
+"""From so many steps on the window comes though they have not settled."""
+
+STEPS = 3
+"""How many steps are taken unless others are asked for."""
+
+WORST_STEPS = 100
+"""How many steps are taken one by one to keep the slowest."""
+
+LONGEST_STEP_NS = 3_000_000_000
+"""Slower steps are left alone: the profiler keeps everything in memory until a step's end."""
+
+LONGEST_WINDOW_NS = 60_000_000_000
+"""No window lasts longer."""
+
+LONGEST_STOP_NS = 150_000_000
+"""To end the window, by what the first step took, may take so long; to export it takes half as long again."""
+
+MOST_STOP_NS = 2_000_000_000
+"""What took longer to end is not exported."""
+
+MOST_TRIES = 3
+PATIENCE_S, WAITS = 0.001, 1000
+"""How long, and how often, a thread that begins to profile waits for the window of another to end."""
+
+OTHERS = ("NSYS_", "NV_NSIGHT", "NV_COMPUTE_PROFILER", "KINETO_", "CUPTI_", "ROCP", "ROCTX", "HSA_TOOLS_LIB", "VTUNE")
+"""Variables, by their beginnings, of tools that watch a GPU or use the profiler themselves."""
+INJECTED = ("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH")
+
+is_wanted = None  # () -> why there must be no window in this process, "" where it may come, None: not yet
+_plan = None
+_open = None  # the recording under way
+_thread = 0  # the thread that began it
+_asked_to_end = ""  # why another thread wants it to end
+_forgotten = []  # in the child of a fork: what must not be let go, since that would end it
+_lost = False  # a profiler of the program's has taken over in another thread
+
+
+class Plan:
+    """What was asked for, and how far it has come."""
+
+    def __init__(self, asked, details=(), all_ranks=False):
+        length, _, first = asked.partition("@")
+        self.kind = asked if asked in (AUTO, WORST) else "steps"
+        self.length = STEPS if self.kind == AUTO else 1 if self.kind == WORST else int(length)
+        self.first = int(first) if first else WARM_UP_STEPS
+        """So many steps come before the window."""
+        self.details = details
+        self.waits = self.kind != "steps" and not all_ranks
+        """Whether the window waits for steps that have settled; several ranks must take the same ones."""
+        self.rounds_left = WORST_STEPS
+        self.tries_left = MOST_TRIES
+        self.retry_at = 0
+        self.last = [0, 0]  # how many steps had ended, and when
+        self.times = []
+        self.is_trial = self.first > 1 and self.kind != WORST
+        self.left = 0
+        self.opened = self.deadline = self.since = 0
+        self.began_at = 0
+        self.steps = 0
+        self.best = None  # of WORST: (duration, recording, number of the step)
+
+    def learn(self, count, moment):
+        """Take in that a step has ended."""
+        if count == self.last[0] + 1 and self.last[1]:
+            self.times = [*self.times[1 - LAST_STEPS :], moment - self.last[1]]
+        self.last = [count, moment]
+
+    def is_due(self, count):
+        """Say whether the next step is the first to be taken."""
+        if count < max(self.first - self.is_trial, self.retry_at):
+            return False
+        if not self.waits or count >= PATIENT_STEPS:
+            return True
+        middle = sorted(self.times)[len(self.times) // 2] if self.times else 0
+        return len(self.times) == LAST_STEPS and self.step_ns <= SETTLED * middle
+
+    @property
+    def step_ns(self):
+        """The longest of the last steps."""
+        return max(self.times, default=0)
+
+
+def begin(asked, details, all_ranks, may_come):
+    """Take a window when the time has come; ``may_come`` as ``is_wanted``."""
+    global _plan, is_wanted
+    _plan, is_wanted = Plan(asked, details, all_ranks), may_come
+    journal.at_step_end = guard.protect("window", _step_ended)
+
+
+def is_open():
+    """Say whether a window is under way."""
+    return _open is not None
+
+
+def give_way():
+    """End the window, and have none later: the program begins to profile itself."""
+    reason = "the program profiles itself"
+    if _open is None:
+        _give_up(reason)
+    elif get_ident() == _thread:
+        _end(False)
+        _give_up(reason)
+    else:
+        _wait_for_end(reason)
+
+
+def end_before_fork():
+    """End the window in a thread that is about to fork: what is under way would go on in the child."""
+    if _open is not None and get_ident() == _thread:
+        _end_early("the program forked")
+
+
+def forget():
+    """Have no window in the child of a fork."""
+    global _plan, _open, _thread
+    if _open is not None:
+        _forgotten.append(_open)
+    _plan, _open, _thread = None, None, 0
+    journal.at_step_end = None
+
+
+def end_with_program():
+    """End the window at the end of the program, or say that none came."""
+    if _open is not None and get_ident() == _thread:
+        _plan.tries_left = 0
+        _end_early("the program ended")
+    elif _plan is not None and _plan.last[0]:
+        _give_up(is_wanted() or "the program ended after %d steps, before the window" % _plan.last[0])
+
+
+def _step_ended(moment, is_step):
+    """Take in the end of a step, or of another phase, and say whether detail must go on."""
+    if _open is not None:
+        if get_ident() == _thread:
+            _go_on(moment, is_step)
+        return _open is not None
+    if not is_step or _plan is None:
+        return False
+    count = journal.count_steps()
+    _plan.learn(count, moment)
+    if not journal.summing and _plan.is_due(count) and _may_begin():
+        _plan.opened, _plan.began_at = now(), count
+        _start(1 if _plan.is_trial else _plan.length)
+    return _open is not None
+
+
+def _may_begin():
+    """Say whether the window may begin; where it never may, that is said."""
+    reason = is_wanted()
+    if reason is None:
+        return False
+    if not reason and _plan.step_ns > LONGEST_STEP_NS and _plan.kind != "steps":
+        reason = "steps take longer than %d s" % (LONGEST_STEP_NS // 10**9)
+    if not reason and torch_profiler.is_enabled():
+        reason = "the program profiles itself"
+    if not reason and "stack" in _plan.details and (sys.getprofile() or sys.gettrace()):
+        reason = "another tool traces the program's Python"
+    if reason:
+        _give_up(reason)
+    return not reason
+
+
+def _start(steps):
+    """Begin a recording of so many steps, at the end of a step."""
+    global _open, _thread, _asked_to_end
+    _asked_to_end = ""
+    began = now()
+    recording = torch_profiler.Recording(_plan.details)
+    recording.start()
+    _open, _thread = recording, get_ident()
+    _plan.left, _plan.steps = steps, 0
+    _plan.since = now()
+    _plan.deadline = _plan.since + min(LONGEST_WINDOW_NS, max(10 * steps * _plan.step_ns, LONGEST_STEP_NS))
+    guard.run("window_ranks", recording.tell_ranks)
+    _mark_step()
+    _note("window start", began)
+
+
+def _mark_step():
+    # Guarded by itself: whatever becomes of the marks, the recording must come to its end.
+    guard.run("window_marks", _open.mark_step, journal.count_steps() + 1)
+
+
+def _go_on(moment, is_step):
+    """Take in the end of a step or phase inside of the window."""
+    if _lost:
+        _end_lost()
+    elif _asked_to_end:
+        _end(False)
+        _give_up(_asked_to_end)
+    elif is_step:
+        _plan.steps += 1
+        _plan.left -= 1
+        if _plan.left <= 0:
+            _end_part(moment)
+        else:
+            _mark_step()
+    elif moment > _plan.deadline:
+        _end_early("a step did not end")
+
+
+def _end_part(moment):
+    """End a recording that has its steps: what follows is the window, another round, or the end."""
+    if _plan.kind == WORST:
+        _end_round(moment)
+        return
+    is_trial, _plan.is_trial = _plan.is_trial, False
+    recording = _end(True)
+    cost = recording.stop_ns * _plan.length
+    if is_trial and (_plan.kind != AUTO or (cost <= LONGEST_STOP_NS and not _is_long())):
+        recording.results = None
+        _start(_plan.length)
+    else:
+        _keep(recording, journal.count_steps())
+
+
+def _is_long():
+    """Say whether the steps are so long that one of them is enough."""
+    return _plan.step_ns * _plan.length > LONGEST_STEP_NS
+
+
+def _end_round(moment):
+    """End one of the rounds of which the slowest step is kept."""
+    duration, count = moment - _plan.since, journal.count_steps()
+    recording = _end(True)
+    _plan.rounds_left -= 1
+    if _plan.best is None or duration > _plan.best[0]:
+        _plan.best = duration, recording, count
+    if _plan.rounds_left > 0 and now() - _plan.opened < LONGEST_WINDOW_NS:
+        _start(1)
+    else:
+        _keep(_plan.best[1], _plan.best[2])
+
+
+def _end_early(reason):
+    """End the recording before it has its steps: those that it has are kept, or it is tried again."""
+    count = journal.count_steps()
+    best, has_steps = _plan.best, _plan.steps > 0
+    recording = _end(has_steps)
+    if best is not None:
+        _keep(best[1], best[2])
+    elif has_steps:
+        _keep(recording, count)
+    elif _plan.tries_left > 1:
+        _plan.tries_left -= 1
+        _plan.retry_at, _plan.times = count + WARM_UP_STEPS, []
+        _cover("taken up again later: " + reason)
+    else:
+        _give_up(reason)
+
+
+def _end(wanted):
+    """End the recording that is under way, and return it."""
+    global _open, _thread
+    began = now()
+    recording, _open, _thread = _open, None, 0
+    recording.stop(wanted)
+    _note("window stop", began)
+    return recording
+
+
+def _keep(recording, last):
+    """Export a recording whose last step has that number, unless that would take too long; then all is done."""
+    began = now()
+    steps = 1 if _plan.kind == WORST else _plan.steps
+    which = "step %d" % last if steps == 1 else "steps %d to %d" % (last - steps + 1, last)
+    if recording.stop_ns > MOST_STOP_NS:
+        note = which + ": not exported, it holds too much"
+    else:
+        note = which + ": " + (_export(recording) or "could not be exported")
+        _note("window export", began)
+    recording.results = None
+    _cover(note)
+    forget()
+
+
+def _export(recording):
+    """Write the file and return its name, relative to the run folder; "" when it cannot be written."""
+    signal = sys.modules["_signal"]
+    if signal.getsignal(signal.SIGXFSZ) != signal.SIG_IGN:
+        return ""  # a limit to the size of files must not become a signal
+    folder = journal.settings.run_dir + "/tools"
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    name = "window-%s-%d.json" % (journal.settings.host, os.getpid())
+    path = "%s/%s" % (folder, name)
+    if not recording.save(path + ".part"):
+        return ""
+    os.rename(path + ".part", path)
+    return "tools/" + name
+
+
+def _give_up(reason):
+    """Say why there is no window, once."""
+    if _plan is not None:
+        if _plan.opened:
+            _cover("no window: " + reason)
+        else:
+            journal.put(now(), 1, journal.text("no window: " + reason), journal.text(WHAT), 0, journal.COVERAGE)
+        forget()
+
+
+def _cover(note):
+    """Say from when to now steps were not what they are otherwise."""
+    opened, moment = _plan.opened, now()
+    journal.put(opened, moment - opened, journal.text(note), journal.text(WHAT), 0, journal.COVERAGE)
+    journal.forgive(moment - opened)
+
+
+def _note(name, began):
+    journal.record(began, now() - began, 0, journal.text(name), journal.PERFWRAP)
+
+
+def _wait_for_end(reason):
+    """Have the window's own thread end it, for a while."""
+    global _asked_to_end, _lost
+    _asked_to_end = reason
+    for _ in range(WAITS):
+        if _open is None:
+            return
+        sleep(PATIENCE_S)
+    _lost = True
+
+
+def _end_lost():
+    """End what another thread's profiler has taken the place of, when that one has ended."""
+    if not torch_profiler.is_enabled_elsewhere():
+        _end(False)
+        _give_up(_asked_to_end)
+
+
+def find_other_tool(environment):
+    """Return the variable by which another tool that watches the GPU, or this profiler, gives itself away."""
+    for name in environment:
+        if name.startswith(OTHERS) or (name in INJECTED and environment[name] not in ("", "none")):
+            return name
+    return ""
