@@ -10,6 +10,7 @@ keeps a thread of its own, in C++.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -114,13 +115,12 @@ class Recording:
         self.stop_ns = now() - began
 
     def save(self, path):
-        """Write what was recorded as a file of its own; say whether it is there."""
+        """Write what was recorded into a file."""
         before, _level.value = _level.value, SILENT
         try:
             self.results.save(path)
         finally:
             _level.value = before
-        return os.path.exists(path)
 
     def tell_ranks(self):
         """Have the file say which rank it is of: readers of several files ask for that."""
@@ -129,6 +129,15 @@ class Recording:
             text = '{"backend": "%s", "rank": %d, "world_size": %d}'
             told = text % (distributed.get_backend(), distributed.get_rank(), distributed.get_world_size())
             torch.autograd._add_metadata_json("distributedInfo", told)
+
+
+def end_marks():
+    """End every ``record_function`` of the program's that has begun; to end it again, later, does nothing."""
+    kind = torch.autograd.profiler.record_function
+    for mark in gc.get_objects():
+        if type(mark) is kind and getattr(mark, "record", None) is not None:
+            torch.ops.profiler._record_function_exit._RecordFunction(mark.record)
+    mark = None
 
 
 def find_remote_calls():
@@ -141,7 +150,9 @@ def find_remote_calls():
 
 def _has_modes():
     """Say whether a mode of the program's would see what a mark calls."""
-    asked = (getattr(torch._C, name, None) for name in ("_len_torch_dispatch_stack", "_len_torch_function_stack"))
+    asked = (
+        getattr(torch._C, name, None) for name in ("_len_torch_dispatch_stack", "_len_torch_function_stack")
+    )
     return any(ask is None or ask() for ask in asked)
 
 

@@ -1,13 +1,18 @@
 """The window: a few steps of the program under torch's own profiler, once, where nobody minds.
 
-It begins and ends in the thread that trains, at ends of steps, when the steps have settled: one step first, in
-which the profiler gets going and which says what the others would cost, then the window itself. What is taken
-stands in ``tools/``; when, and why not, is a record of coverage, ``torch_profiler``. The beginning, the end and
-the export are PERFWRAP spans. Until its end no probe turns to sums.
+It begins and ends in the thread that trains, at ends of steps, when the steps have settled. What is taken stands
+in ``tools/``; when, and why not, is a record of coverage, ``torch_profiler``. The beginning, the end and the export
+are PERFWRAP spans. Until its end no probe turns to sums.
 
-There is no window where the program profiles itself, now or before, or another tool watches the GPU, in children
-of forks, and where steps take too long for it. It ends early when the program begins to profile or forks, and
-where a step does not end.
+To end a recording takes some 3 us for each of its events, to export it 2 us more, and they take a kilobyte each
+until then; a program makes up to a million events in a second. So a window that nobody asked for lasts a third of
+a second or one step, and where that one takes longer than a second, it ends at the end of a phase.
+
+There is no window where the program profiles itself, now or before, or another tool watches the GPU, and in
+children of forks. It ends early when the program begins to profile or forks, and where a step does not end.
+
+What the program marks with ``record_function`` while a recording is under way must not end in another one: torch
+would write to memory that it has let go. Before another one begins, ours or the program's, such marks are ended.
 """
 
 from __future__ import annotations
@@ -43,23 +48,38 @@ STEPS = 3
 WORST_STEPS = 100
 """How many steps are taken one by one to keep the slowest."""
 
-LONGEST_STEP_NS = 3_000_000_000
-"""Slower steps are left alone: the profiler keeps everything in memory until a step's end."""
+SHORT_NS = 300_000_000
+"""A window that nobody asked for has several steps where they are done in that time."""
 
-LONGEST_WINDOW_NS = 60_000_000_000
+LONG_NS = 1_000_000_000
+"""After so long it ends with the next phase, if no step has."""
+
+LONGEST_NS = 60_000_000_000
 """No window lasts longer."""
-
-LONGEST_STOP_NS = 150_000_000
-"""To end the window, by what the first step took, may take so long; to export it takes half as long again."""
 
 MOST_STOP_NS = 2_000_000_000
 """What took longer to end is not exported."""
+
+ROOM_BYTES = 1 << 30
+"""What must be free on the disk for an export: Kineto tells the program's user when it is not."""
+
+NOT_EXPORTED = "could not be exported"
 
 MOST_TRIES = 3
 PATIENCE_S, WAITS = 0.001, 1000
 """How long, and how often, a thread that begins to profile waits for the window of another to end."""
 
-OTHERS = ("NSYS_", "NV_NSIGHT", "NV_COMPUTE_PROFILER", "KINETO_", "CUPTI_", "ROCP", "ROCTX", "HSA_TOOLS_LIB", "VTUNE")
+OTHERS = (
+    "NSYS_",
+    "NV_NSIGHT",
+    "NV_COMPUTE_PROFILER",
+    "KINETO_",
+    "CUPTI_",
+    "ROCP",
+    "ROCTX",
+    "HSA_TOOLS_LIB",
+    "VTUNE",
+)
 """Variables, by their beginnings, of tools that watch a GPU or use the profiler themselves."""
 INJECTED = ("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH")
 
@@ -69,6 +89,7 @@ _open = None  # the recording under way
 _thread = 0  # the thread that began it
 _asked_to_end = ""  # why another thread wants it to end
 _forgotten = []  # in the child of a fork: what must not be let go, since that would end it
+_had_recording = []  # whether there was a recording since marks were last ended
 _lost = False  # a profiler of the program's has taken over in another thread
 
 
@@ -89,12 +110,11 @@ class Plan:
         self.retry_at = 0
         self.last = [0, 0]  # how many steps had ended, and when
         self.times = []
-        self.is_trial = self.first > 1 and self.kind != WORST
         self.left = 0
         self.opened = self.deadline = self.since = 0
-        self.began_at = 0
         self.steps = 0
-        self.best = None  # of WORST: (duration, recording, number of the step)
+        self.slowest_ns, self.slowest = 0, ""
+        """Of WORST: how long the slowest step took, and what was kept of it."""
 
     def learn(self, count, moment):
         """Take in that a step has ended."""
@@ -104,7 +124,7 @@ class Plan:
 
     def is_due(self, count):
         """Say whether the next step is the first to be taken."""
-        if count < max(self.first - self.is_trial, self.retry_at):
+        if count < max(self.first, self.retry_at):
             return False
         if not self.waits or count >= PATIENT_STEPS:
             return True
@@ -139,6 +159,14 @@ def give_way():
         _give_up(reason)
     else:
         _wait_for_end(reason)
+    _end_marks()
+
+
+def _end_marks():
+    """End the marks that began while a recording was under way, of which there may be some."""
+    if _had_recording:
+        _had_recording.clear()
+        torch_profiler.end_marks()
 
 
 def end_before_fork():
@@ -176,8 +204,8 @@ def _step_ended(moment, is_step):
     count = journal.count_steps()
     _plan.learn(count, moment)
     if not journal.summing and _plan.is_due(count) and _may_begin():
-        _plan.opened, _plan.began_at = now(), count
-        _start(1 if _plan.is_trial else _plan.length)
+        _plan.opened = now()
+        _start(_plan.length if _plan.kind != AUTO else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns))))
     return _open is not None
 
 
@@ -186,8 +214,6 @@ def _may_begin():
     reason = is_wanted()
     if reason is None:
         return False
-    if not reason and _plan.step_ns > LONGEST_STEP_NS and _plan.kind != "steps":
-        reason = "steps take longer than %d s" % (LONGEST_STEP_NS // 10**9)
     if not reason and torch_profiler.is_enabled():
         reason = "the program profiles itself"
     if not reason and "stack" in _plan.details and (sys.getprofile() or sys.gettrace()):
@@ -202,12 +228,15 @@ def _start(steps):
     global _open, _thread, _asked_to_end
     _asked_to_end = ""
     began = now()
+    _end_marks()
+    _had_recording.append(True)
     recording = torch_profiler.Recording(_plan.details)
     recording.start()
     _open, _thread = recording, get_ident()
     _plan.left, _plan.steps = steps, 0
     _plan.since = now()
-    _plan.deadline = _plan.since + min(LONGEST_WINDOW_NS, max(10 * steps * _plan.step_ns, LONGEST_STEP_NS))
+    longest = LONG_NS if _plan.kind == AUTO else LONGEST_NS
+    _plan.deadline = _plan.since + min(longest, 10 * LONG_NS + 10 * steps * _plan.step_ns)
     guard.run("window_ranks", recording.tell_ranks)
     _mark_step()
     _note("window start", began)
@@ -232,7 +261,7 @@ def _go_on(moment, is_step):
             _end_part(moment)
         else:
             _mark_step()
-    elif moment > _plan.deadline:
+    if _open is not None and moment > _plan.deadline:
         _end_early("a step did not end")
 
 
@@ -241,46 +270,37 @@ def _end_part(moment):
     if _plan.kind == WORST:
         _end_round(moment)
         return
-    is_trial, _plan.is_trial = _plan.is_trial, False
-    recording = _end(True)
-    cost = recording.stop_ns * _plan.length
-    if is_trial and (_plan.kind != AUTO or (cost <= LONGEST_STOP_NS and not _is_long())):
-        recording.results = None
-        _start(_plan.length)
-    else:
-        _keep(recording, journal.count_steps())
-
-
-def _is_long():
-    """Say whether the steps are so long that one of them is enough."""
-    return _plan.step_ns * _plan.length > LONGEST_STEP_NS
+    _keep(_end(True))
 
 
 def _end_round(moment):
-    """End one of the rounds of which the slowest step is kept."""
+    """End one of the rounds, and keep its step where none before was slower."""
     duration, count = moment - _plan.since, journal.count_steps()
     recording = _end(True)
     _plan.rounds_left -= 1
-    if _plan.best is None or duration > _plan.best[0]:
-        _plan.best = duration, recording, count
-    if _plan.rounds_left > 0 and now() - _plan.opened < LONGEST_WINDOW_NS:
+    if duration > _plan.slowest_ns:
+        _plan.slowest_ns = duration
+        # At once: a recording must not be exported after another has begun.
+        _plan.slowest = "step %d: %s" % (count, _export(recording) or NOT_EXPORTED)
+    recording.results = None
+    if _plan.rounds_left > 0 and now() - _plan.opened < LONGEST_NS:
         _start(1)
     else:
-        _keep(_plan.best[1], _plan.best[2])
+        _finish(_plan.slowest)
 
 
 def _end_early(reason):
     """End the recording before it has its steps: those that it has are kept, or it is tried again."""
-    count = journal.count_steps()
-    best, has_steps = _plan.best, _plan.steps > 0
+    # Of steps that long a part tells as much as there is room for.
+    has_steps = _plan.steps > 0 or (_plan.kind == AUTO and _plan.step_ns > LONG_NS // 2)
     recording = _end(has_steps)
-    if best is not None:
-        _keep(best[1], best[2])
+    if _plan.slowest:
+        _finish(_plan.slowest)
     elif has_steps:
-        _keep(recording, count)
+        _keep(recording)
     elif _plan.tries_left > 1:
         _plan.tries_left -= 1
-        _plan.retry_at, _plan.times = count + WARM_UP_STEPS, []
+        _plan.retry_at, _plan.times = journal.count_steps() + WARM_UP_STEPS, []
         _cover("taken up again later: " + reason)
     else:
         _give_up(reason)
@@ -296,37 +316,49 @@ def _end(wanted):
     return recording
 
 
-def _keep(recording, last):
-    """Export a recording whose last step has that number, unless that would take too long; then all is done."""
-    began = now()
-    steps = 1 if _plan.kind == WORST else _plan.steps
-    which = "step %d" % last if steps == 1 else "steps %d to %d" % (last - steps + 1, last)
-    if recording.stop_ns > MOST_STOP_NS:
-        note = which + ": not exported, it holds too much"
-    else:
-        note = which + ": " + (_export(recording) or "could not be exported")
-        _note("window export", began)
+def _keep(recording):
+    """Export a recording, unless that would take too long; then all is done."""
+    steps, last = _plan.steps, journal.count_steps()
+    which = "steps %d to %d" % (last - steps + 1, last) if steps > 1 else "step %d" % last
+    if not steps:
+        which = "a part of step %d" % (last + 1)
+    is_too_much = recording.stop_ns > MOST_STOP_NS
+    note = "not exported, it holds too much" if is_too_much else _export(recording) or NOT_EXPORTED
     recording.results = None
+    _finish(which + ": " + note)
+
+
+def _finish(note):
+    """Say what was taken, after which nothing more is."""
     _cover(note)
     forget()
 
 
 def _export(recording):
     """Write the file and return its name, relative to the run folder; "" when it cannot be written."""
-    signal = sys.modules["_signal"]
+    began, signal = now(), sys.modules["_signal"]
     if signal.getsignal(signal.SIGXFSZ) != signal.SIG_IGN:
         return ""  # a limit to the size of files must not become a signal
     folder = journal.settings.run_dir + "/tools"
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        pass
     name = "window-%s-%d.json" % (journal.settings.host, os.getpid())
     path = "%s/%s" % (folder, name)
-    if not recording.save(path + ".part"):
+    if not _can_write(folder, path + ".part"):  # Kineto would complain on standard error
         return ""
+    recording.save(path + ".part")
     os.rename(path + ".part", path)
+    _note("window export", began)
     return "tools/" + name
+
+
+def _can_write(folder, path):
+    """Make the folder and an empty file, and say whether there is room."""
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        room = os.statvfs(folder)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize > ROOM_BYTES
 
 
 def _give_up(reason):
@@ -335,7 +367,9 @@ def _give_up(reason):
         if _plan.opened:
             _cover("no window: " + reason)
         else:
-            journal.put(now(), 1, journal.text("no window: " + reason), journal.text(WHAT), 0, journal.COVERAGE)
+            journal.put(
+                now(), 1, journal.text("no window: " + reason), journal.text(WHAT), 0, journal.COVERAGE
+            )
         forget()
 
 
