@@ -45,8 +45,8 @@ def prepare(
 
     ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
     own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
-    the one process beside the command that may attach to it; ``window`` and its kin as Options has them. Raises PerfwrapError when there is no fit place,
-    OSError when it cannot be written.
+    the one process beside the command that may attach to it; ``window`` and its kin are as Options
+    has them. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
