@@ -48,13 +48,18 @@ def find(found):
 
 
 def is_enabled():
-    """Say whether a profiler of torch's is at work in this thread, or the program says so."""
-    return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled
+    """Say whether a profiler of torch's is at work in this thread."""
+    return torch.autograd._profiler_enabled()
 
 
 def is_enabled_elsewhere():
     """Say whether the program's own profiler is at work in any thread, as far as torch's classes tell."""
     return torch.autograd.profiler._is_profiler_enabled
+
+
+def is_in_backward():
+    """Say whether a backward pass is at work in this thread: what begins or ends there is undone at its end."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def has_started_gpu():

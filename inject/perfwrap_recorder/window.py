@@ -113,6 +113,8 @@ class Plan:
         self.left = 0
         self.opened = self.deadline = self.since = 0
         self.steps = 0
+        self.in_backward = False
+        """Whether steps end inside of a backward pass."""
         self.slowest_ns, self.slowest = 0, ""
         """Of WORST: how long the slowest step took, and what was kept of it."""
 
@@ -154,12 +156,18 @@ def give_way():
     reason = "the program profiles itself"
     if _open is None:
         _give_up(reason)
-    elif get_ident() == _thread:
+    elif _can_end():
         _end(False)
         _give_up(reason)
-    else:
+    elif get_ident() != _thread:
         _wait_for_end(reason)
     _end_marks()
+
+
+def _can_end():
+    """Say whether a recording is under way that this thread began, and that can be ended here."""
+    is_ours = _open is not None and get_ident() == _thread
+    return is_ours and torch_profiler.is_enabled() and not torch_profiler.is_in_backward()
 
 
 def _end_marks():
@@ -171,7 +179,7 @@ def _end_marks():
 
 def end_before_fork():
     """End the window in a thread that is about to fork: what is under way would go on in the child."""
-    if _open is not None and get_ident() == _thread:
+    if _can_end():
         _end_early("the program forked")
 
 
@@ -186,17 +194,23 @@ def forget():
 
 def end_with_program():
     """End the window at the end of the program, or say that none came."""
-    if _open is not None and get_ident() == _thread:
+    if _can_end():
         _plan.tries_left = 0
         _end_early("the program ended")
-    elif _plan is not None and _plan.last[0]:
-        _give_up(is_wanted() or "the program ended after %d steps, before the window" % _plan.last[0])
+    elif _plan is not None and (_plan.last[0] or _plan.in_backward):
+        early = "the program ended after %d steps, before the window" % _plan.last[0]
+        inside = "the program's optimizers step inside of the backward pass"
+        _give_up(is_wanted() or (early if _plan.last[0] else inside))
 
 
 def _step_ended(moment, is_step):
     """Take in the end of a step, or of another phase, and say whether detail must go on."""
+    if torch_profiler.is_in_backward():
+        if is_step and _plan is not None:
+            _plan.in_backward = True
+        return _open is not None
     if _open is not None:
-        if get_ident() == _thread:
+        if get_ident() == _thread and (_lost or torch_profiler.is_enabled()):
             _go_on(moment, is_step)
         return _open is not None
     if not is_step or _plan is None:
@@ -214,7 +228,7 @@ def _may_begin():
     reason = is_wanted()
     if reason is None:
         return False
-    if not reason and torch_profiler.is_enabled():
+    if not reason and (torch_profiler.is_enabled() or torch_profiler.is_enabled_elsewhere()):
         reason = "the program profiles itself"
     if not reason and "stack" in _plan.details and (sys.getprofile() or sys.gettrace()):
         reason = "another tool traces the program's Python"

@@ -22,6 +22,7 @@ from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no 
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
 from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, Outcome, Rule, rule_id
 from perfwrap.timeline.model import Timeline
@@ -79,6 +80,8 @@ class Diagnosis:
     perfwrap_cost: OwnCost | None = None
     gpus: tuple[Gpu, ...] = ()
     run: dict[str, Any] = field(default_factory=dict)
+    windows: tuple[str, ...] = ()
+    """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
 
 
 def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES) -> Diagnosis:
@@ -112,6 +115,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         else None,
         gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
         run=timeline.run,
+        windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
     )
 
 

@@ -114,12 +114,11 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     spans = thread_spans(timeline, trainer)
     events = loop_events(spans)
     phases = find_phases(events)
-    marks = marked_steps(timeline, trainer)
-    found = (
-        ends_of_marks(marks, mark_name(timeline, trainer))
-        if span_the_loop(marks, events)
-        else find_step_ends(events, phases)
-    )
+    marks, windows = marked_steps(timeline, trainer), find_windows(timeline, trainer)
+    # The marks of a window are perfwrap's own: they tell of a few steps that are known anyway.
+    is_marked = not windows[0].size and span_the_loop(marks, events)
+    marked = ends_of_marks(marks, mark_name(timeline, trainer)) if is_marked else None
+    found = marked or find_step_ends(events, phases)
     if found is None and "imported" in timeline.run:
         found = periodic_steps(timeline, trainer)
     if found is None:
@@ -130,7 +129,7 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     starts = np.append(found.start, ends[:-1])
     # Lengths of thinned steps are averages: only steps in detail can tell where the loop settles.
     # Steps that torch's profiler watched for perfwrap are slower than they are otherwise.
-    windowed = touched(find_windows(timeline, trainer), starts, ends)
+    windowed = touched(windows, starts, ends)
     known = np.flatnonzero(detailed & ~windowed)
     warm_up = int(known[warm_up_length((ends - starts)[known])]) if known.size > 1 else 0
     epoch, samples = batches_of(events, phases, ends)

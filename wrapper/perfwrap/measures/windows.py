@@ -19,6 +19,12 @@ def find_windows(timeline: Timeline, trainer: Trainer) -> tuple[Integers, Intege
     return rows["start"].to_numpy(), rows["end"].to_numpy()
 
 
+def window_notes(timeline: Timeline, trainer: Trainer) -> tuple[str, ...]:
+    """Return what was taken of a trainer's steps, or why nothing was, in sentences without an end."""
+    rows = timeline.coverage.filter(pl.col("what") == WINDOW, pl.col("track") == trainer.process)
+    return tuple(rows["note"].drop_nulls().to_list())
+
+
 def touched(windows: tuple[Integers, Integers], starts: Integers, ends: Integers) -> Flags:
     """Say which of the intervals overlap a window."""
     found = np.zeros(starts.size, dtype=np.bool_)

@@ -396,3 +396,21 @@ print(last.item(), {key: dict(value) for key, value in counters.items() if key i
         assert done.returncode == 0, done.stderr
         assert notes(done)[0].startswith("steps ")
         assert done.stdout == without.stdout
+
+
+def test_optimizers_that_step_inside_of_the_backward_pass_are_left_alone(train, tmp_path: Path) -> None:
+    program = """
+optimizers = {parameter: torch.optim.SGD([parameter], lr=0.01) for parameter in net.parameters()}
+def update(parameter):
+    optimizers[parameter].step()
+    parameter.grad = None
+for parameter in net.parameters():
+    parameter.register_post_accumulate_grad_hook(update)
+for _ in range(30):
+    loss = net(inputs).pow(2).mean()
+    loss.backward()
+print(loss.item(), torch.autograd._profiler_enabled())
+"""
+    done = train(program)
+    assert done.stdout == bare(tmp_path, program).stdout
+    assert notes(done) == ["no window: the program's optimizers step inside of the backward pass"]
