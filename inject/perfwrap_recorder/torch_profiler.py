@@ -23,6 +23,9 @@ SILENT = 99
 LEVEL = "_ZN9libkineto6Logger14severityLevel_E"
 """The level from which on Kineto prints, as the library of torch's names it."""
 
+ROOM_BYTES = 1 << 30
+"""What must be free on the disk for an export: Kineto tells the program's user when it is not."""
+
 DETAILS = ("shapes", "memory", "stack", "flops")
 
 torch = None  # the module, once the probe has found all that is needed
@@ -33,7 +36,7 @@ _level = None
 def find(found):
     """Return why this torch cannot be asked, or "" when it can."""
     global torch, _prepare, _enable, _disable, _level
-    profiler = found.autograd.profiler
+    torch, profiler = found, found.autograd.profiler
     if _version(found) < LEAST_VERSION:
         return "this PyTorch is older than 2.4"
     if not found.autograd.kineto_available():
@@ -43,7 +46,6 @@ def find(found):
     _level = _find_level(found)
     if _level is None:
         return "what this PyTorch's profiler prints could not be kept from the program's output"
-    torch = found
     return ""
 
 
@@ -59,7 +61,8 @@ def is_enabled_elsewhere():
 
 def is_in_backward():
     """Say whether a backward pass is at work in this thread: what begins or ends there is undone at its end."""
-    return torch._C._current_graph_task_id() != -1
+    ask = getattr(torch._C, "_current_graph_task_id", None)  # since PyTorch 2.1
+    return ask is not None and ask() != -1
 
 
 def has_started_gpu():
@@ -119,13 +122,21 @@ class Recording:
             _level.value = before
         self.stop_ns = now() - began
 
-    def save(self, path):
-        """Write what was recorded into a file."""
+    def export(self, folder, name):
+        """Write what was recorded into a file of that folder; say whether that could be done."""
+        signal = sys.modules["_signal"]
+        if signal.getsignal(signal.SIGXFSZ) != signal.SIG_IGN:
+            return False  # a limit to the size of files must not become a signal
+        path = "%s/%s.part" % (folder, name)
+        if not _can_write(folder, path):
+            return False
         before, _level.value = _level.value, SILENT
         try:
             self.results.save(path)
         finally:
             _level.value = before
+        os.rename(path, "%s/%s" % (folder, name))
+        return True
 
     def tell_ranks(self):
         """Have the file say which rank it is of: readers of several files ask for that."""
@@ -151,6 +162,17 @@ def find_remote_calls():
     if remote is not None and "torch.distributed.rpc" in sys.modules and remote._is_current_rpc_agent_set():
         return "torch.distributed.rpc behaves differently while a profiler is at work"
     return ""
+
+
+def _can_write(folder, path):
+    """Make the folder and an empty file, and say whether there is room."""
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        room = os.statvfs(folder)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize > ROOM_BYTES
 
 
 def _has_modes():

@@ -60,28 +60,11 @@ LONGEST_NS = 60_000_000_000
 MOST_STOP_NS = 2_000_000_000
 """What took longer to end is not exported."""
 
-ROOM_BYTES = 1 << 30
-"""What must be free on the disk for an export: Kineto tells the program's user when it is not."""
-
 NOT_EXPORTED = "could not be exported"
 
 MOST_TRIES = 3
 PATIENCE_S, WAITS = 0.001, 1000
 """How long, and how often, a thread that begins to profile waits for the window of another to end."""
-
-OTHERS = (
-    "NSYS_",
-    "NV_NSIGHT",
-    "NV_COMPUTE_PROFILER",
-    "KINETO_",
-    "CUPTI_",
-    "ROCP",
-    "ROCTX",
-    "HSA_TOOLS_LIB",
-    "VTUNE",
-)
-"""Variables, by their beginnings, of tools that watch a GPU or use the profiler themselves."""
-INJECTED = ("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH")
 
 is_wanted = None  # () -> why there must be no window in this process, "" where it may come, None: not yet
 _plan = None
@@ -197,6 +180,8 @@ def end_with_program():
     if _can_end():
         _plan.tries_left = 0
         _end_early("the program ended")
+    elif _plan is not None and _plan.slowest:
+        _finish(_plan.slowest)
     elif _plan is not None and (_plan.last[0] or _plan.in_backward):
         early = "the program ended after %d steps, before the window" % _plan.last[0]
         inside = "the program's optimizers step inside of the backward pass"
@@ -208,19 +193,23 @@ def _step_ended(moment, is_step):
     if torch_profiler.is_in_backward():
         if is_step and _plan is not None:
             _plan.in_backward = True
-        return _open is not None
+        return _is_under_way()
     if _open is not None:
         if get_ident() == _thread and (_lost or torch_profiler.is_enabled()):
             _go_on(moment, is_step)
-        return _open is not None
+        return _is_under_way()
     if not is_step or _plan is None:
         return False
     count = journal.count_steps()
     _plan.learn(count, moment)
     if not journal.summing and _plan.is_due(count) and _may_begin():
-        _plan.opened = now()
+        _plan.opened = _plan.opened or now()
         _start(_plan.length if _plan.kind != AUTO else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns))))
-    return _open is not None
+    return _is_under_way()
+
+
+def _is_under_way():
+    return _plan is not None and _plan.opened > 0
 
 
 def _may_begin():
@@ -271,20 +260,14 @@ def _go_on(moment, is_step):
     elif is_step:
         _plan.steps += 1
         _plan.left -= 1
-        if _plan.left <= 0:
-            _end_part(moment)
-        else:
+        if _plan.left > 0:
             _mark_step()
+        elif _plan.kind == WORST:
+            _end_round(moment)
+        else:
+            _keep(_end(True))
     if _open is not None and moment > _plan.deadline:
         _end_early("a step did not end")
-
-
-def _end_part(moment):
-    """End a recording that has its steps: what follows is the window, another round, or the end."""
-    if _plan.kind == WORST:
-        _end_round(moment)
-        return
-    _keep(_end(True))
 
 
 def _end_round(moment):
@@ -297,9 +280,9 @@ def _end_round(moment):
         # At once: a recording must not be exported after another has begun.
         _plan.slowest = "step %d: %s" % (count, _export(recording) or NOT_EXPORTED)
     recording.results = None
-    if _plan.rounds_left > 0 and now() - _plan.opened < LONGEST_NS:
-        _start(1)
-    else:
+    # The next one not before the next step: what C++ has begun to mark around this end must not end in it.
+    _plan.waits = False
+    if _plan.rounds_left <= 0 or now() - _plan.opened > LONGEST_NS:
         _finish(_plan.slowest)
 
 
@@ -316,6 +299,7 @@ def _end_early(reason):
         _plan.tries_left -= 1
         _plan.retry_at, _plan.times = journal.count_steps() + WARM_UP_STEPS, []
         _cover("taken up again later: " + reason)
+        _plan.opened = 0
     else:
         _give_up(reason)
 
@@ -350,29 +334,12 @@ def _finish(note):
 
 def _export(recording):
     """Write the file and return its name, relative to the run folder; "" when it cannot be written."""
-    began, signal = now(), sys.modules["_signal"]
-    if signal.getsignal(signal.SIGXFSZ) != signal.SIG_IGN:
-        return ""  # a limit to the size of files must not become a signal
-    folder = journal.settings.run_dir + "/tools"
+    began = now()
     name = "window-%s-%d.json" % (journal.settings.host, os.getpid())
-    path = "%s/%s" % (folder, name)
-    if not _can_write(folder, path + ".part"):  # Kineto would complain on standard error
+    if not recording.export(journal.settings.run_dir + "/tools", name):
         return ""
-    recording.save(path + ".part")
-    os.rename(path + ".part", path)
     _note("window export", began)
     return "tools/" + name
-
-
-def _can_write(folder, path):
-    """Make the folder and an empty file, and say whether there is room."""
-    try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        room = os.statvfs(folder)
-    except OSError:
-        return False
-    return room.f_bavail * room.f_frsize > ROOM_BYTES
 
 
 def _give_up(reason):
@@ -414,11 +381,3 @@ def _end_lost():
     if not torch_profiler.is_enabled_elsewhere():
         _end(False)
         _give_up(_asked_to_end)
-
-
-def find_other_tool(environment):
-    """Return the variable by which another tool that watches the GPU, or this profiler, gives itself away."""
-    for name in environment:
-        if name.startswith(OTHERS) or (name in INJECTED and environment[name] not in ("", "none")):
-            return name
-    return ""

@@ -22,6 +22,21 @@ WARNS_OF_FORKS = (3, 12)
 """From this version on Python warns of a fork where there is more than one thread, of whatever kind."""
 
 
+OTHERS = (
+    "NSYS_",
+    "NV_NSIGHT",
+    "NV_COMPUTE_PROFILER",
+    "KINETO_",
+    "CUPTI_",
+    "ROCP",
+    "ROCTX",
+    "HSA_TOOLS_LIB",
+    "VTUNE",
+)
+"""Variables, by their beginnings, of tools that watch a GPU or use the profiler themselves."""
+INJECTED = ("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH")
+
+
 def install(torch):
     """Take a window when the time has come."""
     asked = getattr(journal.settings, "window", "")
@@ -56,7 +71,7 @@ def _make(give_way):
 
 def _find_reason(torch, all_ranks, is_auto):
     """Return why there must be no window now: "" where it may come, None where it must wait."""
-    tool = window.find_other_tool(os.environ)
+    tool = _find_other_tool(os.environ)
     if tool:
         return "another tool watches this process: %s is set" % tool
     rank = roles.find_ranks(os.environ)[0]
@@ -70,3 +85,11 @@ def _find_reason(torch, all_ranks, is_auto):
     if sys.version_info >= WARNS_OF_FORKS and len(os.listdir("/proc/self/task")) == 1:
         return "the program has one thread, and would have two: Python warns of forks then"
     return None if gpu_time.captures else torch_profiler.find_remote_calls()
+
+
+def _find_other_tool(environment):
+    """Return the variable by which another tool that watches the GPU, or this profiler, gives itself away."""
+    for name in environment:
+        if name.startswith(OTHERS) or (name in INJECTED and environment[name] not in ("", "none")):
+            return name
+    return ""
