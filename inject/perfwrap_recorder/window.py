@@ -185,7 +185,7 @@ def end_with_program():
     elif _plan is not None and (_plan.last[0] or _plan.in_backward):
         early = "the program ended after %d steps, before the window" % _plan.last[0]
         inside = "the program's optimizers step inside of the backward pass"
-        _give_up(is_wanted() or (early if _plan.last[0] else inside))
+        _give_up(is_wanted() or (inside if _plan.in_backward else early))
 
 
 def _step_ended(moment, is_step):
@@ -197,7 +197,7 @@ def _step_ended(moment, is_step):
     if _open is not None:
         if get_ident() == _thread and (_lost or torch_profiler.is_enabled()):
             _go_on(moment, is_step)
-        return _is_under_way()
+        return True  # also at its end: sums begin with a step that is as usual
     if not is_step or _plan is None:
         return False
     count = journal.count_steps()
