@@ -2,8 +2,8 @@
 
 A window is a trace of PyTorch's, ``tools/window-<host>-<pid>.json``, read as any other (``kineto.py``). Its wall clock
 goes to the run's by the pairs of both clocks that the process's own journal holds. Whether that is right is checked:
-each step of an optimizer that the recorder timed lies inside of the mark that torch itself set around it. Those marks
-leave room for one shift of the clock, from the least to the most that they allow.
+each step of an optimizer that the recorder timed lies inside of the mark that torch itself set around it, and holds
+what torch did inside of that. So there is room for one shift of the clock, from the least to the most that all allow.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock, Times, host_clock
 
 NAME = re.compile(r"window-(?P<host>.+)-(?P<pid>\d+)\.json")
-MARK = re.compile(
-    r'"name":\s*"Optimizer\.step#[^"]*",\s*"pid":\s*(\d+),\s*"tid":\s*\d+,\s*"ts":\s*([\d.]+),\s*"dur":\s*([\d.]+)'
+EVENT = re.compile(
+    r'"name":\s*"(?P<mark>Optimizer\.step#[^"]*|aten::[^"]*)",\s*"pid":\s*\d+,\s*"tid":\s*(\d+),'
+    r'\s*"ts":\s*([\d.]+),\s*"dur":\s*([\d.]+)'
 )
 BASE = re.compile(r'"baseTimeNanoseconds":\s*(\d+)')
 MOST_BYTES = 1 << 29
@@ -95,35 +96,53 @@ def _closer(journals: Sequence[JournalFile]) -> HostClock:
 
 def _fit(path: Path, clock: HostClock, journals: Sequence[JournalFile]) -> Fit | None:
     """Hold the steps of optimizers in the trace against those that the recorder timed; None without any."""
-    start, end = _marks(path)
+    marks, inner = _marks(path, clock)
     steps = np.concatenate([each.records[each.records["kind"] == SPANS["OPTIMIZER"]] for each in journals])
-    if not start.size or not steps.size:
-        return None
-    start, end = clock.from_wall(start), clock.from_wall(end)
-    begun = np.sort(steps["start"])
-    ended = begun + steps["duration"][np.argsort(steps["start"])]
+    steps = steps[np.argsort(steps["start"])]
+    begun, ended = steps["start"], steps["start"] + steps["duration"]
     # The mark of a step holds its middle, unless the clocks are off by half a step.
-    place = np.searchsorted(start, (begun + ended) // 2, side="right") - 1
-    inside = (place >= 0) & ((begun + ended) // 2 < end[place])
+    middle = (begun + ended) // 2
+    place = np.searchsorted(marks[:, 0], middle, side="right") - 1
+    inside = (place >= 0) & (middle < np.append(marks[:, 1], 0)[place])
     if not inside.any():
         return None
-    most = int((begun[inside] - start[place[inside]]).min())
-    least = int((ended[inside] - end[place[inside]]).max())
+    begun, ended, place = begun[inside], ended[inside], place[inside]
+    most = int((begun - marks[place, 0]).min())
+    least = int((ended - marks[place, 1]).max())
+    # What torch did inside of the mark, the recorder's step holds in turn, unless other hooks did some of it.
+    closer_most = min(most, int((ended - inner[place, 1]).min()))
+    closer_least = max(least, int((begun - inner[place, 0]).max()))
+    if closer_least <= closer_most:
+        least, most = closer_least, closer_most
     shift = 0 if least <= 0 <= most else (least + most) // 2
     return Fit(shift, max(abs(least - shift), abs(most - shift)))
 
 
-def _marks(path: Path) -> tuple[Times, Times]:
-    """Return the wall times of the marks around steps of optimizers in a trace, sorted."""
+def _marks(path: Path, clock: HostClock) -> tuple[Times, Times]:
+    """Return starts and ends of the marks around steps of optimizers, and of all that torch did inside of each."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.stat().st_size <= MOST_BYTES else ""
     except OSError:
         text = ""
     base = BASE.search(text)
     zero = int(base[1]) if base else 0
-    times = [
-        (zero + round(float(start) * 1000), round(float(duration) * 1000))
-        for _, start, duration in MARK.findall(text)
+    marks: list[tuple[int, int]] = []
+    work: list[tuple[int, int]] = []
+    for name, _, start, duration in EVENT.findall(text):
+        begin = zero + round(float(start) * 1000)
+        (work if name.startswith("aten") else marks).append((begin, begin + round(float(duration) * 1000)))
+    outer = _on_clock(marks, clock)
+    found = _on_clock(work, clock)
+    first = np.searchsorted(found[:, 0], outer[:, 0])
+    last = np.searchsorted(found[:, 0], outer[:, 1])
+    inner = [
+        (found[at, 0], found[at:end, 1].max()) if end > at else tuple(mark)
+        for at, end, mark in zip(first, last, outer, strict=True)
     ]
-    found = np.array(sorted(times), dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 0] + found[:, 1]
+    return outer, np.array(inner, dtype=np.int64).reshape(-1, 2)
+
+
+def _on_clock(pieces: list[tuple[int, int]], clock: HostClock) -> Times:
+    """Return intervals of the wall clock on the clock, sorted."""
+    table = np.array(sorted(pieces), dtype=np.int64).reshape(-1, 2)
+    return np.asarray(clock.from_wall(table.reshape(-1)).reshape(-1, 2))
