@@ -35,6 +35,7 @@ MOST_LEAD_US = (1 << journal.LEAD_BITS) - 1
 
 api = None  # what of torch.cuda is used, once the probe has found it; None: nothing is to be done
 captures = set()  # CUDA graphs that are being captured
+has_captured = False  # whether one ever was
 _devices = {}  # index of a device -> Device
 _forgotten = []  # in the child of a fork: what must not be let go, since CUDA would be asked to destroy it
 _polling = [True]  # one token: who takes it asks the events

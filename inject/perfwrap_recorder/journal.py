@@ -185,6 +185,7 @@ clock_due = 0  # when the next CLOCK is
 after_fork = set()  # functions() that put right, in the child of a fork, what a probe knows about threads
 when_made = []  # functions() that say who a child of a fork is, once it has a file
 every_interval = set()  # functions() that look at what may change while the program runs, every ten seconds
+at_step_end = None  # function(moment, is_step), called at ends of steps and phases; true: detail must go on
 often = set()  # functions() that look at it at the end of a step, at most ten times a second
 
 settings = None  # what the launcher asked
@@ -307,8 +308,21 @@ def end_step(kind, which, moment):
     if moment >= due:
         _tick(moment)
     was_summing = summing
-    if _thinning.ends_stretch(kind, which):
+    is_over = _thinning.ends_stretch(kind, which)
+    if at_step_end is not None and at_step_end(moment, (kind, which) == _thinning.counts):
+        return  # steps are taken that must stand in detail
+    if is_over:
         _end_stretch(moment, was_summing)
+
+
+def count_steps():
+    """Return how many steps have ended, those of rests included as far as they were written."""
+    return _thinning.ended
+
+
+def forgive(duration):
+    """Leave a time that has passed out of what the cost of detail is held against: steps were not as usual."""
+    _thinning.forgive(duration)
 
 
 def look_often(look):

@@ -25,6 +25,9 @@ class Settings:
         "ptracer_pid",
         "run_dir",
         "sample_hz",
+        "window",
+        "window_detail",
+        "window_ranks",
     )
 
     def __init__(
@@ -37,6 +40,9 @@ class Settings:
         sample_hz=0.0,
         ptracer_pid=0,
         max_overhead=DEFAULT_MAX_OVERHEAD,
+        window="",
+        window_detail="",
+        window_ranks="0",
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -54,6 +60,12 @@ class Settings:
         """Which process may look into this one; 0 for none that may not anyway."""
         self.max_overhead = max_overhead
         """The share of the steps' time that detail may cost."""
+        self.window = window
+        """Which steps torch's profiler watches: "auto", "worst", "5@100" (five steps after a hundred), "" for none."""
+        self.window_detail = window_detail
+        """What it notes beside: of "shapes,stack,memory,flops"."""
+        self.window_ranks = window_ranks
+        """Which of several ranks have it do so: "0" or "all"."""
 
 
 def host_name() -> str:
@@ -80,4 +92,7 @@ def read(data: str, run_dir: str) -> Settings:
         float(values.get("sample_hz") or 0),
         int(values.get("ptracer_pid") or 0),
         float(values.get("max_overhead") or DEFAULT_MAX_OVERHEAD),
+        values.get("window", ""),
+        values.get("window_detail", ""),
+        values.get("window_ranks", "0"),
     )

@@ -70,6 +70,8 @@ class Thinning:
         """The slot at which the present stretch of detail ends, though no step has."""
         self.counts = 0, None
         """What ends a step: OPTIMIZER, BACKWARD, FORWARD or DATA, and which of them."""
+        self.ended = 0
+        """How many steps have ended."""
         self._others = 0
         self._planned = FIRST_STEPS
         self.left = FIRST_STEPS
@@ -154,6 +156,10 @@ class Thinning:
         self._cost = None
         return True
 
+    def forgive(self, duration):
+        """Leave that time of the present stretch of detail out of account."""
+        self._begun = self._begun[0], self._begun[1] + duration
+
     def ends_stretch(self, what, which, many=1):
         """Count the ends of so many steps and say whether the present stretch ends with them.
 
@@ -164,7 +170,10 @@ class Thinning:
             self._others += many
             if what <= self.counts[0] and self._others < PATIENCE:
                 return False
+            if what > self.counts[0]:
+                self.ended = 0
             self.counts = what, which
         self._others = 0
+        self.ended += many
         self.left -= many
         return self.left <= 0

@@ -24,6 +24,7 @@ from perfwrap.measures.gpu_figures import gpu_figures
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
 from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, Outcome, Rule, rule_id
 from perfwrap.timeline.model import Timeline
@@ -83,6 +84,8 @@ class Diagnosis:
     gpu_activity: tuple[GpuFigures, ...] = ()
     """Each GPU whose kernels were recorded."""
     run: dict[str, Any] = field(default_factory=dict)
+    windows: tuple[str, ...] = ()
+    """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
 
 
 def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES) -> Diagnosis:
@@ -117,6 +120,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
         gpu_activity=_guarded(lambda: _gpu_activity(evidence), None)[0] or (),
         run=timeline.run,
+        windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
     )
 
 

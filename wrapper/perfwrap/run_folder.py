@@ -9,6 +9,7 @@
     memory/*.pickle          what filled a GPU whose memory had run out; see sources/memory_snapshot.py
     tools/                   files of other tools, kept as they are
     tools/py-spy/            recordings of py-spy's, and <host>.log with when each was made (see PY_SPY_FIELDS)
+    tools/window-*.json      what torch's profiler saw of some steps: window-<host>-<pid>.json
     timeline/*.parquet       the saved timeline; may be deleted and rebuilt
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
 """

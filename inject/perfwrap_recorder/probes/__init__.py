@@ -27,6 +27,7 @@ PROBES = (
     "parallel",
     "collectives",
     "memory",
+    "window",
     "sampler",
 )
 """In the order in which they are installed."""

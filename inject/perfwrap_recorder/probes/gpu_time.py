@@ -33,6 +33,7 @@ def _make_begin(original, _, __):
 
     def wrapper(self, *arguments, **options):
         captures.add(id(self))
+        gpu_time.has_captured = True
         has_begun = False
         try:
             result = original(self, *arguments, **options)

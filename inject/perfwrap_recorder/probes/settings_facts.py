@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 
-from perfwrap_recorder import facts, guard, source_lines, wrapping
+from perfwrap_recorder import facts, guard, source_lines, window, wrapping
 
 SETTERS = (
     ("_C", "_set_float32_matmul_precision", "float32_matmul_precision"),
@@ -115,7 +115,7 @@ def _ask_determinism(torch):
 
 def _ask_debugging(torch):
     facts.say("anomaly_detection", torch.is_anomaly_enabled())
-    facts.say("user_profiler", bool(torch.autograd._profiler_enabled()))
+    facts.say("user_profiler", bool(torch.autograd._profiler_enabled()) and not window.is_open())
     # To ask for it by its public name would start CUDA.
     ask = getattr(torch._C, "_cuda_get_sync_debug_mode", None)
     if ask and torch.cuda.is_initialized():
@@ -137,6 +137,7 @@ def _finish_with(key):
         if place:
             facts.say(key + "/line", place)
         if key == "user_profiler":
+            window.give_way()
             facts.say(key, True)
 
     return finish

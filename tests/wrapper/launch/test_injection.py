@@ -82,6 +82,7 @@ def test_modes_do_not_depend_on_the_umask(folder, umask):
 
 def test_settings_say_what_was_asked(folder):
     asked = {"nvtx": True, "budget_bytes": 12345, "sample_hz": 20, "max_overhead": 0.02, "ptracer_pid": 77}
+    asked |= {"window": "5@100", "window_detail": ("shapes", "flops"), "window_ranks": "all"}
     injection.prepare(folder, {}, host="node7", **asked)
     assert settings(folder) == {
         "run_dir": str(folder.path),
@@ -91,6 +92,9 @@ def test_settings_say_what_was_asked(folder):
         "sample_hz": "20",
         "max_overhead": "0.02",
         "ptracer_pid": "77",
+        "window": "5@100",
+        "window_detail": "shapes,flops",
+        "window_ranks": "all",
         "original_pythonpath_empty": "1",
     }
 

@@ -38,6 +38,9 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "py_spy": "",
         "py_spy_hz": 20.0,
         "py_spy_native": False,
+        "window": "auto",
+        "window_detail": [],
+        "window_ranks": "0",
     }
     assert set(manifest["versions"]) == {"perfwrap", "launcher_python"}
     assert manifest["host"]["cores_usable"] >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,9 @@ from perfwrap.launch.options import (
     DEFAULT_MAX_OVERHEAD,
     DEFAULT_PY_SPY_HZ,
     DEFAULT_RATE_HZ,
+    DEFAULT_WINDOW,
     MEBIBYTE,
+    WINDOW_DETAILS,
     Options,
 )
 
@@ -68,6 +71,26 @@ def run(
             help="What detail may cost of the steps' time; steps that would cost more are only counted.",
         ),
     ] = f"{DEFAULT_MAX_OVERHEAD:.1%}",
+    window: Annotated[
+        str,
+        typer.Option(
+            metavar="STEPS",
+            help="The steps that PyTorch's profiler watches: auto takes 3 once they are steady, 5@100 takes 5 "
+            "after 100, worst the slowest of 100.",
+        ),
+    ] = DEFAULT_WINDOW,
+    no_window: Annotated[bool, typer.Option("--no-window", help="Do not use PyTorch's profiler.")] = False,
+    window_detail: Annotated[
+        str,
+        typer.Option(
+            metavar="WORDS",
+            show_default="none",
+            help="What it notes beside: shapes, stack, memory, flops, joined by commas. Each costs more.",
+        ),
+    ] = "",
+    window_ranks: Annotated[
+        str, typer.Option(metavar="RANKS", help="Which ranks it watches: 0, or all at the same steps.")
+    ] = "0",
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
     ] = False,
@@ -90,6 +113,9 @@ def run(
         report=not no_report,
         sample_hz=sample,
         max_overhead=_share(max_overhead),
+        window="" if no_window else _window(window),
+        window_detail=_details(window_detail),
+        window_ranks=_ranks(window_ranks),
         budget_bytes=budget * MEBIBYTE,
     )
     if py_spy or py_spy_native:
@@ -108,6 +134,36 @@ def _share(percent: str) -> float:
             f"--max-overhead {percent!r} is no percentage from 0.1 to 100.", "For example: --max-overhead 2%"
         )
     return share
+
+
+def _window(asked: str) -> str:
+    """Return the steps that were asked for; PerfwrapError where that says none."""
+    if asked not in ("auto", "worst") and not re.fullmatch(r"[1-9][0-9]{0,3}@[0-9]{1,12}", asked):
+        raise PerfwrapError(
+            f"--window {asked!r} names no steps.",
+            "Say auto, worst, or how many steps after which, for example: --window 5@100",
+        )
+    return asked
+
+
+def _details(asked: str) -> tuple[str, ...]:
+    """Return the details that were asked for; PerfwrapError for one that is unknown."""
+    words = tuple(dict.fromkeys(word.strip().removesuffix("s") for word in asked.split(",") if word.strip()))
+    known = {word.removesuffix("s"): word for word in WINDOW_DETAILS}
+    for word in words:
+        if word not in known:
+            raise PerfwrapError(
+                f"--window-detail knows nothing of {word!r}.",
+                f"It takes any of {', '.join(WINDOW_DETAILS)}, joined by commas.",
+            )
+    return tuple(known[word] for word in words)
+
+
+def _ranks(asked: str) -> str:
+    """Return which ranks were asked for; PerfwrapError for anything but one or all."""
+    if asked not in ("0", "all"):
+        raise PerfwrapError(f"--window-ranks takes 0 or all, not {asked!r}.", "")
+    return asked
 
 
 def say(line: str) -> None:

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import perfwrap
@@ -36,14 +36,17 @@ def prepare(
     sample_hz: float = 0.0,
     max_overhead: float = DEFAULT_MAX_OVERHEAD,
     ptracer_pid: int = 0,
+    window: str = "",
+    window_detail: Sequence[str] = (),
+    window_ranks: str = "0",
     host: str | None = None,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
 
     ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
     own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
-    the one process beside the command that may attach to it. Raises PerfwrapError when there is no fit place,
-    OSError when it cannot be written.
+    the one process beside the command that may attach to it; ``window`` and its kin are as Options
+    has them. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
@@ -59,6 +62,9 @@ def prepare(
         "sample_hz": sample_hz,
         "max_overhead": max_overhead,
         "ptracer_pid": ptracer_pid,
+        "window": window,
+        "window_detail": ",".join(window_detail),
+        "window_ranks": window_ranks,
         "original_pythonpath_empty": int(not previous),
     }
     _make_directory(data)

@@ -10,6 +10,8 @@ DEFAULT_PY_SPY_HZ = 20.0
 DEFAULT_BUDGET_MIB = 256
 DEFAULT_MAX_OVERHEAD = 0.005
 MEBIBYTE = 1 << 20
+DEFAULT_WINDOW = "auto"
+WINDOW_DETAILS = ("shapes", "stack", "memory", "flops")
 
 
 @dataclass(frozen=True)
@@ -30,4 +32,10 @@ class Options:
     """Whether it samples compiled code, too, for which it stops the program."""
     max_overhead: float = DEFAULT_MAX_OVERHEAD
     """The share of the steps' time that detail may cost; what goes beyond is only counted."""
+    window: str = DEFAULT_WINDOW
+    """Which steps torch's profiler watches: ``auto``, ``worst``, ``5@100``, or nothing for none."""
+    window_detail: tuple[str, ...] = ()
+    """What it notes beside: of WINDOW_DETAILS."""
+    window_ranks: str = "0"
+    """Which of several ranks have their window: ``0`` or ``all``."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE

@@ -50,6 +50,9 @@ class Recording:
                 budget_bytes=options.budget_bytes,
                 sample_hz=options.sample_hz,
                 max_overhead=options.max_overhead,
+                window=options.window,
+                window_detail=options.window_detail,
+                window_ranks=options.window_ranks,
             )
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")

@@ -37,7 +37,7 @@ SEGMENT_COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Account:
-    """Segments that tile [start, end) of the training thread: no gap, no overlap, integers only.
+    """Segments that tile [start, end) of the training thread, ``holes`` left out: no gap, no overlap, integers only.
 
     ``segments`` has the columns of SEGMENT_COLUMNS. A segment names the innermost recorded event that it
     lies in; a ``python`` segment lies in none: it carries the line of the event before it and, as
@@ -53,11 +53,20 @@ class Account:
     start: int
     end: int
     sums: pl.DataFrame
+    holes: tuple[tuple[int, int], ...] = ()
+    """Starts and ends of the steps that torch's profiler watched for perfwrap: no part of the account."""
 
     @property
     def total_ns(self) -> int:
         """The length of the account."""
-        return self.end - self.start
+        return self.end - self.start - sum(end - start for start, end in self.holes)
+
+    def holds(self, moments: Integers) -> Flags:
+        """Say which moments lie in the account."""
+        found = (moments >= self.start) & (moments < self.end)
+        for start, end in self.holes:
+            found &= (moments < start) | (moments >= end)
+        return np.asarray(found)
 
     @cached_property
     def ns(self) -> dict[str, int]:
@@ -91,9 +100,11 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     marks = (known_ends, steps.phases.start, steps.phases.end, stretch_edges(sums))
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
     segments = _with_surroundings(_segments(tiling, spans, steps, stretch_edges(sums)))
+    holes = steps.table.filter("windowed", pl.col("start") >= begin)
+    segments = segments.filter(~pl.col("step").is_in(holes["index"].to_list()).fill_null(False))
     sums = with_lines(sums, spans, steps.phases)
     filled = fill_thinned(segments, spans, sums, steps.table["end"].to_numpy())
-    return Account(filled, begin, finish, sums)
+    return Account(filled, begin, finish, sums, tuple(holes.select("start", "end").iter_rows()))
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:

@@ -159,7 +159,7 @@ def _making(
 
 def _inside(account: Account, spans: pl.DataFrame) -> pl.DataFrame:
     """Return the spans that started in the account."""
-    return spans.filter(pl.col("start").is_between(account.start, account.end, closed="left"))
+    return spans.filter(pl.Series(account.holds(spans["start"].to_numpy()), dtype=pl.Boolean))
 
 
 def _total(spans: pl.DataFrame, operation: str) -> int:

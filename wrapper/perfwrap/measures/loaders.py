@@ -110,7 +110,7 @@ def _use(
     own = events.loader.key == key
     loader, kind = events.loader.only(own), events.loader_kind[own]
     iteration, use = steps.phases.iteration[own], steps.phases.use[own]
-    inside = (loader.start >= account.start) & (loader.start < account.end)
+    inside = account.holds(loader.start)
     waits = (loader.end - loader.start)[inside & (kind == DATA)]
     clipped = np.minimum(loader.end, account.end) - loader.start
     wait = int(clipped[inside].sum()) + int(sums["duration"].sum())
@@ -151,7 +151,7 @@ def _with_insides(
     if not use.workers:
         return replace(use, making=making_here(timeline, trainer, account, waits))
     started = events.loader.only(own & (events.loader_kind == LOADER_START))
-    inside = waits.only((waits.start >= account.start) & (waits.start < account.end))
+    inside = waits.only(account.holds(waits.start))
     return replace(
         use,
         making=making_in_workers(timeline, trainer, account, use.name, started),

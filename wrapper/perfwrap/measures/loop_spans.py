@@ -16,9 +16,8 @@ from perfwrap.timeline.model import Timeline
 
 def loop_spans(timeline: Timeline, trainer: Trainer, account: Account) -> pl.DataFrame:
     """Return the spans that started inside the account, with ``part`` and ``at_step`` of that moment."""
-    spans = thread_spans(timeline, trainer).filter(
-        pl.col("start").is_between(account.start, account.end, closed="left")
-    )
+    spans = thread_spans(timeline, trainer)
+    spans = spans.filter(pl.Series(account.holds(spans["start"].to_numpy()), dtype=pl.Boolean))
     segments = account.segments
     place = np.searchsorted(segments["start"].to_numpy(), spans["start"].to_numpy(), side="right") - 1
     return spans.with_columns(

@@ -72,7 +72,9 @@ def find_start_up(timeline: Timeline, trainer: Trainer, steps: Steps) -> StartUp
     started = min(_started(timeline, trainer) or seen, seen)
     first_end = int(steps.table["end"][0])
     median = steps.median_ns or 0.0
-    warm_up: int = steps.table.filter(~pl.col("steady")).select(pl.col("duration").sum()).item()
+    warm_up: int = (
+        steps.table.filter(~pl.col("steady"), ~pl.col("windowed")).select(pl.col("duration").sum()).item()
+    )
     return StartUp(
         total_ns=first_end - started,
         parts=_parts(timeline, trainer, steps, started, seen, first_end),

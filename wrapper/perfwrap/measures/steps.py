@@ -18,6 +18,7 @@ from perfwrap.measures.rests import with_lines
 from perfwrap.measures.step_ends import StepEnds, ends_of_marks, find_step_ends
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.warm_up import warm_up_length
+from perfwrap.measures.windows import find_windows, touched
 from perfwrap.timeline.model import Timeline
 
 ENOUGH_STEADY_STEPS = 20
@@ -35,6 +36,7 @@ STEP_COLUMNS = {
     "end": pl.Int64,
     "duration": pl.Int64,
     "steady": pl.Boolean,
+    "windowed": pl.Boolean,
     "detailed": pl.Boolean,
     "epoch": pl.Int64,
     "samples": pl.Int64,
@@ -46,7 +48,8 @@ class Steps:
     """The steps of one trainer, in order and without gaps: a step starts where the one before it ended.
 
     ``table`` has the columns of STEP_COLUMNS; ``detailed`` is false for steps whose detail was thinned
-    away: they are counted, their ends are evenly spaced. ``epoch`` and ``samples`` are null where no loader
+    away: they are counted, their ends are evenly spaced. ``windowed`` ones were watched by torch's profiler
+    for perfwrap, and are never steady. ``epoch`` and ``samples`` are null where no loader
     told them. ``anchor`` says in words what ended a step. ``warm_up_end`` is where the first steady step
     starts and ``warm_up_steps`` how many came before it. ``loop_end`` is where the loop ends: the end of
     the last step, or of what follows it when the loop also held such phases between steps (a validation
@@ -111,12 +114,11 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     spans = thread_spans(timeline, trainer)
     events = loop_events(spans)
     phases = find_phases(events)
-    marks = marked_steps(timeline, trainer)
-    found = (
-        ends_of_marks(marks, mark_name(timeline, trainer))
-        if span_the_loop(marks, events)
-        else find_step_ends(events, phases)
-    )
+    marks, windows = marked_steps(timeline, trainer), find_windows(timeline, trainer)
+    # The marks of a window are perfwrap's own: they tell of a few steps that are known anyway.
+    is_marked = not windows[0].size and span_the_loop(marks, events)
+    marked = ends_of_marks(marks, mark_name(timeline, trainer)) if is_marked else None
+    found = marked or find_step_ends(events, phases)
     if found is None and "imported" in timeline.run:
         found = periodic_steps(timeline, trainer)
     if found is None:
@@ -126,7 +128,9 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     ends, detailed = _with_thinned(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])
     # Lengths of thinned steps are averages: only steps in detail can tell where the loop settles.
-    known = np.flatnonzero(detailed)
+    # Steps that torch's profiler watched for perfwrap are slower than they are otherwise.
+    windowed = touched(windows, starts, ends)
+    known = np.flatnonzero(detailed & ~windowed)
     warm_up = int(known[warm_up_length((ends - starts)[known])]) if known.size > 1 else 0
     epoch, samples = batches_of(events, phases, ends)
     table = pl.DataFrame(
@@ -135,7 +139,8 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
             "start": starts,
             "end": ends,
             "duration": ends - starts,
-            "steady": np.arange(ends.size) >= warm_up,
+            "steady": (np.arange(ends.size) >= warm_up) & ~windowed,
+            "windowed": windowed,
             "detailed": detailed,
             "epoch": epoch,
             "samples": samples,

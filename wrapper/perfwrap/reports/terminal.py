@@ -198,6 +198,9 @@ def _foot(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
             f"perfwrap itself took {units.share(cost.share)} of the loop ({units.share(cost.low)} to "
             f"{units.share(cost.high)}, {how}){monitors}."
         )
+    for note in dict.fromkeys(diagnosis.windows):
+        left_out = "; these steps are in no figure above" if "tools/" in note else ""
+        page.paragraph(f"{note}{left_out}.", hanging="PyTorch's profiler: ")
     for warning in diagnosis.warnings:
         page.paragraph(warning, hanging="Warning: ")
     page.blank()

@@ -18,7 +18,7 @@ import numpy as np
 from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import pyspy
+from perfwrap.sources import pyspy, window
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
 from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
@@ -43,7 +43,9 @@ def read(folder: RunFolder) -> Timeline:
     if not paths:
         builder.warn(NOBODY)
     journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
-    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder.py_spy)
+    return assemble(
+        run, journals, clocks, read_starts(folder.starts), builder, py_spy=folder.py_spy, windows=folder
+    )
 
 
 def assemble(
@@ -53,15 +55,19 @@ def assemble(
     starts: Iterable[Start],
     builder: TimelineBuilder,
     py_spy: Path | None = None,
+    windows: RunFolder | None = None,
 ) -> Timeline:
     """Return the timeline of a run from its named journals, which are used up, and its start records.
 
-    ``clocks`` has each host's clock, the first host first; ``py_spy`` is the folder of py-spy's recordings.
+    ``clocks`` has each host's clock, the first host first; ``py_spy`` is the folder of py-spy's recordings;
+    ``windows`` is where windows of torch's profiler are, when they are wanted.
     """
     monitors: list[JournalTables] = []
     everything: list[JournalTables] = []
+    files: list[JournalFile] = []
     for name, journal in journals:
-        tables = JournalTables(_on_run_clock(journal, clocks), name, builder)
+        files.append(_on_run_clock(journal, clocks))
+        tables = JournalTables(files[-1], name, builder)
         everything.append(tables)
         # Monitors name processes by their pid: those are known when everything else is.
         if tables.role == "monitor":
@@ -71,6 +77,8 @@ def assemble(
     add_starts(list(starts), _by_process(everything), partial(_moment, clocks), builder)
     for tables in monitors:
         tables.add()
+    if windows is not None and clocks:
+        window.add_all(windows, builder, next(iter(clocks.values())), files)
     if py_spy is not None:
         pyspy.add_run(builder, py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
     uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0

@@ -9,6 +9,9 @@ from perfwrap.timeline.model import Timeline
 RECORDER = "recorder"
 """``what`` of the coverage row that each recorded process has."""
 
+WINDOW = "torch_profiler"
+"""``what`` of the rows that say when torch's profiler watched a process for perfwrap, or why it did not."""
+
 
 def notes(timeline: Timeline, what: str) -> tuple[str, ...]:
     """Return the different notes about something, in the order in which they were made."""

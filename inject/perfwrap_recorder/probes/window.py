@@ -1,0 +1,95 @@
+"""Takes a short window of torch's profiler where that was asked for, see ``perfwrap_recorder.window``.
+
+Replaces ``_prepare_profiler`` and ``_enable_profiler`` of ``torch.autograd.profiler`` and of ``torch.autograd``, and
+``_enable_profiler_legacy`` of the latter, only to end the window before the program's own profiler begins. The user
+could notice one more frame in a traceback through these and, once a window was taken, a thread of Kineto's in the
+process. What else the program's profiling says of itself comes from ``settings_facts``.
+
+Not seen: who uses the functions of ``torch._C._autograd`` without torch's own modules.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from perfwrap_recorder import gpu_time, guard, journal, roles, torch_profiler, window, wrapping
+
+REPLACED = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
+
+WARNS_OF_FORKS = (3, 12)
+"""From this version on Python warns of a fork where there is more than one thread, of whatever kind."""
+
+
+OTHERS = (
+    "NSYS_",
+    "NV_NSIGHT",
+    "NV_COMPUTE_PROFILER",
+    "KINETO_",
+    "CUPTI_",
+    "ROCP",
+    "ROCTX",
+    "HSA_TOOLS_LIB",
+    "VTUNE",
+)
+"""Variables, by their beginnings, of tools that watch a GPU or use the profiler themselves."""
+INJECTED = ("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH")
+
+
+def install(torch):
+    """Take a window when the time has come."""
+    asked = getattr(journal.settings, "window", "")
+    if not asked or not hasattr(torch.autograd, "kineto_available"):
+        return
+    if wrapping.is_wrapper(torch.autograd.profiler._prepare_profiler):
+        return
+    give_way = guard.protect("window", window.give_way)
+    for owner in (torch.autograd.profiler, torch.autograd):
+        for name in REPLACED:
+            wrapping.patch(torch, owner, name, _make(give_way))
+    reason = torch_profiler.find(torch)
+    details = tuple(filter(None, journal.settings.window_detail.split(",")))
+    all_ranks = journal.settings.window_ranks == "all"
+    is_auto = asked == window.AUTO
+    window.begin(asked, details, all_ranks, lambda: reason or _find_reason(torch, all_ranks, is_auto))
+    journal.after_fork.add(guard.protect("window", window.forget))
+    os.register_at_fork(before=guard.protect("window", window.end_before_fork))
+    atexit.register(guard.protect("window", window.end_with_program))
+
+
+def _make(give_way):
+    def make(original, _, __):
+        def wrapper(*arguments, **options):
+            give_way()
+            return original(*arguments, **options)
+
+        return wrapper
+
+    return make
+
+
+def _find_reason(torch, all_ranks, is_auto):
+    """Return why there must be no window now: "" where it may come, None where it must wait."""
+    tool = _find_other_tool(os.environ)
+    if tool:
+        return "another tool watches this process: %s is set" % tool
+    rank = roles.find_ranks(os.environ)[0]
+    distributed = torch.distributed
+    if rank is None and distributed.is_available() and distributed.is_initialized():
+        rank = distributed.get_rank()
+    if not all_ranks and str(rank or 0) != "0":
+        return "rank 0 takes it"
+    if is_auto and gpu_time.has_captured:
+        return "CUDA graphs are in use; `--window 3@100` takes it all the same"
+    if sys.version_info >= WARNS_OF_FORKS and len(os.listdir("/proc/self/task")) == 1:
+        return "the program has one thread, and would have two: Python warns of forks then"
+    return None if gpu_time.captures else torch_profiler.find_remote_calls()
+
+
+def _find_other_tool(environment):
+    """Return the variable by which another tool that watches the GPU, or this profiler, gives itself away."""
+    for name in environment:
+        if name.startswith(OTHERS) or (name in INJECTED and environment[name] not in ("", "none")):
+            return name
+    return ""

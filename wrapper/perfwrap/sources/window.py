@@ -1,0 +1,148 @@
+"""Puts the windows of torch's profiler that the recorder took onto the tracks and the clock of their run.
+
+A window is a trace of PyTorch's, ``tools/window-<host>-<pid>.json``, read as any other (``kineto.py``). Its wall clock
+goes to the run's by the pairs of both clocks that the process's own journal holds. Whether that is right is checked:
+each step of an optimizer that the recorder timed lies inside of the mark that torch itself set around it, and holds
+what torch did inside of that. So there is room for one shift of the clock, from the least to the most that all allow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfwrap.journal_format import DESCRIBE, SPANS
+from perfwrap.run_folder import TOOLS, RunFolder
+from perfwrap.sources import kineto
+from perfwrap.sources.journal_file import JournalFile
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.clocks import HostClock, Times, host_clock
+
+NAME = re.compile(r"window-(?P<host>.+)-(?P<pid>\d+)\.json")
+EVENT = re.compile(
+    r'"name":\s*"(?P<mark>Optimizer\.step#[^"]*|aten::[^"]*)",\s*"pid":\s*\d+,\s*"tid":\s*(\d+),'
+    r'\s*"ts":\s*([\d.]+),\s*"dur":\s*([\d.]+)'
+)
+BASE = re.compile(r'"baseTimeNanoseconds":\s*(\d+)')
+MOST_BYTES = 1 << 29
+"""Larger traces are put onto the clock without a check."""
+
+CLOCK_ERROR = "window/clock_error_ns"
+"""The fact of a process that says by how much its window may be off."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """By how much the clock of a window had to be moved, and how far off it may still be, in ns."""
+
+    shift: int
+    error: int
+
+
+def add_all(
+    folder: RunFolder, builder: TimelineBuilder, clock: HostClock, journals: Sequence[JournalFile]
+) -> None:
+    """Add the windows of a run; ``clock`` is that of its first host, ``journals`` are on it."""
+    for path in sorted((folder.path / TOOLS).glob("window-*.json")):
+        found = NAME.fullmatch(path.name)
+        if found is not None:
+            own = [each for each in journals if each.header.pid == int(found["pid"])]
+            _add(
+                path,
+                found["host"],
+                builder,
+                clock,
+                [each for each in own if each.header.host == found["host"]],
+            )
+
+
+def _add(
+    path: Path, host: str, builder: TimelineBuilder, clock: HostClock, journals: Sequence[JournalFile]
+) -> None:
+    """Add one window of a process that wrote these journals."""
+    if not journals:
+        builder.warn(f"The window {path.name} belongs to no process of this run; it was left out.")
+        return
+    if journals[0].header.wall in clock.wall:  # of the first host: its journals know more of the clock
+        clock = _closer(journals)
+    fit = _fit(path, clock, journals)
+    process = builder.latest_process(host, journals[0].header.pid)
+    if fit is not None:
+        clock = HostClock(clock.monotonic + fit.shift, clock.wall)
+        builder.add_row(
+            "facts",
+            time=journals[0].header.monotonic,
+            track=process,
+            key=CLOCK_ERROR,
+            value=str(fit.error),
+            source=kineto.__name__.rpartition(".")[2],
+        )
+    kineto.add(builder, path, clock, host)
+
+
+def _closer(journals: Sequence[JournalFile]) -> HostClock:
+    """Return the clock by all pairs that the journals hold."""
+    pairs = []
+    for journal in journals:
+        clocks = journal.records[journal.records["kind"] == DESCRIBE["CLOCK"]]
+        pairs.append((journal.header.monotonic, journal.header.wall))
+        pairs += zip(clocks["start"].tolist(), clocks["value"].tolist(), strict=True)
+    return host_clock(pairs)
+
+
+def _fit(path: Path, clock: HostClock, journals: Sequence[JournalFile]) -> Fit | None:
+    """Hold the steps of optimizers in the trace against those that the recorder timed; None without any."""
+    marks, inner = _marks(path, clock)
+    steps = np.concatenate([each.records[each.records["kind"] == SPANS["OPTIMIZER"]] for each in journals])
+    steps = steps[np.argsort(steps["start"])]
+    begun, ended = steps["start"], steps["start"] + steps["duration"]
+    # The mark of a step holds its middle, unless the clocks are off by half a step.
+    middle = (begun + ended) // 2
+    place = np.searchsorted(marks[:, 0], middle, side="right") - 1
+    inside = (place >= 0) & (middle < np.append(marks[:, 1], 0)[place])
+    if not inside.any():
+        return None
+    begun, ended, place = begun[inside], ended[inside], place[inside]
+    most = int((begun - marks[place, 0]).min())
+    least = int((ended - marks[place, 1]).max())
+    # What torch did inside of the mark, the recorder's step holds in turn, unless other hooks did some of it.
+    closer_most = min(most, int((ended - inner[place, 1]).min()))
+    closer_least = max(least, int((begun - inner[place, 0]).max()))
+    if closer_least <= closer_most:
+        least, most = closer_least, closer_most
+    shift = 0 if least <= 0 <= most else (least + most) // 2
+    return Fit(shift, max(abs(least - shift), abs(most - shift)))
+
+
+def _marks(path: Path, clock: HostClock) -> tuple[Times, Times]:
+    """Return starts and ends of the marks around steps of optimizers, and of all that torch did inside of each."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.stat().st_size <= MOST_BYTES else ""
+    except OSError:
+        text = ""
+    base = BASE.search(text)
+    zero = int(base[1]) if base else 0
+    marks: list[tuple[int, int]] = []
+    work: list[tuple[int, int]] = []
+    for name, _, start, duration in EVENT.findall(text):
+        begin = zero + round(float(start) * 1000)
+        (work if name.startswith("aten") else marks).append((begin, begin + round(float(duration) * 1000)))
+    outer = _on_clock(marks, clock)
+    found = _on_clock(work, clock)
+    first = np.searchsorted(found[:, 0], outer[:, 0])
+    last = np.searchsorted(found[:, 0], outer[:, 1])
+    inner = [
+        (found[at, 0], found[at:end, 1].max()) if end > at else tuple(mark)
+        for at, end, mark in zip(first, last, outer, strict=True)
+    ]
+    return outer, np.array(inner, dtype=np.int64).reshape(-1, 2)
+
+
+def _on_clock(pieces: list[tuple[int, int]], clock: HostClock) -> Times:
+    """Return intervals of the wall clock on the clock, sorted."""
+    table = np.array(sorted(pieces), dtype=np.int64).reshape(-1, 2)
+    return np.asarray(clock.from_wall(table.reshape(-1)).reshape(-1, 2))
