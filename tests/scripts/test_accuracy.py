@@ -12,7 +12,15 @@ from perfwrap.rules.model import rule_id
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORKLOADS = sorted((REPOSITORY / "scripts" / "workloads").glob("*.py"))
-GPU_ONLY = {"host_sync_in_step"}
+GPU_ONLY = {
+    "host_sync_in_step",
+    "allocator_retries",
+    "exposed_communication",
+    "exposed_transfer",
+    "gpu_waits_for_data",
+    "launch_bound",
+    "tensor_cores_unused",
+}
 WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound"}
 """What nothing can plant on its own: waits are explained by others, the rest is no problem of a script."""
 
