@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
 import numpy as np
@@ -62,18 +63,25 @@ class NsysFile:
         )
         condition = f" WHERE {where}" if where else ""
         pieces = [pl.DataFrame(schema=schema)]
-        try:
-            cursor = self._connection.execute(f"SELECT {chosen} FROM {_quoted(table)}{condition}")
-            while rows := cursor.fetchmany(ROWS_AT_ONCE):
-                cells = zip(*rows, strict=True)
-                pieces.append(
-                    pl.DataFrame(
-                        {name: pl.Series(list(next(cells)), dtype=kind) for name, kind in schema.items()}
-                    )
-                )
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            self.problems.append(f"{table} cannot be read to its end: {error}")
+        pieces += (
+            _frame(rows, schema)
+            for rows in self._rows(table, f"SELECT {chosen} FROM {_quoted(table)}{condition}")
+        )
         return pl.concat(pieces)
+
+    def _rows(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
+        """Return the rows, many at a time; those that stand before damage all the same."""
+        rows: list[tuple[object, ...]] = []
+        try:
+            for row in self._connection.execute(query):
+                rows.append(row)
+                if len(rows) == ROWS_AT_ONCE:
+                    yield rows
+                    rows = []
+        except sqlite3.Error as error:
+            self.problems.append(f"{table} cannot be read to its end: {error}")
+        if rows:
+            yield rows
 
     def named(self, table: str, key: str = "name", value: str = "value") -> dict[str, str]:
         """Return a table of names and values."""
@@ -115,8 +123,10 @@ def opened(path: Path) -> Iterator[NsysFile]:
             raise PerfwrapError(f"{path} cannot be opened: {error}") from error
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
+            # SQLite refuses a file that was cut short, unless one says that one is about to mend it.
+            connection.execute("PRAGMA writable_schema = ON")
             file = NsysFile(connection)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except sqlite3.Error as error:
             connection.close()
             raise PerfwrapError(
                 f"{path} is damaged: {error}", "Export it again: nsys export --type sqlite REPORT.nsys-rep"
@@ -150,7 +160,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
         return
     with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:
         try:
-            _unpack(path, copy.file)  # type: ignore[arg-type]
+            _unpack(path, copy)
         except (OSError, EOFError, zlib.error) as error:
             # What stands before the damage is a database whose last pages are missing.
             if copy.tell() == 0:
@@ -159,11 +169,11 @@ def _unpacked(path: Path) -> Iterator[Path]:
         yield Path(copy.name)
 
 
-def _unpack(path: Path, to: gzip.GzipFile) -> None:
+def _unpack(path: Path, to: IO[bytes]) -> None:
     """Unpack piece by piece; PerfwrapError when it becomes too large."""
     size = 0
     with gzip.open(path, "rb") as file:
-        while piece := file.read(UNPACK_BYTES):
+        while piece := file.read1(UNPACK_BYTES):
             size += len(piece)
             if size > min(LARGEST_UNPACKED, shutil.disk_usage(tempfile.gettempdir()).free + size):
                 raise PerfwrapError(
@@ -171,6 +181,12 @@ def _unpack(path: Path, to: gzip.GzipFile) -> None:
                     "Unpack it yourself with gunzip, or set TMPDIR to a folder with more space.",
                 )
             to.write(piece)
+
+
+def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Return rows as columns; at least one row."""
+    cells = zip(*rows, strict=True)
+    return pl.DataFrame({name: pl.Series(list(next(cells)), dtype=kind) for name, kind in schema.items()})
 
 
 def _text(value: bytes) -> str:

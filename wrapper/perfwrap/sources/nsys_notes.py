@@ -24,6 +24,8 @@ LOSS = r"(?i)(cuda|gpu).*(lost|dropped|overflow|might have been collected)|(lost
 LOST_SHARE = 0.01
 """Of the launches; fewer are those whose kernels ran after the capture's end, which is worth no warning."""
 MOST_NOTES = 20
+EARLY_NS = 50_000
+"""How far work may lie before the call that launched it: in sound captures it follows after 4 us and more."""
 
 
 def add(capture: Capture, times: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame, unended: int) -> None:
@@ -35,6 +37,7 @@ def add(capture: Capture, times: pl.DataFrame, work: pl.DataFrame, calls: pl.Dat
     for what, table in WATCHED:
         _cover(capture, what, host, start, end, table in capture.file.columns, 0, None)
     _add_lost(capture, work, calls, start)
+    _add_early(capture, work, calls, start, end)
     if not work.height or not work.filter(pl.col("kind") == "kernel").height:
         capture.builder.warn(
             f"nsys captured no kernel in {capture.path.name}; nothing says how busy the GPU was."
@@ -126,6 +129,28 @@ def _add_lost(capture: Capture, work: pl.DataFrame, calls: pl.DataFrame, start: 
         )
         if own.height > LOST_SHARE * launched.filter(pl.col("pid") == pid).height:
             capture.builder.warn(f"{note}; what is said about that GPU holds up to there.")
+
+
+def _add_early(capture: Capture, work: pl.DataFrame, calls: pl.DataFrame, start: int, end: int) -> None:
+    """Say where the GPU worked before it was told to: nsys had its clock wrong, and idleness cannot be blamed."""
+    pairs = work.join(calls.select("link", pl.col("start").alias("called")), on="link")
+    early = pairs.group_by("pid", maintain_order=True).agg(
+        (pl.col("called") - pl.col("start")).max().alias("by")
+    )
+    for pid, by in early.filter(pl.col("by") > EARLY_NS).iter_rows():
+        process = capture.process(pid)
+        note = (
+            f"the GPU's times of process {pid} lie before the calls that launched its work: its clock is off"
+        )
+        capture.builder.add_row(
+            "coverage", what="gpu_clock", track=process, start=start, end=end, note=note, source=SOURCE
+        )
+        capture.builder.add_row(
+            "facts", time=start, track=process, key="gpu_clock_early_ns", value=str(by), source=SOURCE
+        )
+        capture.builder.warn(
+            f"In {capture.path.name} {note}. How busy the GPU was holds; what the host did meanwhile does not."
+        )
 
 
 def _add_diagnostics(capture: Capture, host: int, start: int, end: int) -> None:
