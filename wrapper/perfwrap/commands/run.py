@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,8 @@ import typer
 
 from perfwrap.commands import stacks
 from perfwrap.errors import PerfwrapError
+from perfwrap.launch import ncu as ncu_tool
+from perfwrap.launch import nsys as nsys_tool
 from perfwrap.launch import session
 from perfwrap.launch.options import (
     DEFAULT_BUDGET_MIB,
@@ -68,6 +71,31 @@ def run(
             help="What detail may cost of the steps' time; steps that would cost more are only counted.",
         ),
     ] = f"{DEFAULT_MAX_OVERHEAD:.1%}",
+    nsys: Annotated[
+        bool,
+        typer.Option(
+            "--nsys",
+            help="Have Nsight Systems watch some steps; --nsys='OPTIONS' passes more options to nsys profile.",
+        ),
+    ] = False,
+    nsys_options: Annotated[str, typer.Option("--nsys-options", hidden=True)] = "",
+    ncu: Annotated[
+        bool,
+        typer.Option(
+            "--ncu",
+            help="Have Nsight Compute measure the kernels that took longest in an earlier run; "
+            "--ncu='OPTIONS' passes more options to ncu.",
+        ),
+    ] = False,
+    ncu_options: Annotated[str, typer.Option("--ncu-options", hidden=True)] = "",
+    ncu_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="The earlier run that says which kernels.",
+            show_default="the latest one with kernels",
+        ),
+    ] = None,
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
     ] = False,
@@ -91,6 +119,9 @@ def run(
         sample_hz=sample,
         max_overhead=_share(max_overhead),
         budget_bytes=budget * MEBIBYTE,
+        nsys=_words(nsys_options, nsys_tool.OURS) if nsys else None,
+        ncu=_words(ncu_options, ncu_tool.OURS) if ncu else None,
+        ncu_kernels=_kernels(ncu_from) if ncu else (),
     )
     if py_spy or py_spy_native:
         options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
@@ -108,6 +139,31 @@ def _share(percent: str) -> float:
             f"--max-overhead {percent!r} is no percentage from 0.1 to 100.", "For example: --max-overhead 2%"
         )
     return share
+
+
+def _words(options: str, ours: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options of a tool one by one; PerfwrapError for one that perfwrap sets itself."""
+    try:
+        words = tuple(shlex.split(options))
+    except ValueError as error:
+        raise PerfwrapError(f"The options {options!r} cannot be taken apart: {error}.") from error
+    for word in words:
+        if not word.startswith("-"):
+            raise PerfwrapError(
+                f"{word!r} is no option of the tool.",
+                "Join options and their values: --name=value, or -nvalue.",
+            )
+        if word.partition("=")[0] in ours:
+            raise PerfwrapError(f"perfwrap sets {word.partition('=')[0]} itself.", "Leave that option out.")
+    return words
+
+
+def _kernels(earlier: Path | None) -> tuple[str, ...]:
+    """Return the functions that took longest on the GPU in an earlier run; PerfwrapError where none is known."""
+    # Only here: recording without --ncu needs none of the reading half's libraries.
+    from perfwrap.commands.top_kernels import top_kernels
+
+    return top_kernels(earlier)
 
 
 def say(line: str) -> None:

@@ -31,3 +31,9 @@ class Options:
     max_overhead: float = DEFAULT_MAX_OVERHEAD
     """The share of the steps' time that detail may cost; what goes beyond is only counted."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE
+    nsys: tuple[str, ...] | None = None
+    """What the user wants `nsys profile` to be given in addition; None for no nsys."""
+    ncu: tuple[str, ...] | None = None
+    """The same for `ncu`."""
+    ncu_kernels: tuple[str, ...] = ()
+    """The functions that ncu is to measure."""

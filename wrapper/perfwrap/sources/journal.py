@@ -17,11 +17,12 @@ import numpy as np
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources import pyspy
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
 from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
+from perfwrap.sources.tools import add_tools
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock, drift_ns, host_clock, to_first_host
 from perfwrap.timeline.model import Timeline
@@ -43,7 +44,7 @@ def read(folder: RunFolder) -> Timeline:
     if not paths:
         builder.warn(NOBODY)
     journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
-    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder.py_spy)
+    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder.py_spy, folder.path / TOOLS)
 
 
 def assemble(
@@ -53,10 +54,12 @@ def assemble(
     starts: Iterable[Start],
     builder: TimelineBuilder,
     py_spy: Path | None = None,
+    tools: Path | None = None,
 ) -> Timeline:
     """Return the timeline of a run from its named journals, which are used up, and its start records.
 
-    ``clocks`` has each host's clock, the first host first; ``py_spy`` is the folder of py-spy's recordings.
+    ``clocks`` has each host's clock, the first host first; ``py_spy`` is the folder of py-spy's recordings
+    and ``tools`` that of other tools'.
     """
     monitors: list[JournalTables] = []
     everything: list[JournalTables] = []
@@ -73,6 +76,9 @@ def assemble(
         tables.add()
     if py_spy is not None:
         pyspy.add_run(builder, py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
+    if tools is not None:
+        host, clock = _tools_clock(clocks, run)
+        add_tools(builder, tools, clock, host)
     uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0
     return builder.build({**run, "hosts": list(clocks), "clock_uncertainty_ns": uncertainty})
 
@@ -119,6 +125,19 @@ def _clock_records(path: Path) -> list[tuple[int, int]]:
     records = read_file(path).records
     clocks = records[records["kind"] == DESCRIBE["CLOCK"]]
     return list(zip(clocks["start"].tolist(), clocks["value"].tolist(), strict=True))
+
+
+def _tools_clock(clocks: dict[str, HostClock], run: dict[str, Any]) -> tuple[str | None, HostClock | None]:
+    """Return name and clock of the first host, with the launcher's pairs, which tell how its clocks drift."""
+    pairs = [
+        (pair["monotonic_ns"], pair["wall_ns"])
+        for pair in run.get("clock") or ()
+        if isinstance(pair, dict) and {"monotonic_ns", "wall_ns"} <= pair.keys()
+    ]
+    host = next(iter(clocks), None)
+    if host is not None:
+        pairs += zip(clocks[host].monotonic.tolist(), clocks[host].wall.tolist(), strict=True)
+    return host, host_clock(pairs) if pairs else None
 
 
 def _by_process(journals: list[JournalTables]) -> dict[Identity, list[tuple[int, int]]]:

@@ -13,8 +13,8 @@ import polars as pl
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources import nsys_gpu, nsys_host, nsys_notes
-from perfwrap.sources.nsys_capture import begin
-from perfwrap.sources.nsys_file import SQLITE_MAGIC, NsysFile, opened, plain_head
+from perfwrap.sources.nsys_capture import Capture, begin
+from perfwrap.sources.nsys_file import SQLITE_MAGIC, opened, plain_head
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
@@ -28,10 +28,13 @@ def recognises(path: Path, head: bytes) -> bool:
     return plain_head(head).startswith((SQLITE_MAGIC, REPORT_MAGIC))
 
 
-def add(builder: TimelineBuilder, path: Path, clock: HostClock | None = None) -> None:
+def add(
+    builder: TimelineBuilder, path: Path, clock: HostClock | None = None, host: str | None = None
+) -> None:
     """Add a capture: on the wall clock, or with ``clock`` on the monotonic clock of the run it belongs to.
 
-    Raises PerfwrapError for what is no export of nsys.
+    ``host`` is the name that the run has for the machine, in place of the file's. Raises PerfwrapError for
+    what is no export of nsys.
     """
     with path.open("rb") as start:
         head = start.read(4096)
@@ -43,12 +46,11 @@ def add(builder: TimelineBuilder, path: Path, clock: HostClock | None = None) ->
     with opened(path) as file:
         if not any(table in file.columns for table in OWN_TABLES):
             raise PerfwrapError(f"{path} is a database, but no export of nsys.")
-        _add(file, builder, path, clock)
+        _add(begin(file, builder, path, clock, host))
 
 
-def _add(file: NsysFile, builder: TimelineBuilder, path: Path, clock: HostClock | None) -> None:
+def _add(capture: Capture) -> None:
     """Add everything, and then what is missing."""
-    capture = begin(file, builder, path, clock)
     work = nsys_gpu.add(capture)
     calls = nsys_host.add_calls(capture)
     nsys_host.add_library_calls(capture)

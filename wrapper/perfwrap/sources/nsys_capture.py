@@ -114,7 +114,9 @@ class Capture:
         return self.builder.stream(self.process(pid), index, f"gpu/{gpu} stream {stream or 0}")
 
 
-def begin(file: NsysFile, builder: TimelineBuilder, path: Path, clock: HostClock | None) -> Capture:
+def begin(
+    file: NsysFile, builder: TimelineBuilder, path: Path, clock: HostClock | None, host: str | None
+) -> Capture:
     """Return the capture, with its names looked up."""
     system = _system(file)
     started = file.read("TARGET_INFO_SESSION_START_TIME", integers=("utcEpochNs",)).drop_nulls()
@@ -127,7 +129,7 @@ def begin(file: NsysFile, builder: TimelineBuilder, path: Path, clock: HostClock
         builder,
         path,
         clock,
-        host=system.get("Hostname") or "host",
+        host=host or system.get("Hostname") or "host",
         start_wall=started["utcEpochNs"][0] if started.height else 0,
         threads=dict(zip(names["globalTid"].to_list(), texts, strict=True)),
         programs=dict(zip(programs["pid"].to_list(), programs["name"].to_list(), strict=True)),
