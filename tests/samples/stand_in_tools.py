@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 PROFILE = {
     "--trace": {"cuda", "nvtx", "osrt", "cudnn", "cublas", "none"},
@@ -50,7 +51,7 @@ def parse(words, known):
         name, _, value = words.pop(0).partition("=")
         allowed = known.get(name, set())
         if allowed is not None and not set(value.split(",")) <= allowed:
-            sys.exit("unrecognised option '%s=%s'" % (name, value))
+            sys.exit(f"unrecognised option '{name}={value}'")
         options[name] = value
     return options, words
 
@@ -69,7 +70,7 @@ def run(command):
     )
     if TROUBLE == "dies":
         deadline = time.monotonic() + 60
-        while not os.path.exists(os.environ["STAND_IN_UNTIL"]) and time.monotonic() < deadline:
+        while not Path(os.environ["STAND_IN_UNTIL"]).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     child.communicate()
@@ -112,11 +113,11 @@ def export(words):
         row = (start, start + 500_000 - number, 0, 7, number, (1 << 48) + (4711 << 24), number)
         database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     environment = kept["environment"]
-    joined = ";".join("%s=%s" % pair for pair in environment.items())
+    joined = ";".join(f"{name}={value}" for name, value in environment.items())
     database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', ?)", (joined,))
     database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('OsDescription', 'Linux')")
-    for pair in environment.items():
-        row = ("PROCESS_0:ENVIRONMENT_VARIABLE", '%s="%s"' % pair)
+    for name, value in environment.items():
+        row = ("PROCESS_0:ENVIRONMENT_VARIABLE", f'{name}="{value}"')
         database.execute("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", row)
     database.commit()
 
@@ -137,7 +138,7 @@ def ncu(words):
         json.dump(options, file)
 
 
-if os.path.basename(sys.argv[0]) == "ncu":
+if Path(sys.argv[0]).name == "ncu":
     ncu(sys.argv[1:])
 else:
     {"profile": profile, "export": export}[sys.argv[1]](sys.argv[2:])

@@ -300,6 +300,13 @@ def test_ncu_measures_the_kernels_that_took_longest_in_an_earlier_run(wrap: Any,
     assert found.select("kernel", "bound").rows() == [("gemm(float *, int)", "memory")]
 
 
+def test_kernels_that_the_user_names_need_no_earlier_run(wrap: Any, tools: Path) -> None:
+    prefix = wrap("--no-monitors", "--no-report", "--ncu=--kernel-name=regex:gemm --launch-count=1")
+    run(prefix)
+    assert options_of(prefix)["--kernel-name"] == "regex:gemm"
+    assert options_of(prefix)["--launch-count"] == "1"
+
+
 def test_ncu_wants_a_run_that_says_which_kernels(wrap: Any, tools: Path) -> None:
     plain = wrap()
     run(plain)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +15,7 @@ from perfwrap.commands import stacks
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import ncu as ncu_tool
 from perfwrap.launch import nsys as nsys_tool
-from perfwrap.launch import session
+from perfwrap.launch import prefixes, session
 from perfwrap.launch.options import (
     DEFAULT_BUDGET_MIB,
     DEFAULT_MAX_OVERHEAD,
@@ -21,6 +23,7 @@ from perfwrap.launch.options import (
     DEFAULT_RATE_HZ,
     MEBIBYTE,
     Options,
+    option_name,
 )
 
 LEAST_OVERHEAD = 0.001
@@ -121,10 +124,12 @@ def run(
         budget_bytes=budget * MEBIBYTE,
         nsys=_words(nsys_options, nsys_tool.OURS) if nsys else None,
         ncu=_words(ncu_options, ncu_tool.OURS) if ncu else None,
-        ncu_kernels=_kernels(ncu_from) if ncu else (),
     )
     if py_spy or py_spy_native:
         options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
+    if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):
+        prefixes.choose(options, os.environ)  # Where ncu is missing, that comes first.
+        options = replace(options, ncu_kernels=_kernels(ncu_from))
     session.run(command, options, say, report)
 
 
@@ -153,8 +158,8 @@ def _words(options: str, ours: tuple[str, ...]) -> tuple[str, ...]:
                 f"{word!r} is no option of the tool.",
                 "Join options and their values: --name=value, or -nvalue.",
             )
-        if word.partition("=")[0] in ours:
-            raise PerfwrapError(f"perfwrap sets {word.partition('=')[0]} itself.", "Leave that option out.")
+        if option_name(word) in ours:
+            raise PerfwrapError(f"perfwrap sets {option_name(word)} itself.", "Leave that option out.")
     return words
 
 

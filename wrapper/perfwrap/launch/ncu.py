@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from perfwrap.launch.options import option_name
+
 PROGRAM = "ncu"
 PACKAGE = "NVIDIA Nsight Compute"
 INSTALL = (
@@ -38,6 +40,14 @@ OURS = ("--csv", "--page", "--log-file", "--export", "-o")
 """Options that perfwrap needs for itself."""
 
 
+NAMING = ("--kernel-name", "--kernel-id", "-k")
+
+
+def names_kernels(options: tuple[str, ...]) -> bool:
+    """Say whether the user's options say which kernels to measure."""
+    return any(option_name(option) in NAMING for option in options)
+
+
 class Ncu:
     """``ncu``, whose table goes to a file."""
 
@@ -50,9 +60,9 @@ class Ncu:
 
     def words(self, tools: Path) -> list[str]:
         """Return ``ncu`` with its options."""
-        given = {option.partition("=")[0] for option in self._options}
+        given = set(map(option_name, self._options))
         chosen: list[str] = []
-        if self._kernels and not given & {"--kernel-name", "-k", "--kernel-id"}:
+        if self._kernels:
             names = "|".join(map(re.escape, self._kernels))
             chosen = ["--kernel-name-base=function", f"--kernel-name=regex:^({names})$"]
         if not given & {"--launch-count", "-c"}:

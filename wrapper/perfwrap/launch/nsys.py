@@ -14,6 +14,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from perfwrap.launch.options import option_name
+
 PROGRAM = "nsys"
 PACKAGE = "NVIDIA Nsight Systems"
 INSTALL = (
@@ -62,7 +64,7 @@ class Nsys:
 
     def words(self, tools: Path) -> list[str]:
         """Return ``nsys profile`` with its options."""
-        given = {option.partition("=")[0] for option in self._options}
+        given = set(map(option_name, self._options))
         defaults = [f"{name}={value}" for name, short, value in DEFAULTS if not given & {name, short}]
         return [PROGRAM, "profile", *defaults, *self._options, f"--output={tools / REPORT}"]
 

@@ -37,3 +37,8 @@ class Options:
     """The same for `ncu`."""
     ncu_kernels: tuple[str, ...] = ()
     """The functions that ncu is to measure."""
+
+
+def option_name(word: str) -> str:
+    """Return the name of an option of a tool's without its value: --trace of --trace=cuda, -t of -tcuda."""
+    return word.partition("=")[0] if word.startswith("--") else word[:2]
