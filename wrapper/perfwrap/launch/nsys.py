@@ -69,16 +69,16 @@ class Nsys:
         return [PROGRAM, "profile", *defaults, *self._options, f"--output={tools / REPORT}"]
 
     def variables(self) -> dict[str, str]:
-        """Return the variable without which the range of torch's own NVTX functions starts no capture."""
-        return {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
+        """Return what asks the recorder for the window, and has a range of torch's own NVTX functions start it."""
+        return {"PERFWRAP_NVTX_WINDOW": WINDOW_STEPS, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
 
     def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
         """Export the report, free the export of the environment's values, and remove the report, which has them."""
         report, export = tools / REPORT, tools / EXPORT
         if not report.exists():
             return [
-                f"nsys captured nothing: no process took more than {WINDOW_STEPS.partition(':')[0]} steps; "
-                "--nsys=--capture-range=none captures the whole run"
+                f"nsys captured nothing: no process took more than {WINDOW_STEPS.partition(':')[0]} steps with an "
+                "optimizer; --nsys=--capture-range=none captures the whole run"
             ]
         words = [
             PROGRAM,
