@@ -144,7 +144,7 @@ def _header(text: str) -> int | None:
     """Return where the header of the table begins, behind what ncu and the program printed before; None without."""
     place = 0
     for line in text.splitlines(keepends=True):
-        cells = line.lstrip("\ufeff").replace('"', "").split(",")
+        cells = line.strip().lstrip("\ufeff").replace('"', "").split(",")
         if tuple(cells[: len(HEADER)]) == HEADER:
             return place
         place += len(line)
