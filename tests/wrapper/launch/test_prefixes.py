@@ -150,6 +150,8 @@ def test_a_tool_that_dies_leaves_the_command_running_to_its_end(
     counter.wait_until_ready()
     (tmp_path / "now").touch()
     wait_for(lambda: "nsys" not in children(process.pid), "the tool's end")
+    process.send_signal(signal.SIGTERM)
+    assert counter.wait_until_seen("TERM") == ["TERM"]
     counter.end()
     said = process.communicate()[1].decode()
     assert process.returncode == 7
@@ -296,7 +298,9 @@ def test_ncu_measures_the_kernels_that_took_longest_in_an_earlier_run(wrap: Any,
     run(prefix)
     assert options_of(prefix)["--kernel-name"] == "regex:^(gemm|Kernel)$"
     assert options_of(prefix)["--launch-count"] == "6"
-    found = roofline(journal.read(folder_of(prefix)))
+    timeline = journal.read(folder_of(prefix))
+    assert any("not the program's" in warning for warning in timeline.warnings)
+    found = roofline(timeline)
     assert found.select("kernel", "bound").rows() == [("gemm(float *, int)", "memory")]
 
 

@@ -6,6 +6,7 @@ must be joined with ``=``; it goes to a hidden option of its own, ``--nsys-optio
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from typer.core import TyperCommand
@@ -37,5 +38,5 @@ class CommandWithOptionalValues(TyperCommand):
             told.append(word)
             takes_value = name in names and not getattr(names[name], "is_flag", False)
             if takes_value and not equals:
-                told += [value for _, value in zip(range(1), rest, strict=False)]
+                told += islice(rest, 1)
         return [*told, *rest]

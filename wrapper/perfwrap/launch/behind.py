@@ -52,7 +52,7 @@ class Behind:
         tool_status = supervisor.wait(self.tool)
         # A tool that died early leaves the command running.
         while self.status is None and self._take(LOOK_SECONDS):
-            supervisor.pause(0)
+            supervisor.attend()
         supervisor.stand_for(0, False)
         if self.status is None:
             self.status = tool_status if os.WIFSIGNALED(tool_status) else int(signal.SIGKILL)

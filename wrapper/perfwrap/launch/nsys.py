@@ -76,10 +76,9 @@ class Nsys:
         """Export the report, free the export of the environment's values, and remove the report, which has them."""
         report, export = tools / REPORT, tools / EXPORT
         if not report.exists():
-            return [
-                f"nsys captured nothing: no process took more than {WINDOW_STEPS.partition(':')[0]} steps with an "
-                "optimizer; --nsys=--capture-range=none captures the whole run"
-            ]
+            few = f"no process took more than {WINDOW_STEPS.partition(':')[0]} steps with an optimizer"
+            whole = "--nsys=--capture-range=none captures the whole run"
+            return [f"nsys captured nothing: {few} ({whole}), or it failed: see {tools / 'nsys.log'}"]
         words = [
             PROGRAM,
             "export",

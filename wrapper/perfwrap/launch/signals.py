@@ -114,6 +114,15 @@ class Supervisor:
         self._reap(0)
         return sent is not None and sent.si_signo in ENDS
 
+    def attend(self) -> None:
+        """Pass on what has come for the process that is no child of ours, without waiting."""
+        sent = signal.sigtimedwait(ALL, 0)
+        # Whether it stays stopped only its parent can ask.
+        if sent is not None and sent.si_signo != signal.SIGCONT:
+            self._receive(sent, self._stand_in)
+        self._settle(self._stand_in)
+        self._reap(0)
+
     def _reap(self, child: int) -> int | None:
         """Take in what happened to children; return the status of the one waited for when it has ended."""
         while True:

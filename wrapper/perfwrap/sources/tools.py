@@ -28,6 +28,8 @@ def add_tools(builder: TimelineBuilder, folder: Path, clock: HostClock | None, h
             add = _source(path, head, clock, host)
             if add is not None:
                 add(builder, path)
+            if add is ncu.add:
+                builder.warn("ncu replayed kernels during this run: its times are not the program's.")
         except PerfwrapError as error:
             _leave_out(builder, path, error.message)
         except OSError as error:
