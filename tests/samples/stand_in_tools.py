@@ -79,6 +79,8 @@ def run(command):
 
 def profile(words):
     options, command = parse(words, PROFILE)
+    if options.get("--capture-range", "none") == "none" and "--capture-range-end" in options:
+        sys.exit("The --capture-range-end option is only allowed when --capture-range is not 'none'.")
     print("Collecting data...", flush=True)
     began = time.time_ns()
     run(command)
@@ -119,6 +121,12 @@ def export(words):
     for name, value in environment.items():
         row = ("PROCESS_0:ENVIRONMENT_VARIABLE", f'{name}="{value}"')
         database.execute("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", row)
+    # Each process's environment as one text, too.
+    environ = "\0".join(f"{name}={value}" for name, value in environment.items())
+    database.execute("INSERT INTO StringIds VALUES (7, ?)", (environ,))
+    database.execute("INSERT INTO StringIds VALUES (8, ?)", (environ.replace("\0", " "),))
+    database.execute("CREATE TABLE ProcessStreams (globalPid INTEGER, filenameId INTEGER, contentId INTEGER)")
+    database.execute("INSERT INTO ProcessStreams VALUES (1, 0, 8)")
     database.commit()
 
 

@@ -269,10 +269,19 @@ def test_a_tool_that_wrote_nothing_is_said_and_the_run_is_whole(
 
 
 def test_the_users_options_take_the_place_of_perfwraps(wrap: Any) -> None:
-    words = nsys.Nsys(("--trace=cuda", "-scpu", "-wall", "--cuda-graph-trace=node")).words(Path("/tools"))
+    words = nsys.Nsys(("--trace=cuda", "-scpu", "--wait=all", "--cuda-graph-trace=node")).words(
+        Path("/tools")
+    )
     assert "--trace=cuda" in words
-    assert not [word for word in words if word.startswith(("--trace=cuda,", "--sample", "--wait"))]
+    assert not [word for word in words if word.startswith(("--trace=cuda,", "--sample", "--wait=primary"))]
     assert words[-1] == "--output=/tools/nsys.nsys-rep"
+
+
+@pytest.mark.parametrize("option", ["--capture-range=none", "-ccudaProfilerApi"])
+def test_without_our_range_there_are_none_of_its_options(option: str) -> None:
+    # nsys refuses them then.
+    words = nsys.Nsys((option,)).words(Path("/tools"))
+    assert [word for word in words if "range" in word or "nvtx-" in word or word == option] == [option]
 
 
 def test_the_users_options_are_taken_apart_and_the_commands_own_are_not(wrap: Any, tools: Path) -> None:

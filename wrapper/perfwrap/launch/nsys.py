@@ -22,7 +22,7 @@ INSTALL = (
     "It comes with the CUDA toolkit (look in /usr/local/cuda/bin), as the package nsight-systems of NVIDIA's "
     "apt and dnf repositories, and from https://developer.nvidia.com/nsight-systems."
 )
-REPORT, EXPORT = "nsys.nsys-rep", "nsys.sqlite"
+REPORT, UNFINISHED, EXPORT = "nsys.nsys-rep", "nsys.qdstrm", "nsys.sqlite"
 WINDOW = "perfwrap_window"
 """The NVTX range that the recorder pushes around the steps to capture."""
 WINDOW_STEPS = "10:20"
@@ -37,10 +37,12 @@ DEFAULTS = (
     ("--nvtx-capture", "-p", f"{WINDOW}@*"),
     ("--capture-range-end", "", "stop"),
     ("--kill", "", "none"),
-    ("--wait", "-w", "primary"),
+    ("--wait", "", "primary"),
     ("--force-overwrite", "-f", "true"),
 )
 """Long and short name of each option, and what it is unless the user says otherwise."""
+OF_RANGES = ("--nvtx-capture", "--capture-range-end")
+"""Options that nsys accepts only where a range starts the capture, and which are those of our range."""
 OURS = ("--output", "-o", "--export")
 """Options that perfwrap needs for itself."""
 
@@ -50,6 +52,8 @@ SECRETS = (
     ("META_DATA_CAPTURE", "upper(name) LIKE '%ENVIRONMENT%'"),
 )
 """Where exports hold variables of the environment with their values."""
+KEPT_FILES = (("ProcessStreams", "contentId"), ("ANALYSIS_FILE", "contentId"))
+"""Files that nsys keeps as texts, by their ids: what processes printed, and /proc/PID/environ of each."""
 ASSIGNMENT = re.compile(r"^\s*([A-Za-z_][A-Za-z0-9_]*)=")
 
 
@@ -65,6 +69,8 @@ class Nsys:
     def words(self, tools: Path) -> list[str]:
         """Return ``nsys profile`` with its options."""
         given = set(map(option_name, self._options))
+        if given & {"--capture-range", "-c"}:
+            given |= set(OF_RANGES)
         defaults = [f"{name}={value}" for name, short, value in DEFAULTS if not given & {name, short}]
         return [PROGRAM, "profile", *defaults, *self._options, f"--output={tools / REPORT}"]
 
@@ -74,6 +80,8 @@ class Nsys:
 
     def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
         """Export the report, free the export of the environment's values, and remove the report, which has them."""
+        # What nsys could not make a report of has them too.
+        (tools / UNFINISHED).unlink(missing_ok=True)
         report, export = tools / REPORT, tools / EXPORT
         if not report.exists():
             few = f"no process took more than {WINDOW_STEPS.partition(':')[0]} steps with an optimizer"
@@ -103,11 +111,13 @@ def redact(export: Path) -> str | None:
     """Overwrite the environment's values in an export; return what went wrong."""
     try:
         connection = sqlite3.connect(export)
+        connection.text_factory = lambda value: value.decode("utf-8", "replace")
         try:
             # Freed pages would keep what was overwritten.
             connection.execute("PRAGMA secure_delete = ON")
             for table, condition in SECRETS:
                 _redact_table(connection, table, condition)
+            _redact_files(connection)
             connection.commit()
             connection.execute("VACUUM")
         finally:
@@ -118,10 +128,27 @@ def redact(export: Path) -> str | None:
     return None
 
 
+def _redact_files(connection: sqlite3.Connection) -> None:
+    """Overwrite the contents of files, and whatever else looks like a process's whole environment."""
+    change = "UPDATE StringIds SET value = ? WHERE value <> '' AND "
+    if not _has(connection, "StringIds", "value"):
+        return
+    for table, column in KEPT_FILES:
+        if _has(connection, table, column):
+            connection.execute(f"{change} id IN (SELECT {column} FROM {table})", (REDACTED,))
+    connection.execute(f"{change} instr(CAST(value AS BLOB), x'00') > 0", (REDACTED,))
+    if _has(connection, "ANALYSIS_FILE", "content"):
+        connection.execute("UPDATE ANALYSIS_FILE SET content = ?", (REDACTED,))
+
+
+def _has(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    """Say whether a table has a column."""
+    return any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})"))
+
+
 def _redact_table(connection: sqlite3.Connection, table: str, condition: str) -> None:
     """Overwrite the values of one table; names of variables stay where a row holds one."""
-    known = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
-    if known.fetchone() is None:
+    if not _has(connection, table, "value"):
         return
     rows = connection.execute(f"SELECT rowid, value FROM {table} WHERE {condition}").fetchall()
     for row, value in rows:

@@ -9,6 +9,9 @@ MARK = "nvtx"
 RECORDER_DOMAIN = "perfwrap"
 """Where the recorder's ranges stand; the program's own may be there only where it uses the same word."""
 
+WINDOW = "perfwrap_window"
+"""The recorder's range around the steps that nsys captures; in no domain where there is no nvtx package."""
+
 PHASES = {
     "data": "data",
     "loader_start": "data",
@@ -42,7 +45,7 @@ def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
     is_default = pl.col("domain") == ""
     is_ours = pl.col("domain") == RECORDER_DOMAIN
     if is_recorded:
-        rows = rows.filter(~is_ours)
+        rows = rows.filter(~is_ours, pl.col("name") != WINDOW)
     is_phase = (is_default | is_ours) & pl.col("name").is_in(list(PHASES)) & pl.lit(not is_recorded)
     is_framework = is_default & pl.col("name").str.contains(FRAMEWORK)
     return rows.with_columns(
