@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 from _thread import get_ident
 
-from perfwrap_recorder import guard, journal
+from perfwrap_recorder import guard, journal, ranges
 
 VARIABLE = "PERFWRAP_NVTX_WINDOW"
 NAME = "perfwrap_window"
-DOMAIN = "perfwrap"
 
 
 def counting(torch, pop):
@@ -35,11 +34,12 @@ def counting(torch, pop):
 
 def _find(torch):
     """Return begin() -> a handle, and end(handle)."""
-    try:
-        import nvtx  # only here: the program's environment may lack it
-    except ImportError:
+    nvtx = ranges.find_package()
+    if nvtx is None:
         return (lambda: torch.cuda.nvtx.range_start(NAME)), torch.cuda.nvtx.range_end
-    return (lambda: nvtx.push_range(NAME, domain=DOMAIN)), (lambda _: nvtx.pop_range(domain=DOMAIN))
+    return (lambda: nvtx.push_range(NAME, domain=ranges.DOMAIN)), (
+        lambda _: nvtx.pop_range(domain=ranges.DOMAIN)
+    )
 
 
 class _Window:
