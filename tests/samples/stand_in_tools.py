@@ -73,6 +73,8 @@ def run(command):
         while not Path(os.environ["STAND_IN_UNTIL"]).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
+    if TROUBLE == "apart":  # As nsys does, it passes Ctrl-C on to all that it has started.
+        signal.signal(signal.SIGINT, lambda number, frame: os.killpg(child.pid, number))
     child.communicate()
     return child.pid
 

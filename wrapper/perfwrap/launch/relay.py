@@ -110,12 +110,16 @@ def _start(command: list[str], asked: dict[str, Any], streams: list[int]) -> int
 
 
 def _join(group: int) -> None:
-    """Go into the launcher's process group, where the terminal's signals arrive; impossible in another session."""
+    """Go into the launcher's process group, where the terminal's signals arrive.
+
+    nsys has a session of its own for the command, from which that is impossible. The launcher learns of it, and
+    passes on what the terminal sends; in a group of its own the command does not get it from the tool once more.
+    """
     try:
         if os.getpgid(0) != group:
             os.setpgid(0, group)
     except OSError:
-        return  # The launcher learns of it, and passes signals on.
+        os.setpgid(0, 0)
 
 
 def _wait(child: int, launcher: socket.socket) -> int:

@@ -104,7 +104,9 @@ class Supervisor:
             if sent is not None:
                 self._receive(sent, child)
             self._settle(child)
-        self._waiting.clear()
+        # Those for a command that outlives its tool still wait for their verdict.
+        if not self._stand_in:
+            self._waiting.clear()
         self._stop = 0
         return status
 
