@@ -44,7 +44,9 @@ def read(folder: RunFolder) -> Timeline:
     if not paths:
         builder.warn(NOBODY)
     journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
-    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder.py_spy, folder.path / TOOLS)
+    return assemble(
+        run, journals, clocks, read_starts(folder.starts), builder, folder.py_spy, folder.path / TOOLS
+    )
 
 
 def assemble(
@@ -127,7 +129,7 @@ def _clock_records(path: Path) -> list[tuple[int, int]]:
     return list(zip(clocks["start"].tolist(), clocks["value"].tolist(), strict=True))
 
 
-def _tools_clock(clocks: dict[str, HostClock], run: dict[str, Any]) -> tuple[str | None, HostClock | None]:
+def _tools_clock(clocks: dict[str, HostClock], run: Mapping[str, Any]) -> tuple[str | None, HostClock | None]:
     """Return name and clock of the first host, with the launcher's pairs, which tell how its clocks drift."""
     pairs = [
         (pair["monotonic_ns"], pair["wall_ns"])
