@@ -8,6 +8,7 @@ import typer
 
 from perfwrap import __version__
 from perfwrap.commands import COMMANDS
+from perfwrap.commands.optional_values import CommandWithOptionalValues
 from perfwrap.errors import PerfwrapError
 
 USAGE_ERROR = 2
@@ -23,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _function, _settings in COMMANDS:
-    app.command(_name, context_settings=_settings)(_function)
+    app.command(_name, cls=CommandWithOptionalValues, context_settings=_settings)(_function)
 
 
 @app.callback(invoke_without_command=True)

@@ -14,7 +14,7 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import gpu_time, guard, journal, ranges, rest, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, nvtx_window, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import torch_facts
 from perfwrap_recorder.rest import counting, find_tally
@@ -40,6 +40,7 @@ def install(torch):
         return
     is_compiling = wrapping.find_is_compiling(torch)
     push, pop = ranges.find(torch) or (None, None)
+    pop = nvtx_window.counting(torch, pop)
 
     finish = guard.protect("optimizer", _finish)
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +14,9 @@ import typer
 
 from perfwrap.commands import stacks
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch import session
+from perfwrap.launch import ncu as ncu_tool
+from perfwrap.launch import nsys as nsys_tool
+from perfwrap.launch import prefixes, session
 from perfwrap.launch.options import (
     DEFAULT_BUDGET_MIB,
     DEFAULT_MAX_OVERHEAD,
@@ -21,6 +26,7 @@ from perfwrap.launch.options import (
     MEBIBYTE,
     WINDOW_DETAILS,
     Options,
+    option_name,
 )
 
 LEAST_OVERHEAD = 0.001
@@ -91,6 +97,31 @@ def run(
     window_ranks: Annotated[
         str, typer.Option(metavar="RANKS", help="Which ranks it watches: 0, or all at the same steps.")
     ] = "0",
+    nsys: Annotated[
+        bool,
+        typer.Option(
+            "--nsys",
+            help="Have Nsight Systems watch some steps; --nsys='OPTIONS' passes more options to nsys profile.",
+        ),
+    ] = False,
+    nsys_options: Annotated[str, typer.Option("--nsys-options", hidden=True)] = "",
+    ncu: Annotated[
+        bool,
+        typer.Option(
+            "--ncu",
+            help="Have Nsight Compute measure the kernels that took longest in an earlier run; "
+            "--ncu='OPTIONS' passes more options to ncu.",
+        ),
+    ] = False,
+    ncu_options: Annotated[str, typer.Option("--ncu-options", hidden=True)] = "",
+    ncu_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="The earlier run that says which kernels.",
+            show_default="the latest one with kernels",
+        ),
+    ] = None,
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
     ] = False,
@@ -117,9 +148,14 @@ def run(
         window_detail=_details(window_detail),
         window_ranks=_ranks(window_ranks),
         budget_bytes=budget * MEBIBYTE,
+        nsys=_words(nsys_options, nsys_tool.OURS) if nsys else None,
+        ncu=_words(ncu_options, ncu_tool.OURS) if ncu else None,
     )
     if py_spy or py_spy_native:
         options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
+    if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):
+        prefixes.choose(options, os.environ)  # Where ncu is missing, that comes first.
+        options = replace(options, ncu_kernels=_kernels(ncu_from))
     session.run(command, options, say, report)
 
 
@@ -164,6 +200,31 @@ def _ranks(asked: str) -> str:
     if asked not in ("0", "all"):
         raise PerfwrapError(f"--window-ranks takes 0 or all, not {asked!r}.", "")
     return asked
+
+
+def _words(options: str, ours: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options of a tool one by one; PerfwrapError for one that perfwrap sets itself."""
+    try:
+        words = tuple(shlex.split(options))
+    except ValueError as error:
+        raise PerfwrapError(f"The options {options!r} cannot be taken apart: {error}.") from error
+    for word in words:
+        if not word.startswith("-"):
+            raise PerfwrapError(
+                f"{word!r} is no option of the tool.",
+                "Join options and their values: --name=value, or -nvalue.",
+            )
+        if option_name(word) in ours:
+            raise PerfwrapError(f"perfwrap sets {option_name(word)} itself.", "Leave that option out.")
+    return words
+
+
+def _kernels(earlier: Path | None) -> tuple[str, ...]:
+    """Return the functions that took longest on the GPU in an earlier run; PerfwrapError where none is known."""
+    # Only here: recording without --ncu needs none of the reading half's libraries.
+    from perfwrap.commands.top_kernels import top_kernels
+
+    return top_kernels(earlier)
 
 
 def say(line: str) -> None:

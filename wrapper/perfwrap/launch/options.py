@@ -39,3 +39,14 @@ class Options:
     window_ranks: str = "0"
     """Which of several ranks have their window: ``0`` or ``all``."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE
+    nsys: tuple[str, ...] | None = None
+    """What the user wants `nsys profile` to be given in addition; None for no nsys."""
+    ncu: tuple[str, ...] | None = None
+    """The same for `ncu`."""
+    ncu_kernels: tuple[str, ...] = ()
+    """The functions that ncu is to measure."""
+
+
+def option_name(word: str) -> str:
+    """Return the name of an option of a tool's without its value: --trace of --trace=cuda, -t of -tcuda."""
+    return word.partition("=")[0] if word.startswith("--") else word[:2]

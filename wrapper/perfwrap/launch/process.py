@@ -9,9 +9,10 @@ import shutil
 import signal
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NoReturn
 
-from perfwrap.launch import kernel
+from perfwrap.launch import descriptors, kernel
 from perfwrap.launch.signals import ALL, OriginalSignals
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -19,14 +20,24 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 ERRNO = struct.Struct("i")
 
 
-def start(command: list[str], environment: Mapping[str, str], original: OriginalSignals) -> int:
-    """Start ``command`` in this process group and return its pid; OSError when it cannot be executed."""
+def start(
+    command: list[str],
+    environment: Mapping[str, str],
+    original: OriginalSignals,
+    log: Path | None = None,
+) -> int:
+    """Start ``command`` in this process group and return its pid; OSError when it cannot be executed.
+
+    With ``log`` it has no input, and what it prints is added to that file.
+    """
     launcher = os.getpid()
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             kernel.die_with(launcher)
+            if log is not None:
+                _print_to(log)
             original.restore()
             execute(command, environment)
         except OSError as error:
@@ -42,6 +53,14 @@ def start(command: list[str], environment: Mapping[str, str], original: Original
         number = ERRNO.unpack(failure)[0]
         raise OSError(number, os.strerror(number), command[0])
     return pid
+
+
+def _print_to(log: Path) -> None:
+    """Give this process no input, and that file for its output."""
+    descriptors.point_at_null(0)
+    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(opened, 1)
+    os.dup2(opened, 2)
 
 
 def execute(command: list[str], environment: Mapping[str, str]) -> NoReturn:

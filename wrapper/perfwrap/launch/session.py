@@ -8,6 +8,7 @@ a Python daemon that it leaves behind keeps the launcher for 2 s.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -16,10 +17,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from perfwrap.launch import canary, descriptors, environment, kernel, proc, process, recording
+from perfwrap.launch import behind as behind_tool
+from perfwrap.launch import canary, descriptors, kernel, prefixes, proc, process, recording
+from perfwrap.launch import environment as surroundings
 from perfwrap.launch.options import Options
+from perfwrap.launch.prefixes import Prefix
 from perfwrap.launch.recording import Recording
 from perfwrap.launch.signals import OriginalSignals, Supervisor, reset_what_python_changed
+from perfwrap.run_folder import RunFolder
 
 Say = Callable[[str], None]
 Report = Callable[[Path], None]
@@ -47,12 +52,13 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     """
     descriptors.fill_standard()
     variables = proc.original_environment()
-    outer = environment.outer_run(variables)
+    outer = surroundings.outer_run(variables)
     if outer is not None and options.out is not None:
         say(f"perfwrap: already recording into {outer}; --out {options.out} is not used")
-    if outer is not None or environment.is_off(variables):
+    if outer is not None or surroundings.is_off(variables):
         _become(command, variables, say)
     recording.refuse_used(options.out)
+    tool = prefixes.choose(options, variables)
     original = OriginalSignals()
     recorded = Recording()
     with Shown():
@@ -62,11 +68,18 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     if recorded.problems:
         say("perfwrap: " + "; ".join(recorded.problems))
     supervisor = Supervisor(_hatch(command))
-    child = _start(command, {**variables, **recorded.changes}, original, say)
+    environment = {**variables, **recorded.changes}
+    behind = None
+    if tool is not None and recorded.folder is not None:
+        behind = _start_behind(tool, recorded.folder, command, environment, original, say)
+    child = behind.pid if behind is not None else _start(command, environment, original, say)
     recorded.watch(child)
-    status = _wait(child, supervisor)
+    status = _wait(child, supervisor) if behind is None else _wait_behind(behind, supervisor)
     with Shown():
         _finish(recorded, supervisor, status, say)
+    if behind is not None and tool is not None and recorded.folder is not None:
+        with Shown():
+            _collect(tool, recorded.folder, environment, original, supervisor, say)
     if recorded.folder is not None and options.report:
         with Shown():
             _report(recorded.folder.path, supervisor, original, report)
@@ -99,6 +112,55 @@ def _start(command: list[str], variables: Mapping[str, str], original: OriginalS
         return process.start(command, variables, original)
     except OSError as error:
         _fail(command, error, say)
+
+
+def _start_behind(
+    tool: Prefix,
+    folder: RunFolder,
+    command: list[str],
+    environment: Mapping[str, str],
+    original: OriginalSignals,
+    say: Say,
+) -> behind_tool.Behind | None:
+    """Start the command behind a tool; None, and say why, where the tool does not start it."""
+    try:
+        place = prefixes.place(folder)
+        log = place / f"{tool.name}.log"
+        changed = {**environment, **tool.variables()}
+        return behind_tool.start(tool.words(place), command, changed, original, log)
+    except behind_tool.NotStarted as error:
+        say(f"perfwrap: {tool.name} does not watch this run: {error}{prefixes.last_words(log)}")
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC) and error.filename is None:
+            _fail(command, error, say)
+        say(f"perfwrap: {tool.name} does not watch this run: {error}")
+    return None
+
+
+def _wait_behind(behind: behind_tool.Behind, supervisor: Supervisor) -> int:
+    """Wait for the command behind its tool and return its wait status."""
+    with Shown():
+        descriptors.let_go()
+    return behind.wait(supervisor)
+
+
+def _collect(
+    tool: Prefix,
+    folder: RunFolder,
+    environment: Mapping[str, str],
+    original: OriginalSignals,
+    supervisor: Supervisor,
+    say: Say,
+) -> None:
+    """Have the tool's file made into what is read; say what went wrong with it."""
+    place = prefixes.place(folder)
+    log = place / f"{tool.name}.log"
+
+    def run(words: list[str]) -> int:
+        return supervisor.wait(process.start(words, environment, original, log))
+
+    for problem in tool.finish(place, run):
+        say(f"perfwrap: {problem}")
 
 
 def _fail(command: list[str], error: OSError, say: Say) -> NoReturn:

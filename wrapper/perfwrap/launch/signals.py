@@ -88,6 +88,14 @@ class Supervisor:
         self._waiting: list[Sent] = []
         self._stop = 0
         self._stop_due = 0.0
+        self._stand_in, self._is_apart = 0, False
+
+    def stand_for(self, pid: int, is_apart: bool) -> None:
+        """Pass signals on to that process instead of the child that runs it; 0 for to the child again.
+
+        ``is_apart`` says that it is in another session, where what the terminal sends does not arrive.
+        """
+        self._stand_in, self._is_apart = pid, is_apart
 
     def wait(self, child: int) -> int:
         """Wait for the child's end, passing signals on, and return its wait status."""
@@ -96,7 +104,9 @@ class Supervisor:
             if sent is not None:
                 self._receive(sent, child)
             self._settle(child)
-        self._waiting.clear()
+        # Those for a command that outlives its tool still wait for their verdict.
+        if not self._stand_in:
+            self._waiting.clear()
         self._stop = 0
         return status
 
@@ -105,6 +115,15 @@ class Supervisor:
         sent = signal.sigtimedwait(ALL, max(0.0, seconds))
         self._reap(0)
         return sent is not None and sent.si_signo in ENDS
+
+    def attend(self) -> None:
+        """Pass on what has come for the process that is no child of ours, without waiting."""
+        sent = signal.sigtimedwait(ALL, 0)
+        # Whether it stays stopped only its parent can ask.
+        if sent is not None and sent.si_signo != signal.SIGCONT:
+            self._receive(sent, self._stand_in)
+        self._settle(self._stand_in)
+        self._reap(0)
 
     def _reap(self, child: int) -> int | None:
         """Take in what happened to children; return the status of the one waited for when it has ended."""
@@ -142,12 +161,12 @@ class Supervisor:
         if sent.si_code <= 0:
             now = time.monotonic()
             self._waiting.append(Sent(number, sent.si_pid, now, now + SETTLE_SECONDS))
-        elif number == signal.SIGALRM:
-            _send(child, number)  # Set before perfwrap was executed: it rings here alone.
+        elif self._is_apart or number == signal.SIGALRM:
+            _send(self._stand_in or child, number)  # An alarm that was set before rings here alone.
         elif number == signal.SIGHUP and os.getsid(0) == os.getpid():
             # A terminal that hangs up tells only the leader of the session, and continues it.
             # All else that the kernel sends reached the command as well.
-            _send(child, number)
+            _send(self._stand_in or child, number)
             if proc.is_stopped(child):
                 _send(child, signal.SIGCONT)
 
@@ -167,6 +186,8 @@ class Supervisor:
     def _judge(self, sent: Sent, child: int) -> None:
         """Pass one signal on, unless the whole group got it."""
         if self.canary is not None and self.canary.saw(sent.number, sent.sender, sent.time):
+            if self._is_apart:
+                _send(self._stand_in, sent.number)
             return
         if sent.number == signal.SIGCONT and not self._stays_stopped(child):
             return  # Who continues only the launcher means the job; here it runs, or was stopped anew.
@@ -174,7 +195,7 @@ class Supervisor:
             # The command signals its parent: without perfwrap that is ours.
             _send(os.getppid(), sent.number)
         else:
-            _send(child, sent.number)
+            _send(self._stand_in or child, sent.number)
 
     def _stays_stopped(self, child: int) -> bool:
         """Say whether the child is still in the stop that was followed, not in a newer one."""

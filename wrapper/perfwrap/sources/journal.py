@@ -17,11 +17,12 @@ import numpy as np
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources import pyspy, window
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
 from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
+from perfwrap.sources.tools import add_tools
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock, drift_ns, host_clock, to_first_host
 from perfwrap.timeline.model import Timeline
@@ -43,9 +44,7 @@ def read(folder: RunFolder) -> Timeline:
     if not paths:
         builder.warn(NOBODY)
     journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
-    return assemble(
-        run, journals, clocks, read_starts(folder.starts), builder, py_spy=folder.py_spy, windows=folder
-    )
+    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder)
 
 
 def assemble(
@@ -54,13 +53,12 @@ def assemble(
     clocks: dict[str, HostClock],
     starts: Iterable[Start],
     builder: TimelineBuilder,
-    py_spy: Path | None = None,
-    windows: RunFolder | None = None,
+    folder: RunFolder | None = None,
 ) -> Timeline:
     """Return the timeline of a run from its named journals, which are used up, and its start records.
 
-    ``clocks`` has each host's clock, the first host first; ``py_spy`` is the folder of py-spy's recordings;
-    ``windows`` is where windows of torch's profiler are, when they are wanted.
+    ``clocks`` has each host's clock, the first host first; ``folder`` is where the recordings of py-spy, of torch's
+    profiler and of other tools are, when they are wanted.
     """
     monitors: list[JournalTables] = []
     everything: list[JournalTables] = []
@@ -77,10 +75,12 @@ def assemble(
     add_starts(list(starts), _by_process(everything), partial(_moment, clocks), builder)
     for tables in monitors:
         tables.add()
-    if windows is not None and clocks:
-        window.add_all(windows, builder, next(iter(clocks.values())), files)
-    if py_spy is not None:
-        pyspy.add_run(builder, py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
+    if folder is not None:
+        if clocks:
+            window.add_all(folder, builder, next(iter(clocks.values())), files)
+        pyspy.add_run(builder, folder.py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
+        host, clock = _tools_clock(clocks, run)
+        add_tools(builder, folder.path / TOOLS, clock, host)
     uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0
     return builder.build({**run, "hosts": list(clocks), "clock_uncertainty_ns": uncertainty})
 
@@ -127,6 +127,19 @@ def _clock_records(path: Path) -> list[tuple[int, int]]:
     records = read_file(path).records
     clocks = records[records["kind"] == DESCRIBE["CLOCK"]]
     return list(zip(clocks["start"].tolist(), clocks["value"].tolist(), strict=True))
+
+
+def _tools_clock(clocks: dict[str, HostClock], run: Mapping[str, Any]) -> tuple[str | None, HostClock | None]:
+    """Return name and clock of the first host, with the launcher's pairs, which tell how its clocks drift."""
+    pairs = [
+        (pair["monotonic_ns"], pair["wall_ns"])
+        for pair in run.get("clock") or ()
+        if isinstance(pair, dict) and {"monotonic_ns", "wall_ns"} <= pair.keys()
+    ]
+    host = next(iter(clocks), None)
+    if host is not None:
+        pairs += zip(clocks[host].monotonic.tolist(), clocks[host].wall.tolist(), strict=True)
+    return host, host_clock(pairs) if pairs else None
 
 
 def _by_process(journals: list[JournalTables]) -> dict[Identity, list[tuple[int, int]]]:

@@ -1,0 +1,42 @@
+"""Options that may have a value or none: ``--nsys`` and ``--nsys='--cuda-graph-trace=node'``.
+
+The library would take the next word for the value of such an option, and that is the user's command. So a value
+must be joined with ``=``; it goes to a hidden option of its own, ``--nsys-options``.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from typer.core import TyperCommand
+
+HIDDEN = "-options"
+"""Ends the name of the hidden option that takes the value."""
+
+
+class CommandWithOptionalValues(TyperCommand):
+    """A command some of whose options may have a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give the values of such options to their hidden twins, and parse."""
+        return super().parse_args(ctx, self._told_apart(args))
+
+    def _told_apart(self, words: list[str]) -> list[str]:
+        """Return the words with each such value behind its hidden option; the command's own stay as they are."""
+        names = {name: parameter for parameter in self.params for name in parameter.opts}
+        told: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if not word.startswith("-") or word == "--":
+                told.append(word)
+                break
+            if equals and name + HIDDEN in names and name in names:
+                told += [name, name + HIDDEN, value]
+                continue
+            told.append(word)
+            takes_value = name in names and not getattr(names[name], "is_flag", False)
+            if takes_value and not equals:
+                told += islice(rest, 1)
+        return [*told, *rest]

@@ -1,0 +1,93 @@
+"""Nsight Compute before the command: replays a few launches of the kernels that took longest, and measures them.
+
+The options are described in NVIDIA's Nsight Compute CLI guide, "Command Line Options". Replaying saves and restores
+the GPU's memory and runs a kernel many times: the results stay the program's, its times do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from perfwrap.launch.options import option_name
+
+PROGRAM = "ncu"
+PACKAGE = "NVIDIA Nsight Compute"
+INSTALL = (
+    "It comes with the CUDA toolkit (look in /usr/local/cuda/bin), as the package nsight-compute of NVIDIA's "
+    "apt and dnf repositories, and from https://developer.nvidia.com/nsight-compute."
+)
+TABLE = "ncu.csv"
+LAUNCHES_EACH = 3
+SKIPPED_EACH = 5
+"""Launches of each kernel that are measured, and that are passed over before: the first ones fill caches."""
+SECTIONS = (
+    "SpeedOfLight",
+    "Occupancy",
+    "WarpStateStats",
+    "ComputeWorkloadAnalysis",
+    "MemoryWorkloadAnalysis",
+    "LaunchStats",
+    "SpeedOfLight_RooflineChart",
+)
+NOT_PERMITTED = "ERR_NVGPUCTRPERM"
+PERMISSION = (
+    "ncu may not read the GPU's counters here: https://developer.nvidia.com/ERR_NVGPUCTRPERM says how an "
+    "administrator permits it"
+)
+OURS = ("--csv", "--page", "--log-file", "--export", "-o")
+"""Options that perfwrap needs for itself."""
+
+
+NAMING = ("--kernel-name", "--kernel-id", "-k")
+
+
+def names_kernels(options: tuple[str, ...]) -> bool:
+    """Say whether the user's options say which kernels to measure."""
+    return any(option_name(option) in NAMING for option in options)
+
+
+class Ncu:
+    """``ncu``, whose table goes to a file."""
+
+    name = PROGRAM
+
+    def __init__(self, options: tuple[str, ...], kernels: tuple[str, ...]) -> None:
+        """Take what the user wants it to be given in addition, and the functions to measure."""
+        self._options = options
+        self._kernels = kernels
+
+    def words(self, tools: Path) -> list[str]:
+        """Return ``ncu`` with its options."""
+        given = set(map(option_name, self._options))
+        chosen: list[str] = []
+        if self._kernels:
+            names = "|".join(map(re.escape, self._kernels))
+            chosen = ["--kernel-name-base=function", f"--kernel-name=regex:^({names})$"]
+        if not given & {"--launch-count", "-c"}:
+            chosen.append(f"--launch-count={LAUNCHES_EACH * max(1, len(self._kernels))}")
+        if not given & {"--launch-skip", "-s"}:
+            chosen.append(f"--launch-skip={SKIPPED_EACH * max(1, len(self._kernels))}")
+        if not given & {"--section", "--set", "--metrics"}:
+            chosen += [f"--section={name}" for name in SECTIONS]
+        table = ["--csv", "--page=raw", f"--log-file={tools / TABLE}"]
+        return [PROGRAM, "--target-processes=all", *chosen, *self._options, *table]
+
+    def variables(self) -> dict[str, str]:
+        """Return nothing: ncu needs no variables."""
+        return {}
+
+    def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
+        """Say what went wrong; the table is complete as it is."""
+        try:
+            text = (tools / TABLE).read_text(errors="replace")
+        except OSError:
+            return ["ncu wrote no table: it measured nothing"]
+        if NOT_PERMITTED in text:
+            return [PERMISSION]
+        if '"Process ID"' not in text:
+            return [
+                "ncu measured nothing: none of the kernels that it was to measure was launched often enough"
+            ]
+        return []

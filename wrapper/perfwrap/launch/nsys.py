@@ -1,0 +1,157 @@
+"""Nsight Systems before the command: a timeline of some steps, exported to SQLite and freed of the environment.
+
+The options are described in NVIDIA's Nsight Systems User Guide, "CLI Profile Command Switch Options". Only some
+steps are captured: the recorder pushes an NVTX range around them, which starts and ends the capture. By default
+nsys would send the command SIGTERM at the end of that range (``--capture-range-end=stop-shutdown --kill=sigterm``)
+and wait for all processes that the command leaves behind (``--wait=all``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from perfwrap.launch.options import option_name
+
+PROGRAM = "nsys"
+PACKAGE = "NVIDIA Nsight Systems"
+INSTALL = (
+    "It comes with the CUDA toolkit (look in /usr/local/cuda/bin), as the package nsight-systems of NVIDIA's "
+    "apt and dnf repositories, and from https://developer.nvidia.com/nsight-systems."
+)
+REPORT, UNFINISHED, EXPORT = "nsys.nsys-rep", "nsys.qdstrm", "nsys.sqlite"
+WINDOW = "perfwrap_window"
+"""The NVTX range that the recorder pushes around the steps to capture."""
+WINDOW_STEPS = "10:20"
+"""How many steps come before the window, and how many it holds."""
+
+DEFAULTS = (
+    ("--trace", "-t", "cuda,nvtx,osrt,cudnn,cublas"),
+    # Python's own stacks come from elsewhere; these would cost more than all else.
+    ("--sample", "-s", "none"),
+    ("--cpuctxsw", "", "none"),
+    ("--capture-range", "-c", "nvtx"),
+    ("--nvtx-capture", "-p", f"{WINDOW}@*"),
+    ("--capture-range-end", "", "stop"),
+    ("--kill", "", "none"),
+    ("--wait", "", "primary"),
+    ("--force-overwrite", "-f", "true"),
+)
+"""Long and short name of each option, and what it is unless the user says otherwise."""
+OF_RANGES = ("--nvtx-capture", "--capture-range-end")
+"""Options that nsys accepts only where a range starts the capture, and which are those of our range."""
+OURS = ("--output", "-o", "--export")
+"""Options that perfwrap needs for itself."""
+
+REDACTED = "(redacted)"
+SECRETS = (
+    ("TARGET_INFO_SYSTEM_ENV", "lower(name) LIKE '%environment%'"),
+    ("META_DATA_CAPTURE", "upper(name) LIKE '%ENVIRONMENT%'"),
+)
+"""Where exports hold variables of the environment with their values."""
+KEPT_FILES = (("ProcessStreams", "contentId"), ("ANALYSIS_FILE", "contentId"))
+"""Files that nsys keeps as texts, by their ids: what processes printed, and /proc/PID/environ of each."""
+ASSIGNMENT = re.compile(r"^\s*([A-Za-z_][A-Za-z0-9_]*)=")
+
+
+class Nsys:
+    """``nsys profile``, and ``nsys export`` at the end."""
+
+    name = PROGRAM
+
+    def __init__(self, options: tuple[str, ...]) -> None:
+        """Take what the user wants it to be given in addition."""
+        self._options = options
+
+    def words(self, tools: Path) -> list[str]:
+        """Return ``nsys profile`` with its options."""
+        given = set(map(option_name, self._options))
+        if given & {"--capture-range", "-c"}:
+            given |= set(OF_RANGES)
+        defaults = [f"{name}={value}" for name, short, value in DEFAULTS if not given & {name, short}]
+        return [PROGRAM, "profile", *defaults, *self._options, f"--output={tools / REPORT}"]
+
+    def variables(self) -> dict[str, str]:
+        """Return what asks the recorder for the window, and has a range of torch's own NVTX functions start it."""
+        return {"PERFWRAP_NVTX_WINDOW": WINDOW_STEPS, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
+
+    def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
+        """Export the report, free the export of the environment's values, and remove the report, which has them."""
+        # What nsys could not make a report of has them too.
+        (tools / UNFINISHED).unlink(missing_ok=True)
+        report, export = tools / REPORT, tools / EXPORT
+        if not report.exists():
+            few = f"no process took more than {WINDOW_STEPS.partition(':')[0]} steps with an optimizer"
+            whole = "--nsys=--capture-range=none captures the whole run"
+            return [f"nsys captured nothing: {few} ({whole}), or it failed: see {tools / 'nsys.log'}"]
+        words = [
+            PROGRAM,
+            "export",
+            "--type=sqlite",
+            "--force-overwrite=true",
+            f"--output={export}",
+            str(report),
+        ]
+        status = run(words)
+        if status or not export.exists():
+            return [f"nsys could not export {report}: {tools / 'nsys.log'} says why"]
+        problem = redact(export)
+        if problem is not None:
+            export.unlink()
+            report.unlink()
+            return [problem]
+        report.unlink()
+        return []
+
+
+def redact(export: Path) -> str | None:
+    """Overwrite the environment's values in an export; return what went wrong."""
+    try:
+        connection = sqlite3.connect(export)
+        connection.text_factory = lambda value: value.decode("utf-8", "replace")
+        try:
+            # Freed pages would keep what was overwritten.
+            connection.execute("PRAGMA secure_delete = ON")
+            for table, condition in SECRETS:
+                _redact_table(connection, table, condition)
+            _redact_files(connection)
+            connection.commit()
+            connection.execute("VACUUM")
+        finally:
+            connection.close()
+        os.chmod(export, 0o600)  # noqa: PTH101 (as the folder's other files)
+    except sqlite3.Error as error:
+        return f"nsys's export could not be freed of the environment's values and was removed: {error}"
+    return None
+
+
+def _redact_files(connection: sqlite3.Connection) -> None:
+    """Overwrite the contents of files, and whatever else looks like a process's whole environment."""
+    change = "UPDATE StringIds SET value = ? WHERE value <> '' AND "
+    if not _has(connection, "StringIds", "value"):
+        return
+    for table, column in KEPT_FILES:
+        if _has(connection, table, column):
+            connection.execute(f"{change} id IN (SELECT {column} FROM {table})", (REDACTED,))
+    connection.execute(f"{change} instr(CAST(value AS BLOB), x'00') > 0", (REDACTED,))
+    if _has(connection, "ANALYSIS_FILE", "content"):
+        connection.execute("UPDATE ANALYSIS_FILE SET content = ?", (REDACTED,))
+
+
+def _has(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    """Say whether a table has a column."""
+    return any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})"))
+
+
+def _redact_table(connection: sqlite3.Connection, table: str, condition: str) -> None:
+    """Overwrite the values of one table; names of variables stay where a row holds one."""
+    if not _has(connection, table, "value"):
+        return
+    rows = connection.execute(f"SELECT rowid, value FROM {table} WHERE {condition}").fetchall()
+    for row, value in rows:
+        found = ASSIGNMENT.match(value or "") if table == "META_DATA_CAPTURE" else None
+        text = f'{found[1]}="{REDACTED}"' if found else REDACTED
+        connection.execute(f"UPDATE {table} SET value = ? WHERE rowid = ?", (text, row))

@@ -1,0 +1,59 @@
+"""Reads the text of tables that command-line tools print: encodings, lines of chatter before the header, units."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfwrap.errors import PerfwrapError
+
+LARGEST_FILE = 1 << 30
+"""Bytes; such tables are some megabytes."""
+LONGEST_FIELD = 1 << 24
+"""Characters; names of C++ templates outgrow the library's own limit."""
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+SECONDS = {"n": 1, "u": 1_000, "m": 1_000_000, "": 1_000_000_000}
+"""Nanoseconds in a second by its prefix."""
+
+
+def decoded(data: bytes) -> str:
+    """Return text in UTF-8, or in UTF-16 as PowerShell's redirection writes it."""
+    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"
+    return data.decode(encoding, "replace")
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; PerfwrapError where it cannot be read or is too large."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise PerfwrapError(f"{path} is too large for a table of a tool.", "Is it one?")
+        return decoded(path.read_bytes())
+    except OSError as error:
+        raise PerfwrapError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """Return the rows of a table, each a list of cells; what is no table any more ends it."""
+    csv.field_size_limit(LONGEST_FIELD)
+    try:
+        yield from csv.reader(io.StringIO(text.replace("\0", ""), newline=""))
+    except csv.Error:
+        return
+
+
+def number(text: str | None) -> float | None:
+    """Return a number with or without commas between thousands; None for what is none, as ``n/a``."""
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return None
+
+
+def nanoseconds_in(unit: str) -> int | None:
+    """Return how many nanoseconds a unit of time has, as tools write it: ns, usecond, ms, s; None for others."""
+    found = re.fullmatch(r"(n|u|µ|μ|m|)(?:s|sec|seconds?)", unit.strip().lower())
+    return SECONDS["u" if found[1] in "µμ" and found[1] else found[1]] if found else None

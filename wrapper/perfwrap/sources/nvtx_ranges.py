@@ -1,0 +1,76 @@
+"""What NVTX ranges stand for: steps, phases that the recorder names, functions of the framework, or just ranges."""
+
+from __future__ import annotations
+
+import polars as pl
+
+MARK = "nvtx"
+"""The name of marks that a program sets."""
+RECORDER_DOMAIN = "perfwrap"
+"""Where the recorder's ranges stand; the program's own may be there only where it uses the same word."""
+
+WINDOW = "perfwrap_window"
+"""The recorder's range around the steps that nsys captures; in no domain where there is no nvtx package."""
+
+PHASES = {
+    "data": "data",
+    "loader_start": "data",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "zero_grad": "optimizer",
+}
+"""Names of ranges that the recorder gives, and many programs too, each with its category."""
+
+NUMBERED_STEP = r"(?i)^(?:profiler|train(?:ing)?)?[ _.-]?(?:step|iter|iteration|batch)[ _:#.=-]*(\d{1,9})$"
+UNNUMBERED_STEP = r"(?i)^(?:profiler|train(?:ing)?)[ _.-]?(?:step|iter|iteration)$"
+"""How programs name the ranges around a step."""
+FRAMEWORK = r"^[A-Za-z_]\w*::[\w.]+(, \w+ = .*)?$|, (seq|op_id) = \d+"
+"""What torch.autograd.profiler.emit_nvtx names: ``aten::mm, op_id = 12``, ``AddmmBackward0, seq = 7``."""
+DETAIL = r", (seq|op_id|sizes|input_op_ids) = .*$"
+
+
+def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
+    """Return rows of start, end, globalTid, name and domain with operation, category and step.
+
+    Where the recorder was at work, its own ranges are left out and the program's phases stay plain ranges: the
+    recorder's spans tell the same, more exactly, and nothing is to be counted twice.
+    """
+    rows = rows.with_columns(
+        pl.col("name").str.extract(NUMBERED_STEP).cast(pl.Int32, strict=False).alias("step")
+    )
+    is_step = pl.col("step").is_not_null() | pl.col("name").str.contains(UNNUMBERED_STEP)
+    rows = rows.with_columns(is_step.fill_null(False).alias("is_step"))
+    rows = rows.with_columns(_outermost(rows).alias("is_step"))
+    is_default = pl.col("domain") == ""
+    is_ours = pl.col("domain") == RECORDER_DOMAIN
+    if is_recorded:
+        rows = rows.filter(~is_ours, pl.col("name") != WINDOW)
+    is_phase = (is_default | is_ours) & pl.col("name").is_in(list(PHASES)) & pl.lit(not is_recorded)
+    is_framework = is_default & pl.col("name").str.contains(FRAMEWORK)
+    return rows.with_columns(
+        pl.when("is_step").then("step").alias("step"),
+        pl.when("is_step")
+        .then(pl.lit("step"))
+        .when(is_phase)
+        .then(pl.col("name").replace_strict(PHASES, default="other", return_dtype=pl.String))
+        .otherwise(pl.lit("other"))
+        .alias("category"),
+        pl.when("is_step")
+        .then(pl.lit("step"))
+        .when(is_phase)
+        .then("name")
+        .when(is_framework)
+        .then(pl.lit("op"))
+        .otherwise(pl.lit("nvtx"))
+        .alias("operation"),
+        pl.when(is_framework).then(pl.col("name").str.replace(DETAIL, "")).otherwise("name").alias("name"),
+    )
+
+
+def _outermost(rows: pl.DataFrame) -> pl.Series:
+    """Return for each row whether it is a step that lies in no other: ``batch 3`` inside of ``step 7`` is none."""
+    steps = rows.with_row_index("row").filter("is_step").sort("globalTid", "start", -pl.col("end"))
+    before = pl.col("end").cum_max().shift(1).over("globalTid")
+    chosen = steps.filter(before.is_null() | (pl.col("start") >= before))["row"]
+    return pl.int_range(rows.height, dtype=pl.UInt32, eager=True).is_in(chosen.implode())
