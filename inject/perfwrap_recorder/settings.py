@@ -61,7 +61,7 @@ class Settings:
         self.max_overhead = max_overhead
         """The share of the steps' time that detail may cost."""
         self.window = window
-        """Which steps torch's profiler watches: "auto", "worst", "5@100" (five steps after a hundred), "" for none."""
+        """Which steps torch's profiler watches: "auto", "steady", "worst", "5@100" (five after a hundred), "": none."""
         self.window_detail = window_detail
         """What it notes beside: of "shapes,stack,memory,flops"."""
         self.window_ranks = window_ranks

@@ -28,7 +28,8 @@ from perfwrap_recorder.clock import now
 WHAT = "torch_profiler"
 """What the records of coverage are about."""
 
-AUTO, WORST = "auto", "worst"
+AUTO, STEADY, WORST = "auto", "steady", "worst"
+"""What may be asked for; AUTO is STEADY where the program uses a GPU, and nothing elsewhere."""
 
 WARM_UP_STEPS = 10
 """Steps at the beginning that are never taken unless they are asked for."""
@@ -81,8 +82,8 @@ class Plan:
 
     def __init__(self, asked, details=(), all_ranks=False):
         length, _, first = asked.partition("@")
-        self.kind = asked if asked in (AUTO, WORST) else "steps"
-        self.length = STEPS if self.kind == AUTO else 1 if self.kind == WORST else int(length)
+        self.kind = {AUTO: STEADY, STEADY: STEADY, WORST: WORST}.get(asked, "steps")
+        self.length = STEPS if self.kind == STEADY else 1 if self.kind == WORST else int(length)
         self.first = int(first) if first else WARM_UP_STEPS
         """So many steps come before the window."""
         self.details = details
@@ -204,7 +205,7 @@ def _step_ended(moment, is_step):
     _plan.learn(count, moment)
     if not journal.summing and _plan.is_due(count) and _may_begin():
         _plan.opened = _plan.opened or now()
-        _start(_plan.length if _plan.kind != AUTO else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns))))
+        _start(_plan.length if _plan.kind != STEADY else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns))))
     return _is_under_way()
 
 
@@ -238,7 +239,7 @@ def _start(steps):
     _open, _thread = recording, get_ident()
     _plan.left, _plan.steps = steps, 0
     _plan.since = now()
-    longest = LONG_NS if _plan.kind == AUTO else LONGEST_NS
+    longest = LONG_NS if _plan.kind == STEADY else LONGEST_NS
     _plan.deadline = _plan.since + min(longest, 10 * LONG_NS + 10 * steps * _plan.step_ns)
     guard.run("window_ranks", recording.tell_ranks)
     _mark_step()
@@ -289,7 +290,7 @@ def _end_round(moment):
 def _end_early(reason):
     """End the recording before it has its steps: those that it has are kept, or it is tried again."""
     # Of steps that long a part tells as much as there is room for.
-    has_steps = _plan.steps > 0 or (_plan.kind == AUTO and _plan.step_ns > LONG_NS // 2)
+    has_steps = _plan.steps > 0 or (_plan.kind == STEADY and _plan.step_ns > LONG_NS // 2)
     recording = _end(has_steps)
     if _plan.slowest:
         _finish(_plan.slowest)

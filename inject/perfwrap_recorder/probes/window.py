@@ -51,8 +51,7 @@ def install(torch):
     reason = torch_profiler.find(torch)
     details = tuple(filter(None, journal.settings.window_detail.split(",")))
     all_ranks = journal.settings.window_ranks == "all"
-    is_auto = asked == window.AUTO
-    window.begin(asked, details, all_ranks, lambda: reason or _find_reason(torch, all_ranks, is_auto))
+    window.begin(asked, details, all_ranks, lambda: reason or _find_reason(torch, all_ranks, asked))
     journal.after_fork.add(guard.protect("window", window.forget))
     os.register_at_fork(before=guard.protect("window", window.end_before_fork))
     atexit.register(guard.protect("window", window.end_with_program))
@@ -69,8 +68,10 @@ def _make(give_way):
     return make
 
 
-def _find_reason(torch, all_ranks, is_auto):
+def _find_reason(torch, all_ranks, asked):
     """Return why there must be no window now: "" where it may come, None where it must wait."""
+    if asked == window.AUTO and not torch_profiler.has_started_gpu():
+        return "no GPU is used; `--window steady` takes it all the same"
     tool = _find_other_tool(os.environ)
     if tool:
         return "another tool watches this process: %s is set" % tool
@@ -80,7 +81,7 @@ def _find_reason(torch, all_ranks, is_auto):
         rank = distributed.get_rank()
     if not all_ranks and str(rank or 0) != "0":
         return "rank 0 takes it"
-    if is_auto and gpu_time.has_captured:
+    if asked in (window.AUTO, window.STEADY) and gpu_time.has_captured:
         return "CUDA graphs are in use; `--window 3@100` takes it all the same"
     if sys.version_info >= WARNS_OF_FORKS and len(os.listdir("/proc/self/task")) == 1:
         return "the program has one thread, and would have two: Python warns of forks then"

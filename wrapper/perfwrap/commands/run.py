@@ -81,8 +81,8 @@ def run(
         str,
         typer.Option(
             metavar="STEPS",
-            help="The steps that PyTorch's profiler watches: auto takes 3 once they are steady, 5@100 takes 5 "
-            "after 100, worst the slowest of 100.",
+            help="The steps that PyTorch's profiler watches: steady takes 3 once they are steady, auto the "
+            "same where a GPU is used, 5@100 takes 5 after 100, worst the slowest of 100.",
         ),
     ] = DEFAULT_WINDOW,
     no_window: Annotated[bool, typer.Option("--no-window", help="Do not use PyTorch's profiler.")] = False,
@@ -174,10 +174,10 @@ def _share(percent: str) -> float:
 
 def _window(asked: str) -> str:
     """Return the steps that were asked for; PerfwrapError where that says none."""
-    if asked not in ("auto", "worst") and not re.fullmatch(r"[1-9][0-9]{0,3}@[0-9]{1,12}", asked):
+    if asked not in ("auto", "steady", "worst") and not re.fullmatch(r"[1-9][0-9]{0,3}@[0-9]{1,12}", asked):
         raise PerfwrapError(
             f"--window {asked!r} names no steps.",
-            "Say auto, worst, or how many steps after which, for example: --window 5@100",
+            "Say auto, steady, worst, or how many steps after which, for example: --window 5@100",
         )
     return asked
 

@@ -33,7 +33,7 @@ class Options:
     max_overhead: float = DEFAULT_MAX_OVERHEAD
     """The share of the steps' time that detail may cost; what goes beyond is only counted."""
     window: str = DEFAULT_WINDOW
-    """Which steps torch's profiler watches: ``auto``, ``worst``, ``5@100``, or nothing for none."""
+    """Which steps torch's profiler watches: ``auto``, ``steady``, ``worst``, ``5@100``, or nothing for none."""
     window_detail: tuple[str, ...] = ()
     """What it notes beside: of WINDOW_DETAILS."""
     window_ranks: str = "0"

@@ -94,11 +94,16 @@ def test_the_steps_that_were_asked_for_are_taken_and_nothing_else(train) -> None
 
 
 def test_by_itself_three_steps_are_taken_after_the_warm_up(train) -> None:
-    done = train("for _ in range(300): step()", "auto")
+    done = train("for _ in range(300): step()", "steady")
     (note,) = notes(done)
     first, last = map(int, re.match(r"steps (\d+) to (\d+): tools", note).groups())
     assert first > 10
     assert last == first + 2
+
+
+def test_nobody_who_did_not_ask_gets_one_without_a_gpu(train) -> None:
+    done = train("for _ in range(300): step()", "auto")
+    assert notes(done) == ["no window: no GPU is used; `--window steady` takes it all the same"]
 
 
 def test_the_worst_of_many_steps_is_kept(train) -> None:
@@ -232,13 +237,13 @@ def test_every_rank_has_one_where_all_are_asked_for(train) -> None:
 
 
 def test_too_few_steps_are_said(train) -> None:
-    done = train("for _ in range(4): step()", "auto")
+    done = train("for _ in range(4): step()", "steady")
     assert notes(done) == ["no window: the program ended after 4 steps, before the window"]
 
 
 def test_of_slow_steps_a_part_is_taken(train) -> None:
     done = train(
-        "from perfwrap_recorder import window\nwindow.LONG_NS = 1\nfor _ in range(300): step()", "auto"
+        "from perfwrap_recorder import window\nwindow.LONG_NS = 1\nfor _ in range(300): step()", "steady"
     )
     assert re.match(r"a part of step \d+: tools/", notes(done)[0])
     assert "aten::linear" in names(trace(done))
