@@ -205,7 +205,9 @@ def _step_ended(moment, is_step):
     _plan.learn(count, moment)
     if not journal.summing and _plan.is_due(count) and _may_begin():
         _plan.opened = _plan.opened or now()
-        _start(_plan.length if _plan.kind != STEADY else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns))))
+        _start(
+            _plan.length if _plan.kind != STEADY else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns)))
+        )
     return _is_under_way()
 
 

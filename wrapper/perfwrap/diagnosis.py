@@ -23,6 +23,7 @@ from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
+from perfwrap.measures.roofline import roofline
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
@@ -83,6 +84,8 @@ class Diagnosis:
     gpus: tuple[Gpu, ...] = ()
     gpu_activity: tuple[GpuFigures, ...] = ()
     """Each GPU whose kernels were recorded."""
+    kernels: tuple[dict[str, Any], ...] = ()
+    """Each kernel that ncu measured, the longest first; keys as the columns of ``measures.roofline``."""
     run: dict[str, Any] = field(default_factory=dict)
     windows: tuple[str, ...] = ()
     """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
@@ -119,6 +122,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         else None,
         gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
         gpu_activity=_guarded(lambda: _gpu_activity(evidence), None)[0] or (),
+        kernels=tuple(_guarded(lambda: roofline(timeline).to_dicts(), None)[0] or ()),
         run=timeline.run,
         windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
     )

@@ -102,6 +102,7 @@ def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
         *("format", "verdict", "findings", "outcomes", "account", "steps", "ranks", "warnings"),
         "perfwrap_cost",
         "gpu",
+        "kernels",
     ]
     assert list(document["findings"][0]) == [
         *("rule", "severity", "share", "saving", "location", "evidence", "advice", "experiment")

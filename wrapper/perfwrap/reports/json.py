@@ -56,6 +56,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
         "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
+        "kernels": list(diagnosis.kernels),
     }
 
 

@@ -10,6 +10,7 @@ from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports import ending
 from perfwrap.reports.activity import draw_gpus
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
+from perfwrap.reports.kernels import draw_kernels
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
 from perfwrap.rules.model import Finding, Location, Outcome
@@ -34,6 +35,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
     if diagnosis.gpu_activity:
         page.blank()
         draw_gpus(diagnosis.gpu_activity, page)
+    if diagnosis.kernels:
+        page.blank()
+        draw_kernels(diagnosis.kernels, page)
     for number, finding in enumerate(diagnosis.findings[:TOP], start=1):
         page.blank()
         _finding(number, finding, diagnosis, page)
