@@ -39,6 +39,9 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "py_spy_hz": 20.0,
         "py_spy_native": False,
         "window": "auto",
+        "nsys": None,
+        "ncu": None,
+        "ncu_kernels": [],
         "window_detail": [],
         "window_ranks": "0",
     }
