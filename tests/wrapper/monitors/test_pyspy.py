@@ -19,11 +19,11 @@ from perfwrap.monitors.pythons import Python
 
 STAND_IN = """#!/bin/sh
 while [ "$1" != --output ]; do shift; done
-echo >> "$2.starts"
 trap 'echo "[]" > "'$2'"; exit 0' INT
 {}
 """
-WAITS = "while :; do sleep 0.02; done"
+WAITS = 'echo >> "$2.starts"; while :; do sleep 0.02; done'
+"""Says that it has started when it is ready for signals."""
 WRITES = """echo '[]' > "$2" """
 REFUSED = "echo 'Error: Operation not permitted (os error 1)' >&2; exit 1"
 FAILS = "echo 'Error: unknown version' >&2; exit 1"
