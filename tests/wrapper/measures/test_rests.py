@@ -141,6 +141,26 @@ def test_what_the_probes_cost_is_measured_against_the_rests(run) -> None:
     assert extra == pytest.approx(10 * steps["detailed"].sum(), rel=0.1)
 
 
+def test_steps_that_differ_too_much_to_be_compared_leave_an_estimate(run) -> None:
+    """A machine that is busy with something else: some stretches take a millisecond a step, others two."""
+    journal = run.journal()
+    for number in range(20):
+        pace = 1_000_000 * (1 + number % 2)
+        for _ in range(16):
+            step(journal)
+            journal.python(pace)
+        begin = journal.now
+        journal.describe("THIN", start=begin, value=REST)
+        journal.sum("data", begin, 100, 2_000, "loader/1")
+        journal.sum("optimizer", begin, 100, 0, "SGD#1")
+        journal.python(100 * (1_000_000 * (1 + (number // 2) % 2)))
+        journal.describe("THIN", start=journal.now, value=8)
+    evidence, trainer = evidence_of(run)
+    cost = evidence.own_cost(trainer)
+    assert not cost.measured
+    assert cost.high < 0.1
+
+
 def test_few_rests_leave_an_estimate(run) -> None:
     journal = run.journal()
     for _ in range(60):

@@ -1,8 +1,8 @@
 """What perfwrap itself cost.
 
 Where the probes rested now and then, the steps in detail are held against those of the rests around them: what they
-take longer is what recording them cost. Elsewhere the records are counted, and each is taken for what
-scripts/overhead.py measured.
+take longer is what recording them cost. Elsewhere, and where steps differ so much that this tells less, the records
+are counted, and each is taken for what scripts/overhead.py measured.
 """
 
 from __future__ import annotations
@@ -72,8 +72,15 @@ def find_own_cost(timeline: Timeline, trainer: Trainer, steps: Steps, account: A
     records += int(thinned_sums(account).filter(~pl.col("rest"))["count"].sum())
     recorded = account.ns["perfwrap"]
     size = facts_of(timeline, trainer.process).get("journal_bytes", "")
-    measured = _measured(steps, account)
-    low, middle, high = measured or _estimated(records, steps)
+    measured, estimated = _measured(steps, account), _estimated(records, steps)
+    if measured is not None and measured[2] - measured[0] > estimated[2] - estimated[0]:
+        measured = None
+    # What every step pays where the probes rest now and then, in detail or not.
+    passing_by = steps.steady * REST_STEP_NS if account.sums["rest"].any() else 0
+    factors = (1 / DOUBT, 1.0, DOUBT)
+    low, middle, high = (
+        part + factor * passing_by for part, factor in zip(measured or estimated, factors, strict=True)
+    )
     total = max(1, account.total_ns)
     return OwnCost(
         recorded_ns=recorded,
@@ -114,8 +121,7 @@ def _measured(steps: Steps, account: Account) -> tuple[float, float, float] | No
     more = _medians(detail) - _medians(rest)
     low, likely, high = (max(0.0, float(value)) for value in np.percentile(more, [2.5, 50, 97.5]))
     count = int(steady["detailed"].sum())
-    base = steady.height * REST_STEP_NS
-    return low * count + base / DOUBT, likely * count + base, high * count + base * DOUBT
+    return low * count, likely * count, high * count
 
 
 def _medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
