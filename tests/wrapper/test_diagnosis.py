@@ -152,6 +152,13 @@ def test_a_gpu_in_the_machine_does_not_matter_to_training_on_the_cpu(run: Any) -
     assert diagnose(run.read()).verdict.id == "compute-bound"
 
 
+def test_rules_about_gpus_say_that_the_model_ran_on_the_cpu(run: Any) -> None:
+    write(run, **{"model/Net/device": "cpu"})
+    outcomes = {outcome.rule: outcome for outcome in diagnose(run.read()).outcomes}
+    assert outcomes["launch_bound"].state == "not checked"
+    assert outcomes["launch_bound"].why == "The model ran on the CPU."
+
+
 @pytest.mark.parametrize(("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")])
 def test_thin_evidence_gives_no_verdict_but_says_why(run: Any, steps: int, words: str) -> None:
     write(run, steps=steps)

@@ -89,6 +89,15 @@ def _kernels(evidence: Evidence) -> str | None:
     """Ask for a record of what the GPU did."""
     if any(gpu.count("kernel") for gpu in evidence.gpu_activity):
         return None
+    facts = (evidence.facts(trainer.process).items() for trainer in evidence.trainers)
+    devices = {
+        value
+        for found in facts
+        for key, value in found
+        if key.startswith("model/") and key.endswith("/device")
+    }
+    if devices == {"cpu"}:
+        return "The model ran on the CPU."
     why = "; ".join(notes(evidence.timeline, "kernels")[:2])
     return "The GPU's kernels were not recorded" + (f": {why}." if why else ".")
 
