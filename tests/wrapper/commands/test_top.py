@@ -212,7 +212,8 @@ def test_a_running_job_is_shown_until_it_ends_and_then_as_its_report_tells_it(
         if share > 0.001:
             found = re.search(rf"{part} +([\d.]+) %", plain(final))
             assert found, part
-            assert float(found[1]) == pytest.approx(100 * share, abs=0.06)
+            # Shown are tenths that sum to 100.0, so each may be rounded up or down.
+            assert float(found[1]) == pytest.approx(100 * share, abs=0.11)
     sentence = " ".join(told["verdict"]["sentence"].split())
     assert sentence in " ".join(plain(final).split())
 

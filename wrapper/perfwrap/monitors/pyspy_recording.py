@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +52,16 @@ class Recording:
             (os.POSIX_SPAWN_OPEN, 2, str(self._said), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
         ]
         self.began_ns = time.monotonic_ns()
-        # A process group of its own: Ctrl-C is for the program. The sidecar blocks all signals; py-spy must not.
+        # A process group of its own: Ctrl-C is for the program. The sidecar blocks all signals, and in a script's
+        # background SIGINT is ignored; py-spy must do neither.
         self.pid = os.posix_spawn(
-            asked.tool, command, os.environ, file_actions=actions, setpgroup=0, setsigmask=()
+            asked.tool,
+            command,
+            os.environ,
+            file_actions=actions,
+            setpgroup=0,
+            setsigmask=(),
+            setsigdef=(signal.SIGINT,),
         )
 
     def status(self) -> int | None:
