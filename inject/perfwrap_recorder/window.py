@@ -61,6 +61,9 @@ LONGEST_NS = 60_000_000_000
 MOST_STOP_NS = 2_000_000_000
 """What took longer to end is not exported."""
 
+NOT_NEEDED = "no GPU is used"
+"""Why there is none that nobody asked for; nothing is said of it."""
+
 NOT_EXPORTED = "could not be exported"
 
 MOST_TRIES = 3
@@ -347,6 +350,8 @@ def _export(recording):
 
 def _give_up(reason):
     """Say why there is no window, once."""
+    if reason == NOT_NEEDED:
+        forget()
     if _plan is not None:
         if _plan.opened:
             _cover("no window: " + reason)

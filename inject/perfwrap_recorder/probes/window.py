@@ -71,7 +71,7 @@ def _make(give_way):
 def _find_reason(torch, all_ranks, asked):
     """Return why there must be no window now: "" where it may come, None where it must wait."""
     if asked == window.AUTO and not torch_profiler.has_started_gpu():
-        return "no GPU is used; `--window steady` takes it all the same"
+        return window.NOT_NEEDED
     tool = _find_other_tool(os.environ)
     if tool:
         return "another tool watches this process: %s is set" % tool

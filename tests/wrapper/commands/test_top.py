@@ -193,8 +193,10 @@ def test_a_running_job_is_shown_until_it_ends_and_then_as_its_report_tells_it(
     (tmp_path / "train.py").write_text(TRAINING)
     job = start(sys.executable, "train.py", tmp_path / "end")
     view = show(tmp_path / "run")
-    seen = view.expect(r"(?s)running for.*So far: Data-bound.*steady steps: median.*cores.*q quits")
-    assert re.search(r"Steps  [\d,]+ so far, epoch \d+, batch \d+ of 8", seen)
+    seen = view.expect(
+        r"(?s)running for.*So far: Data-bound.*Steps  [\d,]+ so far, epoch \d+, batch \d+ of 8.*"
+        r"steady steps: median.*cores.*q quits"
+    )
     assert re.search(r"Time   data +\d\d\.\d %  █+", seen)
     assert re.search(r"Procs  trainer +\d+ +[\d.]+ cores", seen)
     view.resize(12, 100)

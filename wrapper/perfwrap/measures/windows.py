@@ -10,9 +10,6 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import WINDOW
 from perfwrap.timeline.model import Timeline
 
-NOBODY_ASKED = "no GPU is used"
-"""Part of the note about a window that the user did not ask for and that is of no use: nothing to tell."""
-
 
 def find_windows(timeline: Timeline, trainer: Trainer) -> tuple[Integers, Integers]:
     """Return starts and ends of the windows of a trainer's process, each from its beginning to its export."""
@@ -25,7 +22,7 @@ def find_windows(timeline: Timeline, trainer: Trainer) -> tuple[Integers, Intege
 def window_notes(timeline: Timeline, trainer: Trainer) -> tuple[str, ...]:
     """Return what was taken of a trainer's steps, or why nothing was, in sentences without an end."""
     rows = timeline.coverage.filter(pl.col("what") == WINDOW, pl.col("track") == trainer.process)
-    return tuple(note for note in rows["note"].drop_nulls() if NOBODY_ASKED not in note)
+    return tuple(rows["note"].drop_nulls().to_list())
 
 
 def touched(windows: tuple[Integers, Integers], starts: Integers, ends: Integers) -> Flags:
