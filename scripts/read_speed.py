@@ -5,7 +5,7 @@
 Every reading is a process of its own, the tools in turn, so that a busy machine slows down all of them alike; of
 each tool the fastest and the leanest reading counts. Peers run in an environment of their own, made once with:
 
-    python -m venv /tmp/peers && /tmp/peers/bin/pip install HolisticTraceAnalysis
+    python -m venv peers && peers/bin/pip install HolisticTraceAnalysis
 
 What is timed: perfwrap reads the file, builds the timeline and finds the steps; Holistic Trace Analysis loads the
 file into its table and works out its temporal breakdown. Imports are part of both, as they are for a user.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perfwrap.commands import run as run_command
 from perfwrap.commands import stacks
+from perfwrap.commands.recording_options import NoReport, Out, PySpyNative, PySpyRate, Rate
 from perfwrap.launch import attached
 from perfwrap.launch.options import DEFAULT_PY_SPY_HZ, DEFAULT_RATE_HZ, Options
 
@@ -19,28 +19,11 @@ def attach(
         float | None,
         typer.Option(metavar="N", min=1, help="How long to watch.", show_default="until Ctrl-C or its end"),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"
-        ),
-    ] = None,
-    rate: Annotated[
-        float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
-    ] = DEFAULT_RATE_HZ,
-    py_spy_rate: Annotated[
-        float, typer.Option(metavar="HZ", min=10, max=200, help="How often py-spy samples.")
-    ] = DEFAULT_PY_SPY_HZ,
-    py_spy_native: Annotated[
-        bool,
-        typer.Option(
-            "--py-spy-native",
-            help="Have py-spy sample compiled code, too; it stops the program for each sample.",
-        ),
-    ] = False,
-    no_report: Annotated[
-        bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
-    ] = False,
+    out: Out = None,
+    rate: Rate = DEFAULT_RATE_HZ,
+    py_spy_rate: PySpyRate = DEFAULT_PY_SPY_HZ,
+    py_spy_native: PySpyNative = False,
+    no_report: NoReport = False,
 ) -> None:
     """Watch a job that runs already: its processes, their stacks (py-spy), host and GPU.
 

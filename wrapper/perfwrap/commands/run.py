@@ -8,11 +8,31 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from perfwrap.commands import stacks
+from perfwrap.commands.recording_options import (
+    Budget,
+    Command,
+    MaxOverhead,
+    Ncu,
+    NcuFrom,
+    NcuOptions,
+    NoMonitors,
+    NoReport,
+    NoWindow,
+    Nsys,
+    NsysOptions,
+    Nvtx,
+    Out,
+    PySpy,
+    PySpyNative,
+    PySpyRate,
+    Rate,
+    Sample,
+    Window,
+    WindowDetail,
+    WindowRanks,
+)
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import ncu as ncu_tool
 from perfwrap.launch import nsys as nsys_tool
@@ -33,101 +53,27 @@ LEAST_OVERHEAD = 0.001
 
 
 def run(
-    command: Annotated[list[str] | None, typer.Argument(metavar="[--] CMD...", show_default=False)] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"
-        ),
-    ] = None,
-    nvtx: Annotated[
-        bool, typer.Option("--nvtx", help="Push NVTX ranges even where no tool listens.")
-    ] = False,
-    no_monitors: Annotated[bool, typer.Option("--no-monitors", help="Do not watch host and GPU.")] = False,
-    rate: Annotated[
-        float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
-    ] = DEFAULT_RATE_HZ,
-    sample: Annotated[
-        float,
-        typer.Option(
-            metavar="HZ",
-            min=0,
-            max=200,
-            help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never.",
-        ),
-    ] = 0.0,
-    py_spy: Annotated[
-        bool,
-        typer.Option("--py-spy", help="Have py-spy sample stacks of the training processes from outside."),
-    ] = False,
-    py_spy_rate: Annotated[
-        float, typer.Option(metavar="HZ", min=10, max=200, help="How often py-spy samples.")
-    ] = DEFAULT_PY_SPY_HZ,
-    py_spy_native: Annotated[
-        bool,
-        typer.Option(
-            "--py-spy-native",
-            help="Have py-spy sample compiled code, too; it stops the program for each sample.",
-        ),
-    ] = False,
-    max_overhead: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT",
-            help="What detail may cost of the steps' time; steps that would cost more are only counted.",
-        ),
-    ] = f"{DEFAULT_MAX_OVERHEAD:.1%}",
-    window: Annotated[
-        str,
-        typer.Option(
-            metavar="STEPS",
-            help="The steps that PyTorch's profiler watches: steady takes 3 once they are steady, auto the "
-            "same where a GPU is used, 5@100 takes 5 after 100, worst the slowest of 100.",
-        ),
-    ] = DEFAULT_WINDOW,
-    no_window: Annotated[bool, typer.Option("--no-window", help="Do not use PyTorch's profiler.")] = False,
-    window_detail: Annotated[
-        str,
-        typer.Option(
-            metavar="WORDS",
-            show_default="none",
-            help="What it notes beside: shapes, stack, memory, flops, joined by commas. Each costs more.",
-        ),
-    ] = "",
-    window_ranks: Annotated[
-        str, typer.Option(metavar="RANKS", help="Which ranks it watches: 0, or all at the same steps.")
-    ] = "0",
-    nsys: Annotated[
-        bool,
-        typer.Option(
-            "--nsys",
-            help="Have Nsight Systems watch some steps; --nsys='OPTIONS' passes more options to nsys profile.",
-        ),
-    ] = False,
-    nsys_options: Annotated[str, typer.Option("--nsys-options", hidden=True)] = "",
-    ncu: Annotated[
-        bool,
-        typer.Option(
-            "--ncu",
-            help="Have Nsight Compute measure the kernels that took longest in an earlier run; "
-            "--ncu='OPTIONS' passes more options to ncu.",
-        ),
-    ] = False,
-    ncu_options: Annotated[str, typer.Option("--ncu-options", hidden=True)] = "",
-    ncu_from: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="The earlier run that says which kernels.",
-            show_default="the latest one with kernels",
-        ),
-    ] = None,
-    no_report: Annotated[
-        bool, typer.Option("--no-report", help="Only record; `perfwrap report` reads it later.")
-    ] = False,
-    budget: Annotated[
-        int, typer.Option(metavar="MIB", min=1, help="How large each process's journal may become.")
-    ] = DEFAULT_BUDGET_MIB,
+    command: Command = None,
+    out: Out = None,
+    nvtx: Nvtx = False,
+    no_monitors: NoMonitors = False,
+    rate: Rate = DEFAULT_RATE_HZ,
+    sample: Sample = 0.0,
+    py_spy: PySpy = False,
+    py_spy_rate: PySpyRate = DEFAULT_PY_SPY_HZ,
+    py_spy_native: PySpyNative = False,
+    max_overhead: MaxOverhead = f"{DEFAULT_MAX_OVERHEAD:.1%}",
+    window: Window = DEFAULT_WINDOW,
+    no_window: NoWindow = False,
+    window_detail: WindowDetail = "",
+    window_ranks: WindowRanks = "0",
+    nsys: Nsys = False,
+    nsys_options: NsysOptions = "",
+    ncu: Ncu = False,
+    ncu_options: NcuOptions = "",
+    ncu_from: NcuFrom = None,
+    no_report: NoReport = False,
+    budget: Budget = DEFAULT_BUDGET_MIB,
 ) -> None:
     """Run a command unchanged, record it, and print what holds it back.
 
