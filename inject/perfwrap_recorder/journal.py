@@ -55,8 +55,9 @@ phase's beginning and, LEAD_BITS higher, at its end.
 A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost module
 call or before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start
 or the end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE,
-LOAD, IMPORT, COMPILE, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail,
-or the first 256 where there is room, stand there all the same; further NON_FINITE instants are left out.
+LOAD, IMPORT, COMPILE, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or
+the first 256 (in longer ones as many as a quarter of its steps) where there is room, stand there all the same;
+further NON_FINITE instants are left out.
 """
 
 from __future__ import annotations
@@ -211,6 +212,8 @@ def open_current(given):
     settings = given
     # Half of what is allowed: to pass by a probe that rests costs something, too.
     thinning.cost_share = getattr(given, "max_overhead", 2 * thinning.cost_share) / 2
+    if getattr(given, "sample_hz", 0) or getattr(given, "ptracer_pid", 0):
+        rest.stay()  # the wrappers tell in stacks what is at work
     _make(given.budget_bytes)
     atexit.register(_end)
 
@@ -500,6 +503,8 @@ def _begin_sums(moment, is_rest):
     put(moment, 0, -1 if is_rest else 0, 0, 0, THIN)
     if is_rest:
         rest.begin(_stepper, RESTING - {_thinning.counts[0]})
+        if _thinning.is_bare:
+            rest.take_out()
         rest.ask_again(moment + REST_INTERVAL_NS, _limit_of)
 
 

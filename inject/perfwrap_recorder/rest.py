@@ -3,9 +3,14 @@
 A probe that only lets a call pass costs a tenth of one that times it. What goes on being noted while others rest
 is what a sample of the steps would not tell: how many steps there were, and how long batches were waited for,
 since such waits come in rare, long stalls. Rare kinds of spans are recorded as ever.
+
+Where even that lets steps wait, rests are few and long, and for their length torch's own functions stand where
+they stood before: nothing is passed by then. Not once something compiles, or looks at the stacks of this program.
 """
 
 from __future__ import annotations
+
+import sys
 
 NEVER = 1 << 62
 
@@ -13,6 +18,10 @@ resting = set()  # kinds of spans whose probes let all calls pass at present
 counting = set()  # the thread whose steps and waits are counted meanwhile
 retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
 due = NEVER  # when the journal wants to be asked
+
+_places = []  # (kind, owner, name, ours, theirs or None where the owner inherits it): what can be taken out
+_empty = []  # those of them that are taken out at present
+_stays = []  # one token when nothing may be taken out any more
 
 
 class Tally:
@@ -47,6 +56,43 @@ def find_tally(kind, name, which=0):
     return _all.get((kind, name, which)) or _all.setdefault((kind, name, which), Tally(kind, name, which))
 
 
+def offer(kind, owner, name, ours, theirs):
+    """Say that ``ours``, a wrapper for spans of that kind, may be taken out; None where the owner inherits theirs."""
+    _places.append((kind, owner, name, ours, theirs))
+
+
+def take_out():
+    """Have torch's own functions stand where wrappers of resting kinds do, unless somebody has put others there.
+
+    Not before Dynamo is there: it remembers, as it is imported, what stands in some places.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return
+    for place in _places:
+        kind, owner, name, ours, theirs = place
+        if kind in resting and not _stays and vars(owner).get(name) is ours:
+            if theirs is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, theirs)
+            _empty.append(place)
+
+
+def put_back(but=()):
+    """Have the wrappers stand where they stood, but those of some kinds; where somebody else stands, later perhaps."""
+    for place in _empty[:]:
+        kind, owner, name, ours, theirs = place
+        if kind not in but and vars(owner).get(name) is theirs:
+            setattr(owner, name, ours)
+            _empty.remove(place)
+
+
+def stay():
+    """Have all wrappers stand from now on: somebody goes by what stands there."""
+    _stays[:] = [True]
+    put_back()
+
+
 def begin(thread, kinds):
     """Have the probes of these kinds rest, and count what this thread does."""
     take()
@@ -76,6 +122,7 @@ def take():
 
 def end():
     """Have the probes note everything again, but for the retired."""
+    put_back(retired)
     resting.clear()
     resting.update(retired)
     counting.clear()

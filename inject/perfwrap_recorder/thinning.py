@@ -50,7 +50,14 @@ SLOWER = 4
 """A rest ends early when its steps take so many times as long as those before it did."""
 
 RARE_KEPT_IN_REST = 256
-"""How many do where there is room."""
+"""How many do where there is room, and for each four steps of a longer stretch one more."""
+
+PASSING = 10
+"""To let a call pass by a probe that rests costs one in so many of what it costs to record it."""
+
+PART_OF_RUN = 8
+"""A rest in which even that is spared may be one in so many of the steps so far: what stands there is seldom changed,
+since Python forgets what it knows of a class that is."""
 
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
@@ -79,7 +86,11 @@ class Thinning:
         self._rare_left = 0
         self._begun = slot, moment
         self._cost = None
+        self._is_dear = False
+        """Whether even letting all calls pass costs more than it may."""
         self._step_ns = 0
+        self.is_bare = False
+        """Whether the present rest is one in which no call shall pass by a probe."""
         self.seems_slower = False
         """Whether the steps of the present rest took longer, when last looked at, than those before it."""
 
@@ -114,8 +125,12 @@ class Thinning:
 
     def begin_sums(self):
         """Plan a stretch without detail, and say whether the probes shall rest meanwhile."""
-        self._planned = self.left = self._block_steps() * (self.stride - 1)
-        self._rare_left = RARE_KEPT if self.room_stride > 1 else RARE_KEPT_IN_REST
+        self._planned = self._block_steps() * (self.stride - 1)
+        self.is_bare = self.cost_stride > 1 and self._is_dear
+        if self.is_bare:
+            self._planned = max(self._planned, self.ended // PART_OF_RUN)
+        self.left = self._planned
+        self._rare_left = RARE_KEPT if self.room_stride > 1 else max(RARE_KEPT_IN_REST, self._planned // 4)
         self.seems_slower = False
         return self.cost_stride > 1
 
@@ -145,6 +160,7 @@ class Thinning:
         cost = (cold * COLD_NS + (records - cold) * HOT_NS) / time
         # One stretch with a long wait in it must not bring all detail back at once.
         self._cost = cost if self._cost is None else self._cost + (cost - self._cost) / 4
+        self._is_dear = self._cost > PASSING * cost_share
         self.cost_stride = 1
         while may_rest and self.cost_stride * cost_share < self._cost and self.cost_stride < MOST_STRIDE:
             self.cost_stride *= 2

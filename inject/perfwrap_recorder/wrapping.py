@@ -18,7 +18,7 @@ import os
 import sys
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, ranges
+from perfwrap_recorder import gpu_time, guard, ranges, rest
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 
@@ -38,12 +38,12 @@ FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
 
 
-def patch(torch, owner, name, make, span_name="", counted=False, file=""):
+def patch(torch, owner, name, make, span_name="", counted=False, file="", kind=None):
     """Replace a function of a class or module by ``make(original, call, is_compiling)``, once.
 
     ``call`` is the original, inside of an NVTX range called ``span_name`` where such are wanted. ``file`` is the
-    one that Dynamo shall judge the wrapper by where that is not the original's. Nothing is done where this
-    version of torch has no such function.
+    one that Dynamo shall judge the wrapper by where that is not the original's. ``kind`` is that of the spans where
+    the wrapper does nothing while those rest. Nothing is done where this version of torch has no such function.
     """
     original = getattr(owner, name, None)
     if original is None or is_wrapper(original):
@@ -57,7 +57,10 @@ def patch(torch, owner, name, make, span_name="", counted=False, file=""):
     _disguise(wrapper, original, owner, name)
     is_tensors = owner is getattr(torch, "Tensor", None)
     phases[id(wrapper.__code__)] = span_name or (wrapper.__qualname__ if is_tensors else name)
+    theirs = vars(owner).get(name)
     setattr(owner, name, wrapper)
+    if kind is not None:
+        rest.offer(kind, owner, name, wrapper, theirs)
 
 
 def timed(probe, finish, kind=None, gpu_kind=None):

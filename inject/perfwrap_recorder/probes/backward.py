@@ -13,7 +13,7 @@ from perfwrap_recorder.source_lines import label
 def install(torch):
     """Watch from now on."""
     make = wrapping.timed("backward", _finish, journal.BACKWARD, journal.BACKWARD)
-    wrapping.patch(torch, torch.autograd, "backward", make, "backward")
+    wrapping.patch(torch, torch.autograd, "backward", make, "backward", kind=journal.BACKWARD)
     journal.cover("probe/backward")
 
 

@@ -17,7 +17,7 @@ import atexit
 import sys
 from _thread import get_ident
 
-from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder import guard, journal, rest, source_lines, wrapping
 from perfwrap_recorder.clock import now
 
 MAXIMUM_MARKS = 200
@@ -60,6 +60,7 @@ def install_callbacks(dynamo):
     torch = sys.modules["torch"]
     handler = getattr(sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None)
     if handler is None:
+        rest.stay()
         journal.uncover("probe/compilation", "this version of torch does not tell")
         return
     begin, end = guard.protect("compilation", _begin), guard.protect("compilation", _end)
@@ -101,6 +102,7 @@ def _make_end(end):
 
 def _begin(frame, arguments):
     start = now()
+    rest.stay()
     _read_metrics()
     trigger = getattr(getattr(arguments[-1], "callback_trigger", None), "name", "DYNAMO")
     name = TRIGGERS.get(trigger, "compile")

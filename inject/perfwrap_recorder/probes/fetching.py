@@ -55,7 +55,7 @@ def install(torch):
     for kind in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
         owner = getattr(fetchers, kind, None)
         if owner is not None:
-            wrapping.patch(torch, owner, "fetch", _make_fetch(weigh))
+            wrapping.patch(torch, owner, "fetch", _make_fetch(weigh), kind=FETCH)
     journal.after_fork.add(_forget_parent)
     tell = guard.protect("sample_times", sample_times.tell)
     journal.every_interval.add(tell)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, journal, ranges, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import model_facts, parallel, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
@@ -43,9 +43,11 @@ def install(torch):
     make = _make_inlined if is_known and not ranges.find(torch) else _make_around
     is_counted = make is _make_inlined
     finish = guard.protect("forward", _finish_with(torch))
-    wrapping.patch(torch, module, "__call__", make(finish), "forward", is_counted)
-    if vars(module).get(original.__name__) is original:
-        setattr(module, original.__name__, module.__call__)  # where pickle looks for it
+    wrapping.patch(torch, module, "__call__", make(finish), "forward", is_counted, kind=FORWARD)
+    name = original.__name__
+    if vars(module).get(name) is original:
+        setattr(module, name, module.__call__)  # where pickle looks for it
+        rest.offer(FORWARD, module, name, module.__call__, original)
     journal.after_fork.add(_forget_other_threads)
     journal.every_interval.add(_asked.clear)
     journal.cover("probe/forward")

@@ -55,7 +55,7 @@ def install(torch):
     for names, make in makers:
         for name in names:
             finish = guard.protect("sync", _finish_with("Tensor." + name, on_gpu))
-            wrapping.patch(torch, torch.Tensor, name, make(finish, torch))
+            wrapping.patch(torch, torch.Tensor, name, make(finish, torch), kind=SYNC)
     journal.after_fork.add(_forget_other_threads)
     journal.cover("probe/sync")
 

@@ -54,9 +54,9 @@ def install(torch):
     measure = _measure_with(torch)
     for name in COPIES:
         finish = guard.protect("transfers", _finish_with("Tensor." + name, measure, name == "pin_memory"))
-        wrapping.patch(torch, tensor, name, _make_copy(finish))
+        wrapping.patch(torch, tensor, name, _make_copy(finish), kind=TRANSFER)
     finish = guard.protect("transfers", _turned(_finish_with("Tensor.copy_", measure, False)))
-    wrapping.patch(torch, tensor, "copy_", _make_copy(finish, is_into=True))
+    wrapping.patch(torch, tensor, "copy_", _make_copy(finish, is_into=True), kind=TRANSFER)
     for name in MODULE_COPIES:
         finish = guard.protect("transfers", _finish_module_with("Module." + name))
         wrapping.patch(torch, torch.nn.Module, name, _make_module_copy(finish))

@@ -16,7 +16,7 @@ def install(torch):
         default = call_sites.default_of(owner.zero_grad, "set_to_none")
         finish = _finish_with(owner.__name__ + ".zero_grad", default)
         make = wrapping.timed_with_options("zero_grad", finish, journal.ZERO_GRAD)
-        wrapping.patch(torch, owner, "zero_grad", make, "zero_grad")
+        wrapping.patch(torch, owner, "zero_grad", make, "zero_grad", kind=journal.ZERO_GRAD)
     journal.cover("probe/zero_grad")
 
 

@@ -263,3 +263,131 @@ assert not rest.retired & {journal.OPTIMIZER, journal.FORWARD, journal.BACKWARD,
     assert max(found.start for found in read.of("ZERO_GRAD")) < off[0].start
     assert max(found.start for found in read.of("SYNC")) < off[-1].start
     assert max(found.start for found in read.of("FORWARD")) > off[-1].start
+
+
+BARE = (
+    "Settings.max_overhead = 0.0008\n"
+    + LOOP
+    + """
+watched = (
+    (torch.nn.Module, "__call__"), (torch.Tensor, "item"), (torch.autograd, "backward"),
+    (torch.optim.Optimizer, "zero_grad"), (torch.utils.data._utils.fetch._MapDatasetFetcher, "fetch"),
+)
+from perfwrap_recorder import wrapping
+def ours(): return [wrapping.is_wrapper(getattr(owner, name)) for owner, name in watched]
+def go_on_until(is_bare):
+    for _ in range(20_000):
+        if is_bare == (not any(ours())): return
+        step(torch.ones(2))
+    raise AssertionError(ours())
+"""
+)
+"""Where even letting calls pass costs too much, at the steps' real length."""
+
+
+@pytest.mark.torch
+def test_in_long_rests_torchs_own_functions_stand_where_they_stood(run) -> None:
+    read = run(
+        BARE
+        + """
+assert all(ours())
+for _ in range(2):
+    go_on_until(True)
+    assert "item" not in vars(torch.Tensor) and torch.Tensor.item is torch._C.TensorBase.item
+    assert torch.nn.Module.__call__ is torch.nn.Module._wrapped_call_impl
+    go_on_until(False)
+    assert all(ours())
+    assert torch.nn.Module.__call__ is torch.nn.Module._wrapped_call_impl
+"""
+    ).journal
+    assert -1 in [found.value for found in read.of("THIN")]
+    assert count(read, "OPTIMIZER") > 256
+
+
+@pytest.mark.torch
+def test_what_somebody_else_put_there_meanwhile_stays(run) -> None:
+    run(
+        BARE
+        + """
+go_on_until(True)
+torch.Tensor.item = theirs = lambda self: 7
+while rest.counting: step(torch.ones(2))
+assert torch.Tensor.item is theirs
+assert [wrapping.is_wrapper(getattr(owner, name)) for owner, name in watched] == [True, False, True, True, True]
+del torch.Tensor.item
+go_on_until(True)
+go_on_until(False)
+"""
+    )
+
+
+@pytest.mark.torch
+def test_a_forked_child_has_all_its_probes(run) -> None:
+    run(
+        BARE
+        + """
+go_on_until(True)
+child = os.fork()
+if child == 0:
+    os._exit(0 if all(ours()) else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    )
+
+
+@pytest.mark.torch
+def test_once_something_compiles_the_probes_stand_for_good(run) -> None:
+    run(
+        BARE
+        + """
+import torch._dynamo
+import perfwrap_recorder.probes.compilation
+perfwrap_recorder.probes.compilation.install_callbacks(torch._dynamo)
+go_on_until(True)
+seen = []
+def backend(graph, inputs):
+    seen.append(all(ours()))
+    return graph.forward
+compiled = torch.compile(lambda x: x + 1, backend=backend)
+compiled(torch.ones(2))
+assert all(ours())
+for _ in range(2_000): step(torch.ones(2)); assert all(ours())
+assert seen == [True]
+"""
+    )
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("option", ["sample_hz", "ptracer_pid"])
+def test_who_looks_at_the_stacks_finds_the_probes_there(run, option: str) -> None:
+    run(
+        f"Settings.{option} = 1\n"
+        + BARE
+        + "go_on_until_a_rest()\nfor _ in range(1_500): step(torch.ones(2)); assert all(ours())"
+    )
+
+
+def test_long_rests_are_a_part_of_the_run_so_far(run) -> None:
+    run(
+        """
+from perfwrap_recorder.thinning import FIRST_STEPS, PART_OF_RUN, Thinning
+thinning = Thinning(1 << 20)
+slot = moment = steps = 0
+def do(many):
+    global steps, moment
+    steps, moment = steps + many, moment + many * 100_000
+    assert thinning.ends_stretch(journal.OPTIMIZER, 1, many)
+do(FIRST_STEPS)
+rests = []
+while steps < 1_000_000:
+    slot += 8 * 16
+    thinning.weigh(slot, moment)
+    assert thinning.begin_sums() and thinning.is_bare
+    rests.append(thinning.left)
+    assert rests[-1] <= max(1_008, steps // PART_OF_RUN)
+    do(thinning.left)
+    thinning.begin_detail(slot, moment)
+    do(thinning.left)
+assert 40 < len(rests) < 80 and rests[0] <= 1_008 and rests[-1] > 50_000, rests
+"""
+    )
