@@ -28,6 +28,7 @@ ALLOWED = {
     "rules": {"measures", "timeline", "units"},
     "verdict": {"rules", "measures", "timeline", "units"},
     "diagnosis": {"rules", "verdict", "measures", "timeline", "units", "errors"},
+    "configuration": {"rules", "errors"},
     "live": {
         "diagnosis",
         "verdict",

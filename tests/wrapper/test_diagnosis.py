@@ -261,3 +261,24 @@ def test_a_diagnosis_is_made_of_plain_values(run: Any) -> None:
     assert isinstance(diagnosis, Diagnosis)
     assert diagnosis.steps.count == 40
     assert diagnosis.steps.median_ns == pytest.approx(10 * MS)
+
+
+def test_a_rule_that_is_skipped_is_not_asked_and_the_outcome_says_who_said_so(run: Any) -> None:
+    write(run)
+    asked = [rule("one", fail), rule("two", lambda: Clear("It is fine."))]
+    diagnosis = diagnose(run.read(), asked, skipped={"one": "ignored by --ignore"})
+    assert [(outcome.rule, outcome.state, outcome.why) for outcome in diagnosis.outcomes] == [
+        ("one", "not checked", "It was ignored by --ignore."),
+        ("two", "clear", "It is fine."),
+    ]
+
+
+def test_other_thresholds_change_what_is_found(run: Any) -> None:
+    write(run, data=20)
+    assert "data_loader_wait" in {
+        found.rule for found in diagnose(run.read()).findings
+    } or "data_loader_single_process" in {found.rule for found in diagnose(run.read()).findings}
+    quiet = {name: {"QUIET_SHARE": 0.99} for name in ("data_loader_wait", "data_loader_single_process")}
+    diagnosis = diagnose(run.read(), thresholds=quiet)
+    assert not {found.rule for found in diagnosis.findings} & set(quiet)
+    assert "data_loader_wait went by quiet_share = 0.99, as settled by the user." in diagnosis.warnings

@@ -7,7 +7,7 @@ never the report.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
@@ -28,6 +28,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
 from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, Outcome, Rule, rule_id
+from perfwrap.rules.thresholds import Thresholds, applied
 from perfwrap.timeline.model import Timeline
 from perfwrap.verdict import Verdict, failed, judge
 
@@ -91,17 +92,37 @@ class Diagnosis:
     """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
 
 
-def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES) -> Diagnosis:
-    """Return the diagnosis of a timeline; it may abstain, it never raises."""
-    diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules), None)
-    return diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
+def diagnose(
+    timeline: Timeline,
+    rules: Sequence[Rule] = RULES,
+    skipped: Mapping[str, str] | None = None,
+    thresholds: Thresholds | None = None,
+) -> Diagnosis:
+    """Return the diagnosis of a timeline; it may abstain, it never raises.
+
+    ``skipped`` names rules that are not asked, and why not; ``thresholds`` holds those that differ from the rules' own.
+    """
+    with applied({rule_id(rule): rule for rule in rules}, thresholds or {}):
+        diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules, skipped or {}), None)
+    diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
+    told = tuple(
+        f"{rule} went by {name.lower()} = {value:g}, as settled by the user."
+        for rule, values in (thresholds or {}).items()
+        for name, value in values.items()
+    )
+    return replace(diagnosis, warnings=diagnosis.warnings + told)
 
 
-def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
+def _diagnose(timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, str]) -> Diagnosis:
     """Return the diagnosis; raises where a measure fails that everything rests on."""
     evidence = Evidence(timeline)
     found: dict[Trainer, list[Finding]] = {trainer: [] for trainer in evidence.trainers}
-    outcomes = [_ask(rule, evidence, found) for rule in rules]
+    outcomes = [
+        Outcome(rule_id(rule), "not checked", f"It was {skipped[rule_id(rule)]}.")
+        if rule_id(rule) in skipped
+        else _ask(rule, evidence, found)
+        for rule in rules
+    ]
     explained: dict[str, str] = {}
     for trainer in found:
         found[trainer], dropped = _settle(evidence.account(trainer), found[trainer])

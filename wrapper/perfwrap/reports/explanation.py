@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from perfwrap.reports.page import Page
 from perfwrap.rules.model import Rule
+from perfwrap.rules.thresholds import thresholds_of
 
 HEADINGS = (
     "What it finds",
@@ -47,6 +48,13 @@ def draw(name: str, rule: Rule, page: Page) -> None:
         page.line((heading, "bold"))
         for paragraph in paragraphs:
             page.paragraph(paragraph, indent=2)
+    thresholds = thresholds_of(rule)
+    if thresholds:
+        page.blank()
+        page.line(("Thresholds", "bold"))
+        page.paragraph(f"Set others below [thresholds.{name}] of perfwrap.toml.", indent=2)
+        for threshold, value in thresholds.items():
+            page.line((f"  {threshold.lower()} = {value:g}", ""))
 
 
 def draw_list(rules: Mapping[str, Rule], page: Page) -> None:
