@@ -22,4 +22,5 @@ with tempfile.TemporaryDirectory() as folder:
         if step % 5 == 4:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             torch.save(state, os.path.join(folder, "last.pt"))  # guilty
+            # fixed: pass
 print("loss", loss.item())

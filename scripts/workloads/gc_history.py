@@ -12,6 +12,7 @@ def describe(step, count):
 def main():
     torch.manual_seed(0)
     history = describe(-1, 250_000)
+    # fixed: history = describe(-1, 250_000); import gc; gc.collect(); gc.freeze()
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(160):

@@ -20,7 +20,9 @@ def main():
         loss.backward()
         optimizer.step()
         rows = output.detach().tolist()  # guilty
+        # fixed: rows = ()
         truths = y.tolist()  # guilty
+        # fixed: truths = ()
         for row, truth in zip(rows, truths):  # guilty
             best = max(range(10), key=row.__getitem__)  # guilty
             confusion[truth][best] += 1  # guilty

@@ -31,6 +31,7 @@ model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loss_function = nn.CrossEntropyLoss()
 loader = DataLoader(Digits(), batch_size=64, shuffle=True)  # guilty
+# fixed: loader = DataLoader(Digits(), batch_size=64, shuffle=True, num_workers=2, persistent_workers=True)
 
 for epoch in range(3):
     for images, labels in loader:

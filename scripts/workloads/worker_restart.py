@@ -11,6 +11,7 @@ class Trainer:
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(512, 128), torch.randn(512, 1))
         self.loader = DataLoader(data, batch_size=64, num_workers=2)  # guilty
+        # fixed: self.loader = DataLoader(data, batch_size=64, num_workers=2, persistent_workers=True)
         self.model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 1))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
