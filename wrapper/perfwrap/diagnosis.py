@@ -7,7 +7,7 @@ never the report.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
@@ -17,13 +17,17 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account import Account
+from perfwrap.measures.conditions import find_conditions
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
+from perfwrap.measures.processors import Processors
 from perfwrap.measures.roofline import roofline
+from perfwrap.measures.stretches import Stretches as Stretches
+from perfwrap.measures.stretches import find_stretches
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
@@ -89,6 +93,14 @@ class Diagnosis:
     run: dict[str, Any] = field(default_factory=dict)
     windows: tuple[str, ...] = ()
     """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
+    stretches: Stretches = Stretches()
+    """How the step time of the trainer that stands for the run went over it."""
+    conditions: dict[str, str] = field(default_factory=dict)
+    """What the run ran under; see measures.conditions."""
+    processors: Processors | None = None
+    """How busy the processors of the machine were on which the trainer ran that stands for the run."""
+    step_tables: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)
+    """The steps of each trainer by its thread's track, with the columns of ``measures.steps``."""
 
 
 def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES) -> Diagnosis:
@@ -125,6 +137,12 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         kernels=tuple(_guarded(lambda: roofline(timeline).to_dicts(), None)[0] or ()),
         run=timeline.run,
         windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
+        stretches=find_stretches(evidence.steps(main)) if main else Stretches(),
+        conditions=find_conditions(
+            timeline, main, len(evidence.trainers), evidence.steps(main) if main else None
+        ),
+        processors=evidence.processors(main.host) if main else None,
+        step_tables={trainer.thread: evidence.steps(trainer).table for trainer in evidence.trainers},
     )
 
 
