@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -407,3 +408,60 @@ def make_recording() -> Callable[..., GpuRecording]:
 def recording() -> GpuRecording:
     """An empty recording of GPUs, to be filled and built."""
     return GpuRecording()
+
+
+class RecordedDocument:
+    """Makes the document of a small recorded run, whose step time and surroundings a test chooses."""
+
+    def __init__(self, make_run: Callable[[], WrittenRun]) -> None:
+        self._make_run = make_run
+
+    def folder(
+        self,
+        step_ms: float = 20.0,
+        steps: int = 80,
+        spread: float = 0.02,
+        data_ms: float = 5.0,
+        batch: int = 32,
+        optimizer: str = "SGD#1",
+        command: tuple[str, ...] = ("python", "train.py"),
+        cores_busy: float | None = 1.0,
+        seed: int = 0,
+        **facts: object,
+    ) -> Path:
+        """Record a run: each step takes ``step_ms``, of them ``data_ms`` for its batch, give or take the spread."""
+        run = self._make_run()
+        host = {"name": "here", "cpu_model": "Some CPU", "cores_usable": 4}
+        start, end = {"monotonic_ns": 0, "wall_ns": 10**18}, {"monotonic_ns": 9 * 10**9, "wall_ns": 10**18}
+        run.folder.write_manifest(
+            {"command": list(command), "host": host, "start": start, "end": end, "exit": {"code": 0}}
+        )
+        known = {"torch": "2.13.0+cpu", "loader/1/num_workers": 0, **facts}
+        journal = run.journal(opened=1_000_000_000, **known)
+        monitors = run.journal(pid=101, opened=1_000_000_000, role="monitor")
+        chance = Random(seed)
+        for _ in range(steps):
+            now = chance.gauss(1.0, spread)
+            data, rest = (max(1, round(ms * now * 1e6)) for ms in (data_ms, step_ms - data_ms))
+            journal.data(data, batch=batch, line="train.py:3:main")
+            journal.forward(rest * 3 // 10)
+            journal.backward(rest * 5 // 10, line="train.py:6:main")
+            journal.optimizer(rest - rest * 3 // 10 - rest * 5 // 10, name=optimizer)
+            if cores_busy is not None:
+                monitors.sample("host", "cpu_cores_busy", cores_busy, journal.now)
+                monitors.sample("process/100", "cpu_cores", 1.0, journal.now)
+        monitors.fact("cores_online", 4)
+        run.read()
+        return run.folder.path
+
+    def __call__(self, **surroundings: Any) -> dict[str, Any]:
+        """Return the diagnosis of such a run, as its diagnosis.json has it."""
+        from perfwrap.commands.runs import document
+
+        return document(str(self.folder(**surroundings)))[1]
+
+
+@pytest.fixture
+def recorded_document(make_run: Callable[[], WrittenRun]) -> RecordedDocument:
+    """A function that returns the document of a recorded run."""
+    return RecordedDocument(make_run)

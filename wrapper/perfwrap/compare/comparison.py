@@ -16,7 +16,7 @@ from perfwrap.compare.differences import (
     part_changes,
 )
 from perfwrap.compare.noise import Change, Stretches, typical, whole
-from perfwrap.compare.obstacles import Obstacle, find_cautions, find_obstacles
+from perfwrap.compare.obstacles import ALLOWABLE, Obstacle, find_cautions, find_obstacles
 
 Outcome = Literal["slower", "faster", "mixed", "same", "not comparable"]
 
@@ -84,7 +84,7 @@ def compare(
 ) -> Comparison:
     """Compare two runs, each given by its name and its document; ``allow`` names obstacles that are meant."""
     (old_name, old), (new_name, new) = before, after
-    first, second = _stretches(old), _stretches(new)
+    first, second, meant = _stretches(old), _stretches(new), set(allow) & set(ALLOWABLE)
     found = find_obstacles(old, new)
     middle, mean = typical(first, second), whole(first, second)
     if middle is None and not any(obstacle.kind == "steps" for obstacle in found):
@@ -97,8 +97,8 @@ def compare(
         after=new_name,
         typical=middle,
         whole=mean,
-        obstacles=tuple(obstacle for obstacle in found if obstacle.kind not in allow),
-        allowed=tuple(obstacle for obstacle in found if obstacle.kind in allow),
+        obstacles=tuple(obstacle for obstacle in found if obstacle.kind not in meant),
+        allowed=tuple(obstacle for obstacle in found if obstacle.kind in meant),
         cautions=find_cautions(old, new),
         parts=part_changes(old, new, mean),
         findings=finding_changes(old, new),
