@@ -24,7 +24,7 @@ def find(name: str, below: Path | None = None) -> Path:
     A folder's path; ``latest``; the name that ``--name`` gave; the folder's name or a part of it. Of several runs with
     one ``--name`` the last one counts.
     """
-    if Path(name).exists():
+    if name and Path(name).exists():
         return _folder(Path(name))
     parent = below or Path(run_folder.RUNS)
     known = list(folders(parent))
@@ -40,9 +40,9 @@ def find(name: str, below: Path | None = None) -> Path:
             f"{name!r} may mean {len(alike)} runs: {shown}{' and more' if len(alike) > MOST_NAMED else ''}.",
             "Give more of the name; `perfwrap list` shows all runs.",
         )
+    missing = f"There is no folder {name}." if "/" in name else f"There is no run {name!r} below {parent}."
     raise PerfwrapError(
-        f"There is no run {name!r}: no such folder, and no run of that name below {parent}.",
-        "Give the folder that `perfwrap run` named at its end, or a name that `perfwrap list` shows.",
+        missing, "Give the folder that `perfwrap run` named at its end, or a name that `perfwrap list` shows."
     )
 
 

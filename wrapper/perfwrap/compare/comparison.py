@@ -74,6 +74,10 @@ class Comparison:
             )
         what = "the mean step, with all that stands between steps," if self.told is self.whole else "a step"
         between = f"{_change(self.told.low)} to {_change(self.told.high)}"
+        if self.told.high < 1:
+            between = f"{units.share(1 - self.told.high)} to {units.share(1 - self.told.low)}"
+        elif self.told.high < 2:
+            between = f"{units.share(self.told.low - 1)} to {units.share(self.told.high - 1)}"
         return f"{self.outcome.capitalize()}: {what} takes {_change(self.told.ratio)} ({between})."
 
 
