@@ -28,6 +28,7 @@ ALLOWED = {
     "rules": {"measures", "timeline", "units"},
     "verdict": {"rules", "measures", "timeline", "units"},
     "diagnosis": {"rules", "verdict", "measures", "timeline", "units", "errors"},
+    "compare": {"units"},
     "live": {
         "diagnosis",
         "verdict",
@@ -39,7 +40,7 @@ ALLOWED = {
         "journal_format",
         "errors",
     },
-    "reports": {"live", "diagnosis", "rules", "timeline", "units", "errors"},
+    "reports": {"live", "compare", "diagnosis", "rules", "timeline", "units", "errors"},
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import perfwrap
 import pytest
+from jsonschema import Draft202012Validator
 from perfwrap.journal_format import (
     DESCRIBE,
     FIELD_SEPARATOR,
@@ -28,6 +31,14 @@ from perfwrap.run_folder import RunFolder
 from perfwrap.sources import journal as journal_source
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
+
+SCHEMA = Draft202012Validator(
+    json.loads(
+        (Path(perfwrap.__file__).parent / "reports" / "diagnosis.schema.json").read_text(encoding="utf-8")
+    )
+)
+MOST_CHECKED = 50
+"""Diagnoses of one test: a property is tried with hundreds."""
 
 PIECE = 24
 LONGEST_PIECE = struct.Struct("<24sIHH")
@@ -235,6 +246,24 @@ class WrittenRun:
 def _label(name: str, line: str) -> str:
     """Return a label from a name and file:line:function."""
     return FIELD_SEPARATOR.join([name, *line.split(":")]) if line else name
+
+
+@pytest.fixture(autouse=True)
+def schema_of_each_diagnosis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold every diagnosis that a test has made against the schema of diagnosis.json."""
+    from perfwrap import diagnosis
+    from perfwrap.reports import json as json_report
+
+    original, made = diagnosis._diagnose, []
+
+    def kept(*arguments: Any) -> diagnosis.Diagnosis:
+        made.append(original(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(diagnosis, "_diagnose", kept)
+    yield
+    for one in made[:MOST_CHECKED]:
+        SCHEMA.validate(json.loads(json_report.text(one)))
 
 
 @pytest.fixture
