@@ -31,7 +31,9 @@ def report(run: Run = runs.LATEST, format: Format = "terminal") -> None:
     if form == "terminal":
         show(folder)
         return
-    put(_texts(_diagnose(RunFolder(folder)), folder)[form]())
+    diagnosis, timeline = _diagnose(RunFolder(folder))
+    put(_texts(diagnosis, folder)[form]())
+    _write_trace(diagnosis, timeline, RunFolder(folder))
 
 
 def _texts(diagnosis: Diagnosis, folder: Path) -> dict[str, Callable[[], str]]:
@@ -66,35 +68,55 @@ def _show(folder: Path, stream: TextIO) -> None:
     from perfwrap.reports import terminal
     from perfwrap.reports.page import Page
 
-    diagnosis = _diagnose(RunFolder(folder))
+    diagnosis, timeline = _diagnose(RunFolder(folder))
     page = Page(stream)
     if stream is sys.stderr:
         page.blank()
     terminal.draw(diagnosis, folder, page)
     page.show()
+    _write_trace(diagnosis, timeline, RunFolder(folder))
 
 
-def _diagnose(folder: RunFolder) -> Diagnosis:
+def _diagnose(folder: RunFolder) -> tuple[Diagnosis, Timeline]:
     """Return the diagnosis of a run; what cannot be written is said, not fatal: the report is still shown."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.reports import json
 
-    diagnosis = diagnosed(folder.path)
+    diagnosis, timeline = _read(folder.path)
     try:
         json.write(diagnosis, folder.diagnosis)
     except OSError as error:
         print(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}", file=sys.stderr)
-    return diagnosis
+    return diagnosis, timeline
+
+
+def _write_trace(diagnosis: Diagnosis, timeline: Timeline, folder: RunFolder) -> None:
+    """Write the trace for viewers; after the report, which nobody should wait for."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.reports import trace
+    from perfwrap.reports.waiting import Waiting
+
+    try:
+        with Waiting(f"Writing {folder.trace.name}"):
+            trace.write(diagnosis, timeline, folder.trace)
+    except OSError as error:
+        print(f"perfwrap: {folder.trace} cannot be written: {error.strerror}", file=sys.stderr)
 
 
 def diagnosed(folder: Path) -> Diagnosis:
     """Return the diagnosis of a run, worked out anew; nothing is written."""
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[Diagnosis, Timeline]:
+    """Return the diagnosis of a run, and the timeline that it is of."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.diagnosis import diagnose
     from perfwrap.reports.waiting import Waiting
 
     with Waiting(f"Reading {folder.name}"):
-        return diagnose(_timeline(RunFolder(folder)))
+        timeline = _timeline(RunFolder(folder))
+        return diagnose(timeline), timeline
 
 
 def _timeline(folder: RunFolder) -> Timeline:
