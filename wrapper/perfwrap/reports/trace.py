@@ -28,8 +28,8 @@ from perfwrap.timeline.model import Timeline
 FORMAT = 1
 """Version of ``otherData``. 1: first."""
 
-MOST_SPANS = 200_000
-"""The shortest spans are left out beyond that: a browser still opens the file, and it stays below some 10 MiB."""
+MOST_SPANS = 100_000
+"""The shortest spans are left out beyond that: so many are written within some seconds and opened at once."""
 
 MOST_SAMPLES = 50_000
 """Of all counters together; of longer ones every second, third and so on is kept."""
