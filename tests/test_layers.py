@@ -29,6 +29,7 @@ ALLOWED = {
     "verdict": {"rules", "measures", "timeline", "units"},
     "diagnosis": {"rules", "verdict", "measures", "timeline", "units", "errors"},
     "configuration": {"rules", "errors"},
+    "compare": {"units"},
     "live": {
         "diagnosis",
         "verdict",
@@ -40,7 +41,7 @@ ALLOWED = {
         "journal_format",
         "errors",
     },
-    "reports": {"live", "diagnosis", "rules", "timeline", "units", "errors"},
+    "reports": {"live", "compare", "diagnosis", "rules", "timeline", "units", "errors"},
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

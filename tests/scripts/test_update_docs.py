@@ -50,7 +50,7 @@ def test_every_command_and_its_options_are_described(update_docs: ModuleType) ->
     text = update_docs.commands()
     assert all(f"`perfwrap {name}" in text for name, _, _ in COMMANDS)
     assert "| `--out" in text
-    assert "#### `perfwrap report RUN`" in text
+    assert "#### `perfwrap report [RUN]`" in text
 
 
 def test_measured_costs_become_the_table_that_the_measurement_prints(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import perfwrap
 import pytest
+from jsonschema import Draft202012Validator
 from perfwrap.journal_format import (
     DESCRIBE,
     FIELD_SEPARATOR,
@@ -27,6 +31,14 @@ from perfwrap.run_folder import RunFolder
 from perfwrap.sources import journal as journal_source
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
+
+SCHEMA = Draft202012Validator(
+    json.loads(
+        (Path(perfwrap.__file__).parent / "reports" / "diagnosis.schema.json").read_text(encoding="utf-8")
+    )
+)
+MOST_CHECKED = 50
+"""Diagnoses of one test: a property is tried with hundreds."""
 
 PIECE = 24
 LONGEST_PIECE = struct.Struct("<24sIHH")
@@ -236,6 +248,24 @@ def _label(name: str, line: str) -> str:
     return FIELD_SEPARATOR.join([name, *line.split(":")]) if line else name
 
 
+@pytest.fixture(autouse=True)
+def schema_of_each_diagnosis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold every diagnosis that a test has made against the schema of diagnosis.json."""
+    from perfwrap import diagnosis
+    from perfwrap.reports import json as json_report
+
+    original, made = diagnosis._diagnose, []
+
+    def kept(*arguments: Any) -> diagnosis.Diagnosis:
+        made.append(original(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(diagnosis, "_diagnose", kept)
+    yield
+    for one in made[:MOST_CHECKED]:
+        SCHEMA.validate(json.loads(json_report.text(one)))
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[[], WrittenRun]:
     """Return a function that begins an empty run folder."""
@@ -407,3 +437,60 @@ def make_recording() -> Callable[..., GpuRecording]:
 def recording() -> GpuRecording:
     """An empty recording of GPUs, to be filled and built."""
     return GpuRecording()
+
+
+class RecordedDocument:
+    """Makes the document of a small recorded run, whose step time and surroundings a test chooses."""
+
+    def __init__(self, make_run: Callable[[], WrittenRun]) -> None:
+        self._make_run = make_run
+
+    def folder(
+        self,
+        step_ms: float = 20.0,
+        steps: int = 80,
+        spread: float = 0.02,
+        data_ms: float = 5.0,
+        batch: int = 32,
+        optimizer: str = "SGD#1",
+        command: tuple[str, ...] = ("python", "train.py"),
+        cores_busy: float | None = 1.0,
+        seed: int = 0,
+        **facts: object,
+    ) -> Path:
+        """Record a run: each step takes ``step_ms``, of them ``data_ms`` for its batch, give or take the spread."""
+        run = self._make_run()
+        host = {"name": "here", "cpu_model": "Some CPU", "cores_usable": 4}
+        start, end = {"monotonic_ns": 0, "wall_ns": 10**18}, {"monotonic_ns": 9 * 10**9, "wall_ns": 10**18}
+        run.folder.write_manifest(
+            {"command": list(command), "host": host, "start": start, "end": end, "exit": {"code": 0}}
+        )
+        known = {"torch": "2.13.0+cpu", "loader/1/num_workers": 0, **facts}
+        journal = run.journal(opened=1_000_000_000, **known)
+        monitors = run.journal(pid=101, opened=1_000_000_000, role="monitor")
+        chance = Random(seed)
+        for _ in range(steps):
+            now = chance.gauss(1.0, spread)
+            data, rest = (max(1, round(ms * now * 1e6)) for ms in (data_ms, step_ms - data_ms))
+            journal.data(data, batch=batch, line="train.py:3:main")
+            journal.forward(rest * 3 // 10)
+            journal.backward(rest * 5 // 10, line="train.py:6:main")
+            journal.optimizer(rest - rest * 3 // 10 - rest * 5 // 10, name=optimizer)
+            if cores_busy is not None:
+                monitors.sample("host", "cpu_cores_busy", cores_busy, journal.now)
+                monitors.sample("process/100", "cpu_cores", 1.0, journal.now)
+        monitors.fact("cores_online", 4)
+        run.read()
+        return run.folder.path
+
+    def __call__(self, **surroundings: Any) -> dict[str, Any]:
+        """Return the diagnosis of such a run, as its diagnosis.json has it."""
+        from perfwrap.commands.runs import document
+
+        return document(str(self.folder(**surroundings)))[1]
+
+
+@pytest.fixture
+def recorded_document(make_run: Callable[[], WrittenRun]) -> RecordedDocument:
+    """A function that returns the document of a recorded run."""
+    return RecordedDocument(make_run)

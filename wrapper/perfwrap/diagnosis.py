@@ -17,13 +17,17 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account import Account
+from perfwrap.measures.conditions import find_conditions
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
+from perfwrap.measures.processors import Processors
 from perfwrap.measures.roofline import roofline
+from perfwrap.measures.stretches import Stretches as Stretches
+from perfwrap.measures.stretches import find_stretches
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
@@ -50,6 +54,9 @@ class StepFigures:
     samples_per_s: float | None = None
     anchor: str = ""
     """What ended a step, in words."""
+
+
+CLAIMED = {"start": pl.Int64, "end": pl.Int64, "rule": pl.String}
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,16 @@ class Diagnosis:
     run: dict[str, Any] = field(default_factory=dict)
     windows: tuple[str, ...] = ()
     """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
+    stretches: Stretches = Stretches()
+    """How the step time of the trainer that stands for the run went over it."""
+    conditions: dict[str, str] = field(default_factory=dict)
+    """What the run ran under; see measures.conditions."""
+    processors: Processors | None = None
+    """How busy the processors of the machine were on which the trainer ran that stands for the run."""
+    claimed: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)
+    """The stretches of each trainer's time that findings claim, by its thread's track, with the columns of CLAIMED."""
+    step_tables: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)
+    """The steps of each trainer by its thread's track, with the columns of ``measures.steps``."""
 
 
 def diagnose(
@@ -124,8 +141,10 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, s
         for rule in rules
     ]
     explained: dict[str, str] = {}
+    claimed: dict[int, pl.DataFrame] = {}
     for trainer in found:
-        found[trainer], dropped = _settle(evidence.account(trainer), found[trainer])
+        account_of = evidence.account(trainer)
+        found[trainer], dropped, claimed[trainer.thread] = _settle(account_of, found[trainer])
         explained.update(dropped)
     findings = _merged(evidence, found)
     account = _account(evidence)
@@ -146,6 +165,13 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, s
         kernels=tuple(_guarded(lambda: roofline(timeline).to_dicts(), None)[0] or ()),
         run=timeline.run,
         windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
+        stretches=find_stretches(evidence.steps(main)) if main else Stretches(),
+        conditions=find_conditions(
+            timeline, main, len(evidence.trainers), evidence.steps(main) if main else None
+        ),
+        processors=evidence.processors(main.host) if main else None,
+        claimed=claimed,
+        step_tables={trainer.thread: evidence.steps(trainer).table for trainer in evidence.trainers},
     )
 
 
@@ -186,11 +212,11 @@ def _missing(rule: Rule, evidence: Evidence) -> str | None:
     return next((why for need in rule.NEEDS if (why := evidence.missing(need)) is not None), None)
 
 
-def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], dict[str, str]]:
+def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], dict[str, str], pl.DataFrame]:
     """Give each segment of the account to the first finding that claims it.
 
-    Returns the findings with what is left of their shares, without those of which too little is left, and
-    for each rule of the latter the rule that took it.
+    Returns the findings with what is left of their shares, without those of which too little is left, for each rule of
+    the latter the rule that took it, and what was claimed.
     """
     lengths = account.segments["end"] - account.segments["start"]
     owner = pl.Series([-1] * lengths.len(), dtype=pl.Int64)
@@ -211,7 +237,17 @@ def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], d
         first = findings[int(owner.filter(taken).mode()[0])].rule if lost else ""
         owner = owner.set(claimed & ~taken, number)
         kept.append(_reduced(finding, lost, first) if lost else finding)
-    return kept, dropped
+    return kept, dropped, _claimed(account, owner, [finding.rule for finding in findings])
+
+
+def _claimed(account: Account, owner: pl.Series, rules: list[str]) -> pl.DataFrame:
+    """Return the claimed segments with the rule that claims each; those that follow on each other as one."""
+    names = owner.replace_strict(dict(enumerate(rules)), default=None, return_dtype=pl.String)
+    rows = account.segments.select("start", "end", names.alias("rule")).filter(pl.col("rule").is_not_null())
+    goes_on = (pl.col("start") == pl.col("end").shift(1)) & (pl.col("rule") == pl.col("rule").shift(1))
+    stretch = (~goes_on.fill_null(False)).cum_sum().alias("stretch")
+    joined = rows.with_columns(stretch).group_by("stretch", maintain_order=True)
+    return joined.agg(pl.col("start").first(), pl.col("end").last(), pl.col("rule").first()).drop("stretch")
 
 
 def _reduced(finding: Finding, lost: float, first: str) -> Finding:

@@ -72,6 +72,21 @@ def share(value: float | None) -> str:
     return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
 
 
+def signed_share(value: float) -> str:
+    """Return a change as e.g. ``+12 %``, ``-3.1 %`` or ``0 %``."""
+    return ("+" if value > 0 else "-" if value < 0 else "") + share(abs(value))
+
+
+def noise(value: float) -> str:
+    """Return how far a figure may be off as e.g. ``±2.1 %``; beyond the figure itself no digits mean anything."""
+    return f"±{share(value)}" if value < 1 else "over ±100 %"
+
+
+def signed_duration(nanoseconds: float) -> str:
+    """Return a change as e.g. ``+1.2 ms`` or ``-240 ns``."""
+    return ("+" if nanoseconds > 0 else "-" if nanoseconds < 0 else "") + duration(abs(nanoseconds))
+
+
 def size(byte_count: float | None) -> str:
     """Return e.g. ``640 B``, ``1.2 MiB`` or ``80 GiB`` (powers of 1024)."""
     if byte_count is None or not math.isfinite(byte_count):

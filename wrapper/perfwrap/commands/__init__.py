@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perfwrap.commands import attach, demo, doctor, explain, import_, report, run, top
+from perfwrap.commands import attach, check, compare, demo, doctor, explain, import_, report, run, top
 
 PASS_THROUGH = {"allow_interspersed_args": False}
 """For commands that take somebody else's: what stands behind its first word is its own."""
@@ -15,6 +15,8 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     ("top", top.top, {}),
     ("attach", attach.attach, {}),
     ("report", report.report, {}),
+    ("compare", compare.compare, {}),
+    ("check", check.check, {}),
     ("import", import_.import_, {}),
     ("explain", explain.explain, {}),
     ("doctor", doctor.doctor, PASS_THROUGH),

@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-import typer
-
-from perfwrap.errors import PerfwrapError
+from perfwrap.commands import runs
+from perfwrap.commands.output_options import Format, Run, chosen, put
 from perfwrap.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from perfwrap.diagnosis import Diagnosis
     from perfwrap.timeline.model import Timeline
 
+FORMATS = ("terminal", "json", "markdown", "github")
 
-def report(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+
+def report(run: Run = runs.LATEST, format: Format = "terminal") -> None:
     """Show the report of an earlier run once more, worked out anew from what was recorded.
 
-    Needs neither torch nor the machine that the run was recorded on. Rewrites RUN/diagnosis.json.
+    Needs neither torch nor the machine that the run was recorded on. Rewrites RUN/diagnosis.json. With --format
+    json, markdown or github, that alone goes to standard output: the document of docs/diagnosis-json.md, a text for a
+    pull request, or GitHub's annotations (and the text into the job's summary, where GITHUB_STEP_SUMMARY names one).
     """
-    if not run.is_dir():
-        raise PerfwrapError(
-            f"{run} is not a folder." if run.exists() else f"There is no folder {run}.",
-            "Give the folder that `perfwrap run` named at its end.",
-        )
-    show(run)
+    form = chosen(format, FORMATS)
+    folder = runs.find(str(run))
+    if form == "terminal":
+        show(folder)
+        return
+    diagnosis, timeline = _diagnose(RunFolder(folder))
+    put(_texts(diagnosis, folder)[form]())
+    _write_trace(diagnosis, timeline, RunFolder(folder))
+
+
+def _texts(diagnosis: Diagnosis, folder: Path) -> dict[str, Callable[[], str]]:
+    """Return how each format is written."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.reports import json, markdown, workflow
+
+    def github() -> str:
+        workflow.append_summary(markdown.text(diagnosis, folder))
+        return workflow.annotated(diagnosis, os.environ.get("GITHUB_WORKSPACE"))
+
+    return {
+        "json": lambda: json.text(diagnosis),
+        "markdown": lambda: markdown.text(diagnosis, folder),
+        "github": github,
+    }
 
 
 def show(folder: Path) -> None:
@@ -45,26 +68,55 @@ def _show(folder: Path, stream: TextIO) -> None:
     from perfwrap.reports import terminal
     from perfwrap.reports.page import Page
 
-    diagnosis = _diagnose(RunFolder(folder), stream)
+    diagnosis, timeline = _diagnose(RunFolder(folder))
     page = Page(stream)
     if stream is sys.stderr:
         page.blank()
     terminal.draw(diagnosis, folder, page)
     page.show()
+    _write_trace(diagnosis, timeline, RunFolder(folder))
 
 
-def _diagnose(folder: RunFolder, stream: TextIO) -> Diagnosis:
+def _diagnose(folder: RunFolder) -> tuple[Diagnosis, Timeline]:
     """Return the diagnosis of a run; what cannot be written is said, not fatal: the report is still shown."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
-    from perfwrap.diagnosis import diagnose
     from perfwrap.reports import json
 
-    diagnosis = diagnose(_timeline(folder))
+    diagnosis, timeline = _read(folder.path)
     try:
         json.write(diagnosis, folder.diagnosis)
     except OSError as error:
         print(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}", file=sys.stderr)
-    return diagnosis
+    return diagnosis, timeline
+
+
+def _write_trace(diagnosis: Diagnosis, timeline: Timeline, folder: RunFolder) -> None:
+    """Write the trace for viewers; after the report, which nobody should wait for."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.reports import trace
+    from perfwrap.reports.waiting import Waiting
+
+    try:
+        with Waiting(f"Writing {folder.trace.name}"):
+            trace.write(diagnosis, timeline, folder.trace)
+    except OSError as error:
+        print(f"perfwrap: {folder.trace} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def diagnosed(folder: Path) -> Diagnosis:
+    """Return the diagnosis of a run, worked out anew; nothing is written."""
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[Diagnosis, Timeline]:
+    """Return the diagnosis of a run, and the timeline that it is of."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.diagnosis import diagnose
+    from perfwrap.reports.waiting import Waiting
+
+    with Waiting(f"Reading {folder.name}"):
+        timeline = _timeline(RunFolder(folder))
+        return diagnose(timeline), timeline
 
 
 def _timeline(folder: RunFolder) -> Timeline:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ SCHEMA = Path(__file__).with_name("diagnosis.schema.json")
 ACCOUNT_GRAIN = 2**13
 """Shares of the account are multiples of one over this power of two, so that their sum is exactly 1 in binary
 floating point too, in whatever order they are added."""
+
+NUMBERS = re.compile(r"\[\n([-+0-9.eE,\s]+)\n\s*\]")
+"""A list of numbers, each on a line of its own."""
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -51,18 +55,32 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             "p99_ns": _nanoseconds(steps.p99_ns),
             "samples_per_s": _rounded(steps.samples_per_s, 4),
             "anchor": steps.anchor,
+            "stretches": {
+                "steps": diagnosis.stretches.steps,
+                "mean_ns": [round(mean) for mean in diagnosis.stretches.mean_ns],
+            },
         },
         "ranks": [_rank(diagnosis, number) for number in range(len(diagnosis.ranks))],
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
         "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
         "kernels": list(diagnosis.kernels),
+        "run": _run(diagnosis.run),
+        "conditions": dict(sorted(diagnosis.conditions.items())),
+        "machine": _machine(diagnosis),
     }
 
 
 def text(diagnosis: Diagnosis) -> str:
     """Return the document as text; never NaN or Infinity, which are not JSON."""
-    return json.dumps(document(diagnosis), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return dumped(document(diagnosis))
+
+
+def dumped(value: object) -> str:
+    """Return any document as text, a list of numbers on one line."""
+    lines = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    # No text in it holds a line break, so this finds nothing but lists.
+    return NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", lines)
 
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
@@ -106,6 +124,34 @@ def _rank(diagnosis: Diagnosis, number: int) -> dict[str, Any]:
         "steps": figures.steps,
         "steady": figures.steady,
         "median_ns": _nanoseconds(figures.median_ns),
+    }
+
+
+def _run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was run, when, for how long and how it ended; null where that is not known."""
+    start, end = run.get("start") or {}, run.get("end") or {}
+    return {
+        "name": run.get("name"),
+        "tags": list(run.get("tags") or ()),
+        "command": [str(word) for word in run.get("command") or ()],
+        "perfwrap": (run.get("versions") or {}).get("perfwrap"),
+        "start_wall_ns": start.get("wall_ns"),
+        "duration_ns": end["monotonic_ns"] - start["monotonic_ns"] if start and end else None,
+        "exit": run.get("exit"),
+        "attached": "attached" in run,
+        "imported": "imported" in run,
+    }
+
+
+def _machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """Return how busy the trainer's machine was during the steady loop; None where nobody watched."""
+    processors = diagnosis.processors
+    if processors is None or processors.busy is None or processors.tree_busy is None:
+        return None
+    return {
+        "cores_online": processors.online,
+        "cores_busy": _rounded(processors.busy, 3),
+        "own_cores": _rounded(processors.tree_busy, 3),
     }
 
 

@@ -21,6 +21,8 @@ ASCII = str.maketrans({"µ": "u", "·": "-", "│": "|", "…": "~", "→": ">"}
 
 def visible(text: str) -> str:
     """Return the text with everything that does not show, or that steers a terminal, written as an escape."""
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text

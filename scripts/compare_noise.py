@@ -1,0 +1,120 @@
+"""Measure how often ``perfwrap compare`` sees a difference that is not there, and which ones it misses.
+
+    python scripts/compare_noise.py --record DIR      record runs into DIR, equal ones and slower ones in turn
+    python scripts/compare_noise.py DIR               judge what was recorded there
+    python scripts/compare_noise.py --store FILE DIR  keep the step times of the equal runs for the tests
+
+Three kinds of pairs: two equal runs, each with the next one; forty pairs that are drawn by blocks out of the two halves
+of one run, so that its drift is in them; and an equal run with a slower one. Each is judged as a user would have it
+judged, where a machine that others are busy on makes runs not comparable, and once more with ``--allow load``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from perfwrap.compare.comparison import compare
+
+LOOP = Path(__file__).resolve().with_name("compare_noise_loop.py")
+KINDS = {"equal": 0.0, "slower": 0.8, "much_slower": 2.5}
+"""Milliseconds of work added to each step."""
+DRAWN_PAIRS = 40
+MOST_FALSE_ALARMS = 0.05
+
+Document = dict[str, Any]
+Pair = tuple[Document, Document]
+
+
+def record(folder: Path, rounds: int) -> None:
+    """Record one run of each kind and one equal run more in each round."""
+    for number in range(rounds):
+        for turn, kind in enumerate(("equal", "slower", "equal", "much_slower")):
+            out = folder / f"{kind}-{number:02}-{turn}"
+            command = [sys.executable, str(LOOP), "--extra-ms", str(KINDS[kind])]
+            perfwrap = [sys.executable, "-m", "perfwrap", "run", "--out", str(out), "--", *command]
+            subprocess.run(perfwrap, check=True, stderr=subprocess.DEVNULL)
+
+
+def documents(folder: Path, kind: str) -> list[Document]:
+    """Return the diagnoses of one kind of runs, in the order in which they were recorded."""
+    found = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*/diagnosis.json")]
+    return sorted(found, key=lambda document: document["run"]["start_wall_ns"] or 0)
+
+
+def drawn(originals: Sequence[Document], pairs: int = DRAWN_PAIRS) -> Iterable[Pair]:
+    """Yield pairs of made-up runs: blocks of the first half of a run, and blocks of its second half."""
+    generator = np.random.default_rng(20260101)
+    for number in range(pairs):
+        original = originals[number % len(originals)]
+        halves = np.array_split(np.array(original["steps"]["stretches"]["mean_ns"]), 2)
+        first, second = (_resampled(half, 2 * half.size, generator) for half in halves)
+        yield _with_times(original, first), _with_times(original, second)
+
+
+def _resampled(values: np.ndarray, size: int, generator: np.random.Generator) -> list[int]:
+    """Return so many values, drawn in blocks."""
+    length = max(1, round(values.size**0.5))
+    starts = generator.integers(0, values.size, (-(-size // length), 1))
+    return [int(value) for value in values[((starts + np.arange(length)) % values.size).ravel()][:size]]
+
+
+def _with_times(document: Document, mean_ns: list[int]) -> Document:
+    """Return the document with other step times."""
+    stretches = {"steps": document["steps"]["stretches"]["steps"], "mean_ns": mean_ns}
+    return {**document, "steps": {**document["steps"], "stretches": stretches}}
+
+
+def outcomes(pairs: Iterable[Pair], allow: tuple[str, ...] = ("command",)) -> Counter[str]:
+    """Count what comparisons came to."""
+    return Counter(compare(("a", one), ("b", other), allow).outcome for one, other in pairs)
+
+
+def false_alarms(counted: Counter[str]) -> float:
+    """Return the share of the pairs in which a difference was seen."""
+    return sum(counted[outcome] for outcome in ("slower", "faster", "mixed")) / max(1, counted.total())
+
+
+def main() -> int:
+    """Record, or judge and print; exit code 1 where false alarms are too many."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--store", type=Path, help="write the step times of the equal runs to this file")
+    arguments = parser.parse_args()
+    if arguments.record:
+        record(arguments.folder, arguments.rounds)
+    equal = documents(arguments.folder, "equal")
+    if arguments.store:
+        kept = [document["steps"]["stretches"] | {"machine": document["machine"]} for document in equal]
+        arguments.store.write_text(json.dumps(kept) + "\n")
+    if len(equal) < 2:
+        parser.error(f"{arguments.folder} holds no two equal runs; --record makes some")
+    worst = 0.0
+    pairs = {
+        "equal runs": list(pairwise(equal)),
+        "drawn pairs": list(drawn(equal)),
+        "8 % slower": list(zip(equal, documents(arguments.folder, "slower"), strict=False)),
+        "25 % slower": list(zip(equal, documents(arguments.folder, "much_slower"), strict=False)),
+    }
+    for name, some in pairs.items():
+        for allow in ((), ("load",)):
+            counted = outcomes(some, ("command", *allow))
+            print(f"{name:<14}{'--allow load' if allow else '':<14}{len(some):>4} pairs: {dict(counted)}")
+            if "slower" not in name:
+                worst = max(worst, false_alarms(counted))
+    print(f"false alarms at most {worst:.1%}; {MOST_FALSE_ALARMS:.0%} are the limit")
+    return 0 if worst <= MOST_FALSE_ALARMS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

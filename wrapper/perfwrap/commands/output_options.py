@@ -1,0 +1,53 @@
+"""Arguments and options that the reading commands share, with their words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from typing import Annotated, TypeAlias
+
+import typer
+
+from perfwrap.commands import runs
+from perfwrap.errors import PerfwrapError
+
+RUN_HELP = "A run: its folder, its name or a part of that, or latest."
+
+Run: TypeAlias = Annotated[str, typer.Argument(help=RUN_HELP, autocompletion=runs.complete)]
+Format: TypeAlias = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="How to write it: terminal, json, markdown or github.")
+]
+Allow: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--allow",
+        metavar="WORDS",
+        show_default="none",
+        help="Differences that are meant, joined by commas: host, gpu, torch, command, world, batch, anchor, load.",
+    ),
+]
+
+
+def chosen(format: str, formats: Collection[str]) -> str:
+    """Return the format that was asked for; PerfwrapError for another."""
+    if format not in formats:
+        raise PerfwrapError(f"There is no format {format!r} here.", f"One of: {', '.join(formats)}.")
+    return format
+
+
+def allowed(words: str) -> frozenset[str]:
+    """Return the differences that are meant; PerfwrapError for a word that is none."""
+    # Imported here, not above: the command line must start fast.
+    from perfwrap.compare.obstacles import ALLOWABLE
+
+    found = frozenset(word.strip() for word in words.split(",") if word.strip())
+    for word in sorted(found - set(ALLOWABLE)):
+        raise PerfwrapError(f"--allow knows nothing of {word!r}.", f"It takes any of {', '.join(ALLOWABLE)}.")
+    return found
+
+
+def put(text: str) -> None:
+    """Write text to standard output as UTF-8, whatever the locale."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.flush()

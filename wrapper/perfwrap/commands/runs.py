@@ -1,0 +1,126 @@
+"""Runs by name: a folder, or what is enough of one's name to tell it from the others below perfwrap_runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from perfwrap import run_folder
+from perfwrap.errors import PerfwrapError
+from perfwrap.run_folder import RunFolder
+
+LATEST = "latest"
+"""What stands for the run that was started last."""
+
+MOST_NAMED = 5
+"""Of the runs that a name may mean."""
+
+
+def find(name: str, below: Path | None = None) -> Path:
+    """Return the folder of the run that a name means; PerfwrapError when it means none, or several.
+
+    A folder's path; ``latest``; the name that ``--name`` gave; the folder's name or a part of it. Of several runs with
+    one ``--name`` the last one counts.
+    """
+    if name and Path(name).exists():
+        return _folder(Path(name))
+    parent = below or Path(run_folder.RUNS)
+    known = list(folders(parent))
+    if name == LATEST and known:
+        return known[-1]
+    same = [path for path in known if path.name == name or _given_name(path) == name]
+    alike = same[-1:] or [path for path in known if name in str(path.relative_to(parent))]
+    if len(alike) == 1:
+        return alike[0]
+    if alike:
+        shown = ", ".join(path.name for path in alike[-MOST_NAMED:])
+        raise PerfwrapError(
+            f"{name!r} may mean {len(alike)} runs: {shown}{' and more' if len(alike) > MOST_NAMED else ''}.",
+            "Give more of the name; `perfwrap list` shows all runs.",
+        )
+    missing = f"There is no folder {name}." if "/" in name else f"There is no run {name!r} below {parent}."
+    raise PerfwrapError(
+        missing, "Give the folder that `perfwrap run` named at its end, or a name that `perfwrap list` shows."
+    )
+
+
+def folders(parent: Path) -> Iterator[Path]:
+    """Yield the run folders below a folder, also those among several of a demo, by when they were started."""
+    manifests = [*parent.glob(f"*/{run_folder.MANIFEST}"), *parent.glob(f"*/*/{run_folder.MANIFEST}")]
+    yield from sorted((path.parent for path in manifests), key=lambda path: (_started(path), path.name))
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    """Return a run's manifest; an empty one where it cannot be read."""
+    try:
+        return RunFolder(path).read_manifest()
+    except PerfwrapError:
+        return {}
+
+
+def complete(incomplete: str) -> list[str]:
+    """Return the names of runs that begin so, for the shell."""
+    known = list(folders(Path(run_folder.RUNS)))
+    names = dict.fromkeys([LATEST, *(_given_name(path) for path in known), *(path.name for path in known)])
+    return [name for name in names if name and name.startswith(incomplete)]
+
+
+def document(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the diagnosis of a run, worked out anew, or of a diagnosis.json as it stands."""
+    path = Path(name)
+    if path.is_file():
+        return path.stem if path.stem != "diagnosis" else path.absolute().parent.name, _read(path)
+    folder = find(name)
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.commands.report import diagnosed
+    from perfwrap.reports import json as json_report
+
+    return folder.name, json_report.document(diagnosed(folder))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the diagnosis that a file holds; PerfwrapError for anything else."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.reports.json import FORMAT
+
+    mend = "Give a run folder, or the diagnosis.json of one."
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PerfwrapError(f"{path} cannot be read as JSON: {error}", mend) from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int) or "verdict" not in found:
+        raise PerfwrapError(f"{path} is no diagnosis.json.", mend)
+    if found["format"] > FORMAT:
+        number = found["format"]
+        raise PerfwrapError(
+            f"{path} was written by a newer perfwrap (format {number}, this one reads {FORMAT}).",
+            "Upgrade perfwrap to read it.",
+        )
+    if "stretches" not in found["steps"] or "conditions" not in found:
+        raise PerfwrapError(
+            f"{path} was written by an older perfwrap and does not hold the step times.",
+            "`perfwrap report RUN` writes it anew from the run folder.",
+        )
+    return found
+
+
+def _folder(path: Path) -> Path:
+    """Return the path of a folder; PerfwrapError for a file."""
+    if not path.is_dir():
+        raise PerfwrapError(
+            f"{path} is not a folder.", "Give the folder that `perfwrap run` named at its end."
+        )
+    return path
+
+
+def _given_name(path: Path) -> str:
+    """Return the name that the user gave a run; empty without one."""
+    return str(manifest(path).get("name") or "")
+
+
+def _started(path: Path) -> int:
+    """Return when a run was started, on the wall clock; 0 where that is not known."""
+    start = manifest(path).get("start")
+    return int(start["wall_ns"]) if isinstance(start, dict) else 0

@@ -1,0 +1,92 @@
+"""Where a step's time went, what was found and what the runs ran under: what is different, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfwrap.compare.noise import Change
+
+MACHINE_KEYS = ("host/", "gpu")
+
+
+@dataclass(frozen=True)
+class PartChange:
+    """What one part of the account takes per step; ``is_real`` where it moved by more than the mean step's noise."""
+
+    part: str
+    before_ns: float
+    after_ns: float
+    is_real: bool
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """What a rule claimed of the loop in both runs; a share is None where it found nothing, with the reason."""
+
+    rule: str
+    before: float | None
+    after: float | None
+    why: str = ""
+    """What became of the rule in the run in which it found nothing."""
+
+
+@dataclass(frozen=True)
+class ConditionChange:
+    """One condition that differs; None where it was not known or not there."""
+
+    key: str
+    before: str | None
+    after: str | None
+
+
+def part_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], whole: Change | None
+) -> tuple[PartChange, ...]:
+    """Return each part of the account in time per step, those that moved most first; nothing without a mean step."""
+    old, new = before["account"], after["account"]
+    if whole is None or not old or not new:
+        return ()
+    noise = whole.noise * max(whole.before_ns, whole.after_ns)
+    found = []
+    for part in dict.fromkeys((*old, *new)):
+        was, is_ = old.get(part, 0.0) * whole.before_ns, new.get(part, 0.0) * whole.after_ns
+        if was or is_:
+            found.append(PartChange(part, was, is_, abs(is_ - was) > noise))
+    return tuple(sorted(found, key=lambda change: -abs(change.after_ns - change.before_ns)))
+
+
+def finding_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FindingChange, ...]:
+    """Return every rule that found something in either run, the largest share first."""
+    old, new = _shares(before), _shares(after)
+    found = []
+    for rule in dict.fromkeys((*old, *new)):
+        silent = after if rule not in new else before if rule not in old else None
+        outcome = {} if silent is None else silent["outcomes"].get(rule, {})
+        why = "" if silent is None else outcome.get("state", "unknown")
+        found.append(FindingChange(rule, old.get(rule), new.get(rule), why))
+    return tuple(sorted(found, key=lambda change: -max(change.before or 0.0, change.after or 0.0)))
+
+
+def condition_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ConditionChange, ...]:
+    """Return the settings, versions and variables that differ, the command's words among them, by name."""
+    old, new = _conditions(before), _conditions(after)
+    keys = sorted(set(old) | set(new))
+    return tuple(
+        ConditionChange(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)
+    )
+
+
+def _shares(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return what each rule claims of the loop, all its findings together."""
+    found: dict[str, float] = {}
+    for finding in document["findings"]:
+        found[finding["rule"]] = found.get(finding["rule"], 0.0) + finding["share"]
+    return found
+
+
+def _conditions(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the conditions and, as one of them, the command."""
+    words = document.get("run", {}).get("command") or ()
+    return {**document["conditions"], **({"command": " ".join(map(str, words))} if words else {})}

@@ -1,0 +1,67 @@
+"""Comparisons as strict JSON; described in docs/comparison.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from perfwrap import units
+from perfwrap.compare.comparison import Comparison
+from perfwrap.compare.judgement import Judgement
+from perfwrap.compare.noise import Change
+
+FORMAT = 1
+"""Version of the document. 1: first."""
+
+
+def document(comparisons: Sequence[Comparison], judgement: Judgement | None = None) -> dict[str, Any]:
+    """Return the comparisons, and what a check came to, as plain values."""
+    judged = {} if judgement is None else {"check": asdict(judgement)}
+    return {"format": FORMAT, **judged, "comparisons": [_comparison(found) for found in comparisons]}
+
+
+def _comparison(found: Comparison) -> dict[str, Any]:
+    """Return one comparison."""
+    return {
+        "before": found.before,
+        "after": found.after,
+        "outcome": found.outcome,
+        "sentence": found.sentence,
+        "typical_step": _change(found.typical),
+        "mean_step": _change(found.whole),
+        "obstacles": [asdict(obstacle) for obstacle in found.obstacles],
+        "allowed": [asdict(obstacle) for obstacle in found.allowed],
+        "cautions": list(found.cautions),
+        "account": [
+            {
+                "part": part.part,
+                "before_ns": round(part.before_ns),
+                "after_ns": round(part.after_ns),
+                "beyond_noise": part.is_real,
+            }
+            for part in found.parts
+        ],
+        "findings": [
+            {"rule": change.rule, "before": change.before, "after": change.after, "why": change.why}
+            for change in found.findings
+        ],
+        "conditions": [asdict(change) for change in found.conditions],
+    }
+
+
+def _change(change: Change | None) -> dict[str, Any] | None:
+    """Return one figure of both runs with its noise."""
+    if change is None:
+        return None
+    ratios = {"ratio": change.ratio, "low": change.low, "high": change.high, "noise": change.noise}
+    return {
+        "before_ns": round(change.before_ns),
+        "after_ns": round(change.after_ns),
+        **{
+            name: units.significant(value, 4) if math.isfinite(value) else None
+            for name, value in ratios.items()
+        },
+        "beyond_noise": change.is_real,
+    }

@@ -1,0 +1,68 @@
+"""GitHub's workflow commands: annotations beside the lines of a pull request, and the summary of a job.
+
+Format: docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands. GitHub shows some ten annotations
+of each level for a step; the costliest come first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from perfwrap.diagnosis import Diagnosis
+from perfwrap.rules.model import Finding
+
+MOST_ANNOTATIONS = 10
+
+
+def annotated(diagnosis: Diagnosis, root: str | None = None) -> str:
+    """Return one line for the verdict and one for each finding; paths below ``root`` are told from there."""
+    below = root if root is not None else str(diagnosis.run.get("cwd") or "")
+    wasteful = [finding for finding in diagnosis.findings if not finding.benign]
+    lines = [command("notice", diagnosis.verdict.sentence, {"title": "perfwrap"})]
+    lines += [_annotation(finding, below) for finding in wasteful[:MOST_ANNOTATIONS]]
+    return "".join(line + "\n" for line in lines)
+
+
+def command(kind: str, message: str, properties: Mapping[str, str]) -> str:
+    """Return a workflow command, escaped as GitHub's own toolkit does it (toolkit/packages/core/src/command.ts)."""
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
+    return f"::{kind} {told}::{_message(message)}" if told else f"::{kind}::{_message(message)}"
+
+
+def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> bool:
+    """Append to the job's summary, where GitHub named one; say whether it did."""
+    path = variables.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return False
+    with Path(path).open("a", encoding="utf-8", errors="replace") as file:
+        file.write(markdown)
+    return True
+
+
+def _annotation(finding: Finding, root: str) -> str:
+    """Return the annotation of one finding; notes are notices, all else is a warning: nothing failed."""
+    place = finding.location
+    where = {} if place is None else {"file": _relative(place.file, root), "line": str(place.line)}
+    if place is not None and place.until_line is not None and place.until_line > place.line:
+        where["endLine"] = str(place.until_line)
+    kind = "notice" if finding.severity == "note" else "warning"
+    message = f"{finding.sentence} Fix: {finding.advice}"
+    return command(kind, message, {**where, "title": f"perfwrap: {finding.rule}"})
+
+
+def _relative(file: str, root: str) -> str:
+    """Return the path as the repository has it, when it lies below."""
+    path = PurePath(file)
+    return str(path.relative_to(root)) if root and path.is_relative_to(root) else file
+
+
+def _message(text: str) -> str:
+    """Return the text of a command, escaped."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Return the value of a property, escaped."""
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
