@@ -42,6 +42,8 @@ ALLOWED = {
         "errors",
     },
     "reports": {"live", "compare", "diagnosis", "rules", "timeline", "units", "errors"},
+    "reports": {"live", "diagnosis", "rules", "timeline", "units", "errors"},
+    "experiments": {"launch", "diagnosis", "run_folder", "errors"},
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

@@ -7,7 +7,7 @@ import sys
 import time
 from importlib import import_module
 
-from perfwrap_recorder import guard, journal, on_import, probes, ptracer, roles
+from perfwrap_recorder import guard, journal, on_import, probes, ptracer, roles, thinning
 
 _role = roles.Role("main")
 """What this process is."""
@@ -32,6 +32,12 @@ def start(settings):
     os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
     if not _role.inert:
         _watch_import()
+        if settings.changes or settings.trial_steps:
+            thinning.may_rest = False  # every step and every module is to be seen
+        if settings.changes:
+            guard.run("changes", _prepare_changes, settings.changes)
+        if settings.trial_steps:
+            guard.run("trial", _prepare_trial, settings)
     _write_own_time("start", began_ns)
 
 
@@ -56,6 +62,20 @@ def _watch_import():
     on_import.after("torch", guard.protect("import", end))
     _prepare(probes.PROBES)
     on_import.after("torch", guard.protect("import", installed))
+
+
+def _prepare_changes(words):
+    """Have the program changed as these words say; none of it is loaded otherwise."""
+    from perfwrap_recorder import changes
+
+    changes.prepare(words)
+
+
+def _prepare_trial(settings):
+    """Have this process end itself once it has made enough steps."""
+    from perfwrap_recorder import trial
+
+    trial.prepare(settings)
 
 
 def _prepare(names):
