@@ -40,6 +40,7 @@ ALLOWED = {
         "errors",
     },
     "reports": {"live", "diagnosis", "rules", "timeline", "units", "errors"},
+    "experiments": {"launch", "diagnosis", "run_folder", "errors"},
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

@@ -32,6 +32,8 @@ def start(settings):
     os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
     if not _role.inert:
         _watch_import()
+        if settings.changes:
+            guard.run("changes", _prepare_changes, settings.changes)
     _write_own_time("start", began_ns)
 
 
@@ -56,6 +58,13 @@ def _watch_import():
     on_import.after("torch", guard.protect("import", end))
     _prepare(probes.PROBES)
     on_import.after("torch", guard.protect("import", installed))
+
+
+def _prepare_changes(words):
+    """Have the program changed as these words say; none of it is loaded otherwise."""
+    from perfwrap_recorder import changes
+
+    changes.prepare(words)
 
 
 def _prepare(names):

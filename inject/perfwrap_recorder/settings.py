@@ -18,6 +18,7 @@ class Settings:
 
     __slots__ = (
         "budget_bytes",
+        "changes",
         "data",
         "host",
         "max_overhead",
@@ -25,6 +26,10 @@ class Settings:
         "ptracer_pid",
         "run_dir",
         "sample_hz",
+        "trial_precision",
+        "trial_steps",
+        "trial_warm_up",
+        "trial_writes",
         "window",
         "window_detail",
         "window_ranks",
@@ -43,6 +48,11 @@ class Settings:
         window="",
         window_detail="",
         window_ranks="0",
+        changes=(),
+        trial_steps=0,
+        trial_warm_up="auto",
+        trial_precision=0.0,
+        trial_writes="skip",
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -66,6 +76,16 @@ class Settings:
         """What it notes beside: of "shapes,stack,memory,flops"."""
         self.window_ranks = window_ranks
         """Which of several ranks have it do so: "0" or "all"."""
+        self.changes = changes
+        """What is changed in the program, as words: "workers=8", "bf16"; see ``perfwrap_recorder.changes``."""
+        self.trial_steps = trial_steps
+        """After so many steady steps the process ends itself; 0 for never."""
+        self.trial_warm_up = trial_warm_up
+        """How many steps come before the first steady one; "auto": until they have settled."""
+        self.trial_precision = trial_precision
+        """It ends earlier when the median step is known to this share of itself; 0 for never."""
+        self.trial_writes = trial_writes
+        """Whether such a process may write checkpoints: "allow" or "skip"."""
 
 
 def host_name() -> str:
@@ -95,4 +115,9 @@ def read(data: str, run_dir: str) -> Settings:
         values.get("window", ""),
         values.get("window_detail", ""),
         values.get("window_ranks", "0"),
+        tuple(values.get("changes", "").split()),
+        int(values.get("trial_steps") or 0),
+        values.get("trial_warm_up") or "auto",
+        float(values.get("trial_precision") or 0),
+        values.get("trial_writes") or "skip",
     )

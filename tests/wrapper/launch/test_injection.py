@@ -12,6 +12,7 @@ import pytest
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import injection
+from perfwrap.launch.options import Trial
 from perfwrap.run_folder import RunFolder
 
 
@@ -83,6 +84,7 @@ def test_modes_do_not_depend_on_the_umask(folder, umask):
 def test_settings_say_what_was_asked(folder):
     asked = {"nvtx": True, "budget_bytes": 12345, "sample_hz": 20, "max_overhead": 0.02, "ptracer_pid": 77}
     asked |= {"window": "5@100", "window_detail": ("shapes", "flops"), "window_ranks": "all"}
+    asked["trial"] = Trial(("workers=8", "bf16"), 50, "20", 0.05, True)
     injection.prepare(folder, {}, host="node7", **asked)
     assert settings(folder) == {
         "run_dir": str(folder.path),
@@ -95,6 +97,11 @@ def test_settings_say_what_was_asked(folder):
         "window": "5@100",
         "window_detail": "shapes,flops",
         "window_ranks": "all",
+        "changes": "workers=8 bf16",
+        "trial_steps": "50",
+        "trial_warm_up": "20",
+        "trial_precision": "0.05",
+        "trial_writes": "allow",
         "original_pythonpath_empty": "1",
     }
 

@@ -44,6 +44,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "ncu_kernels": [],
         "window_detail": [],
         "window_ranks": "0",
+        "trial": {"changes": [], "steps": 0, "warm_up": "auto", "precision": 0.02, "writes": False},
     }
     assert set(manifest["versions"]) == {"perfwrap", "launcher_python"}
     assert manifest["host"]["cores_usable"] >= 1

@@ -95,6 +95,11 @@ NcuFrom: TypeAlias = Annotated[
         show_default="the latest one with kernels",
     ),
 ]
+Change: TypeAlias = Annotated[list[str] | None, typer.Option("--change", hidden=True)]
+TrialSteps: TypeAlias = Annotated[int, typer.Option("--trial-steps", min=0, hidden=True)]
+TrialWarmUp: TypeAlias = Annotated[str, typer.Option("--trial-warm-up", hidden=True)]
+TrialPrecision: TypeAlias = Annotated[float, typer.Option("--trial-precision", min=0, max=1, hidden=True)]
+AllowWrites: TypeAlias = Annotated[bool, typer.Option("--allow-writes", hidden=True)]
 Budget: TypeAlias = Annotated[
     int, typer.Option(metavar="MIB", min=1, help="How large each process's journal may become.")
 ]

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from perfwrap.commands import stacks
 from perfwrap.commands.recording_options import (
+    AllowWrites,
     Budget,
+    Change,
     Command,
     MaxOverhead,
     Ncu,
@@ -29,11 +31,15 @@ from perfwrap.commands.recording_options import (
     PySpyRate,
     Rate,
     Sample,
+    TrialPrecision,
+    TrialSteps,
+    TrialWarmUp,
     Window,
     WindowDetail,
     WindowRanks,
 )
 from perfwrap.errors import PerfwrapError
+from perfwrap.experiments.changes import checked
 from perfwrap.launch import ncu as ncu_tool
 from perfwrap.launch import nsys as nsys_tool
 from perfwrap.launch import prefixes, session
@@ -46,6 +52,7 @@ from perfwrap.launch.options import (
     MEBIBYTE,
     WINDOW_DETAILS,
     Options,
+    Trial,
     option_name,
 )
 
@@ -74,6 +81,11 @@ def run(
     ncu_from: NcuFrom = None,
     no_report: NoReport = False,
     budget: Budget = DEFAULT_BUDGET_MIB,
+    change: Change = None,
+    trial_steps: TrialSteps = 0,
+    trial_warm_up: TrialWarmUp = "auto",
+    trial_precision: TrialPrecision = 0.02,
+    allow_writes: AllowWrites = False,
 ) -> None:
     """Run a command unchanged, record it, and print what holds it back.
 
@@ -90,10 +102,14 @@ def run(
         report=not no_report,
         sample_hz=sample,
         max_overhead=_share(max_overhead),
-        window="" if no_window else _window(window),
+        # A trial's steps must all be alike.
+        window="" if no_window or trial_steps else _window(window),
         window_detail=_details(window_detail),
         window_ranks=_ranks(window_ranks),
         budget_bytes=budget * MEBIBYTE,
+        trial=Trial(
+            checked(change or ()), trial_steps, _warm_up(trial_warm_up), trial_precision, allow_writes
+        ),
         nsys=_words(nsys_options, nsys_tool.OURS) if nsys else None,
         ncu=_words(ncu_options, ncu_tool.OURS) if ncu else None,
     )
@@ -145,6 +161,13 @@ def _ranks(asked: str) -> str:
     """Return which ranks were asked for; PerfwrapError for anything but one or all."""
     if asked not in ("0", "all"):
         raise PerfwrapError(f"--window-ranks takes 0 or all, not {asked!r}.", "")
+    return asked
+
+
+def _warm_up(asked: str) -> str:
+    """Return how many steps come first; PerfwrapError for anything but a number or auto."""
+    if asked != "auto" and not re.fullmatch("[0-9]{1,9}", asked):
+        raise PerfwrapError(f"--trial-warm-up takes a number of steps or auto, not {asked!r}.", "")
     return asked
 
 

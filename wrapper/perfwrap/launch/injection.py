@@ -16,7 +16,7 @@ from pathlib import Path
 
 import perfwrap
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_MAX_OVERHEAD, MEBIBYTE
+from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_MAX_OVERHEAD, MEBIBYTE, Trial
 from perfwrap.run_folder import RunFolder
 
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
@@ -25,6 +25,7 @@ SHIMS = (SHIM, "usercustomize.py")
 """The same file under both names: the second is found where somebody else's sitecustomize hides the first."""
 PACKAGE = "perfwrap_recorder"
 SETTINGS = "settings"
+NO_TRIAL = Trial()
 
 
 def prepare(
@@ -39,13 +40,14 @@ def prepare(
     window: str = "",
     window_detail: Sequence[str] = (),
     window_ranks: str = "0",
+    trial: Trial = NO_TRIAL,
     host: str | None = None,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
 
     ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
     own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
-    the one process beside the command that may attach to it; ``window`` and its kin are as Options
+    the one process beside the command that may attach to it; ``window`` and its kin and ``trial`` are as Options
     has them. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
@@ -65,6 +67,11 @@ def prepare(
         "window": window,
         "window_detail": ",".join(window_detail),
         "window_ranks": window_ranks,
+        "changes": " ".join(trial.changes),
+        "trial_steps": trial.steps,
+        "trial_warm_up": trial.warm_up,
+        "trial_precision": trial.precision,
+        "trial_writes": "allow" if trial.writes else "skip",
         "original_pythonpath_empty": int(not previous),
     }
     _make_directory(data)

@@ -15,6 +15,22 @@ WINDOW_DETAILS = ("shapes", "stack", "memory", "flops")
 
 
 @dataclass(frozen=True)
+class Trial:
+    """What is changed in the program, and when its training process ends itself; by default nothing and never."""
+
+    changes: tuple[str, ...] = ()
+    """Words such as ``workers=8`` and ``bf16``, of ``perfwrap.experiments.changes``."""
+    steps: int = 0
+    """So many steady steps are enough; 0 for all that the program makes."""
+    warm_up: str = "auto"
+    """How many steps come before them; ``auto``: until the steps have settled."""
+    precision: float = 0.02
+    """Fewer are enough when the median is known to this share of itself; 0 for never."""
+    writes: bool = False
+    """Whether a process that ends itself may write checkpoints."""
+
+
+@dataclass(frozen=True)
 class Options:
     """The options of ``perfwrap run``; the manifest keeps them."""
 
@@ -39,6 +55,7 @@ class Options:
     window_ranks: str = "0"
     """Which of several ranks have their window: ``0`` or ``all``."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE
+    trial: Trial = Trial()
     nsys: tuple[str, ...] | None = None
     """What the user wants `nsys profile` to be given in addition; None for no nsys."""
     ncu: tuple[str, ...] | None = None

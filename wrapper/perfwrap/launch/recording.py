@@ -53,6 +53,7 @@ class Recording:
                 window=options.window,
                 window_detail=options.window_detail,
                 window_ranks=options.window_ranks,
+                trial=options.trial,
             )
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")
