@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfwrap.experiments.arguments import Argument, set_argument
-from perfwrap.experiments.variants import name_of, value_of
 from perfwrap.experiments.snippets import snippet
+from perfwrap.experiments.variants import name_of, value_of
 
 LOADER = re.compile(r"\w*DataLoader")
 OPTIMIZER = re.compile(r"Adam|AdamW|SGD|Adagrad|RMSprop|NAdam|RAdam|Adadelta|Adamax|ASGD")

@@ -141,16 +141,14 @@ def _sites(text: str) -> tuple[Site, ...]:
 
 
 def _measured(evidence: Evidence, facts: Mapping[str, str]) -> Steps:
-    """Return the steps that the recorder counted as measured; without its word the steady ones."""
+    """Return the steps that the recorder took for measured; without its word the steady ones."""
     if evidence.main is None:
         return NO_STEPS
     table = evidence.steps(evidence.main).table
-    first, last = _number(facts.get("trial/first_step")), _number(facts.get("trial/last_step"))
-    inside = table.filter(
-        pl.col("index").is_between(first, last)
-        if first is not None and last is not None
-        else pl.col("steady")
-    )
+    begin, end = facts.get("trial/begin_ns", ""), facts.get("trial/end_ns", "")
+    middle = (pl.col("start") + pl.col("end")) // 2
+    known = begin.isdigit() and end.isdigit()
+    inside = table.filter(middle.is_between(int(begin), int(end)) if known else pl.col("steady"))
     return Steps(
         inside["index"].to_numpy(), inside["duration"].to_numpy(), inside["samples"].fill_null(0).to_numpy()
     )

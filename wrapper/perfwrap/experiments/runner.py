@@ -143,10 +143,13 @@ def _wait(
 def _has_measured(folder: RunFolder) -> bool:
     """Say whether a process of the run has noted that its steps are measured."""
     for path in folder.journal.glob("*.pwj"):
-        with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                if content.find(END_OF_STEPS) >= 0:
-                    return True
+        with (
+            contextlib.suppress(OSError, ValueError),
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            if content.find(END_OF_STEPS) >= 0:
+                return True
     return False
 
 
@@ -170,6 +173,7 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals, grace_s: floa
 def _descendants(pid: int) -> list[psutil.Process]:
     """Return all processes that the run has started, also those in sessions of their own."""
     try:
-        return psutil.Process(pid).children(recursive=True)
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+    return found
