@@ -16,6 +16,7 @@ from perfwrap.experiments.changes import FIX
 from perfwrap.experiments.edits import Edit, Site, edit_for
 from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, Status, Steps
+from perfwrap.experiments.standstills import without_standstills
 from perfwrap.experiments.statistics import Ratio, Turn, ratio
 from perfwrap.experiments.trial import Run, measured
 from perfwrap.experiments.variants import JOINT, Variant, name_of, parse
@@ -156,11 +157,9 @@ def _ratio(runs: Sequence[Run], name: str) -> Ratio | None:
     if min(steps.number.size for steps in common.values()) < LEAST_COMMON_STEPS:
         common = {id(run): run.reading.steps for run in chosen}
     per_sample = _batches_differ(list(common.values()))
-    turns = [
-        Turn(run.name, _times(common.get(id(run), run.reading.steps), per_sample))
-        for run in runs
-        if run.reading.status == "measured"
-    ]
+    good = [run for run in runs if run.reading.status == "measured"]
+    steps = without_standstills([common.get(id(run), run.reading.steps) for run in good])
+    turns = [Turn(run.name, _times(one, per_sample)) for run, one in zip(good, steps, strict=True)]
     return ratio(turns, name, BASELINE)
 
 
