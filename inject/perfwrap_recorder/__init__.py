@@ -34,6 +34,8 @@ def start(settings):
         _watch_import()
         if settings.changes:
             guard.run("changes", _prepare_changes, settings.changes)
+        if settings.trial_steps:
+            guard.run("trial", _prepare_trial, settings)
     _write_own_time("start", began_ns)
 
 
@@ -65,6 +67,13 @@ def _prepare_changes(words):
     from perfwrap_recorder import changes
 
     changes.prepare(words)
+
+
+def _prepare_trial(settings):
+    """Have this process end itself once it has made enough steps."""
+    from perfwrap_recorder import trial
+
+    trial.prepare(settings)
 
 
 def _prepare(names):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import guard, journal
 from perfwrap_recorder.source_lines import find_place
 
 UNUSED, APPLIED, REFUSED = "unused", "applied", "refused"
@@ -26,6 +26,8 @@ class Change:
         self.value = value
         self.torch = None
         self.status = ""
+        self.checks = []
+        """Functions() that look, at the end, whether what was changed has lasted."""
         self.count = 0
         self._sites = []
         self._said_count = 0
@@ -65,6 +67,18 @@ class Change:
         self.status = ""
         self.refuse(reason)
 
+    def needs_gpu(self, torch):
+        """Say whether this torch can use a GPU, else refuse; a program that does not use it is told at the end."""
+        if not any(getattr(torch.version, build, None) for build in ("cuda", "hip")):
+            self.refuse("it is for GPUs, and this PyTorch is built for the CPU alone")
+            return False
+        self.checks.append(lambda: self._refuse_without_gpu(torch))
+        return True
+
+    def _refuse_without_gpu(self, torch):
+        if self.status == UNUSED and not torch.cuda.is_initialized():
+            self.refuse("it is for GPUs, and the program uses none")
+
     def explain(self, reason):
         """Say what to bear in mind, in one sentence."""
         if reason != self._said_reason:
@@ -77,6 +91,12 @@ class Change:
             self._said_count = self.count
             journal.fact(self.key + "/count", self.count)
 
+    def forget(self):
+        """Begin anew, in the child of a fork: what was said of the parent is not said of it."""
+        self._sites, self.count = [], 0
+        self._said_count, self._said_reason = 0, ""
+        self.status = UNUSED if self.status == APPLIED else self.status
+
     def _say_status(self, status):
         if status != self.status:
             self.status = status
@@ -88,10 +108,19 @@ class Change:
             journal.fact(self.key + "/sites", RECORD.join(self._sites))
 
 
-def say_counts():
-    """Say how often each change was made."""
+def settle():
+    """Say what became of each change in the end."""
     for change in all_changes:
+        for check in change.checks:
+            guard.run(change.key, check)
         change.say_count()
 
 
-atexit.register(say_counts)
+def _begin_in_child():
+    """Say anew, in the child of a fork, what becomes of each change there."""
+    for change in all_changes:
+        change.forget()
+
+
+atexit.register(settle)
+journal.after_fork.add(_begin_in_child)

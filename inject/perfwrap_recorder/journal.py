@@ -320,6 +320,11 @@ def count_steps():
     return _thinning.ended
 
 
+def step_kind():
+    """Return the kind of span that ends a step: OPTIMIZER, BACKWARD, FORWARD, DATA or FETCH; 0 before any has."""
+    return _thinning.counts[0]
+
+
 def forgive(duration):
     """Leave a time that has passed out of what the cost of detail is held against: steps were not as usual."""
     _thinning.forgive(duration)

@@ -38,15 +38,15 @@ FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
 
 
-def patch(torch, owner, name, make, span_name="", counted=False, file=""):
+def patch(torch, owner, name, make, span_name="", counted=False, file="", over=False):
     """Replace a function of a class or module by ``make(original, call, is_compiling)``, once.
 
     ``call`` is the original, inside of an NVTX range called ``span_name`` where such are wanted. ``file`` is the
-    one that Dynamo shall judge the wrapper by where that is not the original's. Nothing is done where this
-    version of torch has no such function.
+    one that Dynamo shall judge the wrapper by where that is not the original's. ``over`` puts it around a wrapper of
+    a probe's, too. Nothing is done where this version of torch has no such function.
     """
     original = getattr(owner, name, None)
-    if original is None or is_wrapper(original):
+    if original is None or (is_wrapper(original) and not over):
         return
     call = ranges.around(torch, original, span_name) if span_name else original
     wrapper = make(original, call, find_is_compiling(torch))
@@ -112,6 +112,13 @@ def is_wrapper(function):
     """Say whether a function is one of our wrappers."""
     code = getattr(function, "__code__", None)
     return code is not None and os.path.basename(code.co_filename) in (UNCOUNTED_FILE, COUNTED_FILE)
+
+
+def innermost(function):
+    """Return what our wrappers stand for."""
+    while is_wrapper(function):
+        function = function.__wrapped__
+    return function
 
 
 def find_is_compiling(torch):

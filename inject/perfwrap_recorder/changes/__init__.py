@@ -1,8 +1,8 @@
 """The changes that an experiment makes to the program; one file for each, none loaded unless it is asked for.
 
 A change is a module with ``install(torch, change)``, called when torch has been imported, after the probes, or with
-``prepare(change)``, called before, or both. ``change`` is a ``perfwrap_recorder.change.Change``: what was asked, and how it
-is said what became of it. wrapper/perfwrap/experiments/changes.py has the same table; a test compares them.
+``prepare(change)``, called before, or both. ``change`` is a ``perfwrap_recorder.change.Change``: what was asked, and
+how it is said what became of it. wrapper/perfwrap/experiments/changes.py has the same table; a test compares them.
 
 What becomes of each change is said in facts of the process that it is made in, NAME without the value::
 

@@ -73,8 +73,9 @@ def teach_skips(rules):
 def find_replaced(tensor):
     """Return the wrappers of those methods that are C++'s, and the originals."""
     wrappers = [function for function in vars(tensor).values() if wrapping.is_wrapper(function)]
-    methods = frozenset(function for function in wrappers if hasattr(function.__wrapped__, "__objclass__"))
-    return methods, frozenset(function.__wrapped__ for function in methods)
+    found = {function: wrapping.innermost(function) for function in wrappers}
+    found = {function: original for function, original in found.items() if hasattr(original, "__objclass__")}
+    return frozenset(found), frozenset(found.values())
 
 
 def _torch():

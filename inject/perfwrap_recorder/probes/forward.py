@@ -29,6 +29,7 @@ MAXIMUM_CLASSES = 1000
 FORWARD = journal.FORWARD
 
 active = set()  # threads inside of an outermost call
+watchers = []  # functions(module, frame) to call before each outermost call, for experiments
 _names = {}  # class of a module -> its name, or the attribute that holds what it wraps
 _described = set()  # names of those that the facts are known of
 _asked = set()  # (name, value of the span): how the model is called was asked in these ten seconds
@@ -43,7 +44,8 @@ def install(torch):
     make = _make_inlined if is_known and not ranges.find(torch) else _make_around
     is_counted = make is _make_inlined
     finish = guard.protect("forward", _finish_with(torch))
-    wrapping.patch(torch, module, "__call__", make(finish), "forward", is_counted)
+    tell = guard.protect("forward_watchers", _tell_watchers)
+    wrapping.patch(torch, module, "__call__", make(finish, tell), "forward", is_counted)
     if vars(module).get(original.__name__) is original:
         setattr(module, original.__name__, module.__call__)  # where pickle looks for it
     journal.after_fork.add(_forget_other_threads)
@@ -51,7 +53,7 @@ def install(torch):
     journal.cover("probe/forward")
 
 
-def _make_inlined(finish):
+def _make_inlined(finish, tell):
     """Do what ``_wrapped_call_impl`` does, so that its frame is replaced and none added."""
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
 
@@ -65,6 +67,8 @@ def _make_inlined(finish):
                 return self._call_impl(*arguments, **options)
             thread = get_ident()
             active.add(thread)
+            if watchers:
+                tell(self, _getframe().f_back)
             pair = begin_gpu and begin_gpu(FORWARD)
             try:
                 start = now()
@@ -86,7 +90,7 @@ def _make_inlined(finish):
     return make
 
 
-def _make_around(finish):
+def _make_around(finish, tell):
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
 
     def make(original, call, is_compiling):
@@ -97,6 +101,8 @@ def _make_around(finish):
                 return original(self, *arguments, **options)
             thread = get_ident()
             active.add(thread)
+            if watchers:
+                tell(self, _getframe().f_back)
             pair = begin_gpu and begin_gpu(FORWARD)
             try:
                 start = now()
@@ -139,6 +145,11 @@ def _finish_with(torch):
         return number
 
     return finish
+
+
+def _tell_watchers(module, frame):
+    for watch in watchers:
+        watch(module, frame)
 
 
 def _find_name(module, frame):

@@ -80,12 +80,17 @@ def _finish(frame, start, duration, has_stepped, arguments, options):
     name = label(NAMES[value], frame)
     journal.span(start, duration, value, name, SCALER_STEP)
     if not _described:
-        _described.append(True)
+        _described.append(bool(getattr(arguments[0], "__dict__", {}).get("_enabled")))
         for key in FACTS:
             fact = getattr(arguments[0], "__dict__", {}).get("_" + key)
             if type(fact) in call_sites.PLAIN and fact is not None:
                 journal.fact("scaler/" + key, fact)
     return name
+
+
+def is_used():
+    """Say whether an optimizer was stepped by a scaler that is enabled."""
+    return True in _described
 
 
 def _outcome(optimizer, has_stepped):

@@ -1,0 +1,49 @@
+"""Counts the backward passes for experiments, and keeps what the last one began with.
+
+Replaces ``torch.autograd.backward``, around the probe. Of the loss only a view without its graph is kept.
+"""
+
+from __future__ import annotations
+
+from perfwrap_recorder import guard, wrapping
+
+count = 0
+_torch = []
+_last = []  # what the last backward pass began with
+
+
+def install(torch):
+    """Count from now on; once is enough."""
+    if not _torch:
+        _torch.append(torch)
+        wrapping.patch(torch, torch.autograd, "backward", _make, over=True)
+
+
+def read_loss():
+    """Return the value of the last loss, a float; None where it had more than one or cannot be had.
+
+    This waits for the GPU.
+    """
+    if not _last or _last[0].numel() != 1:
+        return None
+    return float(wrapping.innermost(_torch[0].Tensor.item)(_last[0]))
+
+
+def _make(original, _, is_compiling):
+    keep = guard.protect("trial_loss", _keep)
+
+    def wrapper(*arguments, **options):
+        if not is_compiling():
+            keep(arguments[0] if arguments else options.get("tensors"))
+        return original(*arguments, **options)
+
+    return wrapper
+
+
+def _keep(tensors):
+    global count
+    count += 1
+    torch = _torch[0]
+    loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+    if type(loss) is torch.Tensor and not torch._C._len_torch_function_stack():
+        _last[:] = [loss.detach()]

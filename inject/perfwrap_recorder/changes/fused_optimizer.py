@@ -1,0 +1,124 @@
+"""Has optimizers made with ``fused=True``: one kernel for all parameters.
+
+Replaces ``__init__`` of those classes of ``torch.optim`` that can be fused. Refuses where parameters are not of
+floating point or on a device for which this PyTorch has no such kernel, where the optimizer is differentiable, for a
+subclass with a ``step`` of its own, where it is fused already, and for optimizers that have no fused form. What a
+loaded checkpoint switches off again is taken back.
+"""
+
+from __future__ import annotations
+
+import sys
+from _weakref import ref
+from sys import _getframe
+
+from perfwrap_recorder import guard, wrapping
+
+OLDEST_DEVICES = ("cuda",)
+"""Where fused optimizers ran before PyTorch could be asked."""
+
+
+def install(torch, change):
+    """Have optimizers made fused."""
+    kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    fusible = [kind for kind in kinds if can_be_fused(kind)]
+    made = []
+
+    def adjust(kind, optimizer, arguments, options, frame):
+        reason = find_reason(torch, kind, optimizer, arguments, options)
+        if reason:
+            change.refuse(reason)
+            return None
+        before = "fused=%r" % options.get("fused")
+        changed = {**options, "fused": True}
+        if changed.get("foreach"):
+            changed["foreach"] = None
+        change.apply(frame, before, "fused=True")
+        made.append(ref(optimizer))
+        return changed
+
+    def look():
+        living = [optimizer for optimizer in (found() for found in made) if optimizer is not None]
+        if living and not any(group.get("fused") for one in living for group in one.param_groups):
+            change.take_back("a state that was loaded switched it off again")
+
+    for kind in fusible:
+        wrapping.patch(torch, kind, "__init__", _maker(change, kind, adjust), over=True)
+    watch_others(torch, change, fusible)
+    change.checks.append(look)
+
+
+def can_be_fused(kind):
+    """Say whether a class of optimizers takes ``fused`` itself."""
+    function = vars(kind).get("__init__")
+    code = getattr(wrapping.innermost(function), "__code__", None)
+    return code is not None and "fused" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _maker(change, kind, adjust):
+    def make(original, _, __):
+        def wrapper(self, *arguments, **options):
+            if not options.get("fused"):
+                found = guard.run(change.key, adjust, kind, self, arguments, options, _getframe().f_back)
+                options = found or options
+            return original(self, *arguments, **options)
+
+        return wrapper
+
+    return make
+
+
+def find_reason(torch, kind, optimizer, arguments, options):
+    """Return why the optimizer cannot be made fused, "" where it can."""
+    name = type(optimizer).__name__
+    if type(optimizer) is not kind and type(optimizer).step is not kind.step:
+        return "%s has a step of its own" % name
+    if options.get("differentiable"):
+        return "%s is differentiable, which no fused optimizer is" % name
+    given = arguments[0] if arguments else options.get("params")
+    if not isinstance(given, (list, tuple)):
+        return "the parameters of %s are given by %s, which must not be read twice" % (
+            name,
+            type(given).__name__,
+        )
+    devices = find_devices(torch)
+    for parameter in tensors_of(given):
+        if not torch.is_floating_point(parameter):
+            return "%s has parameters that are not of floating point" % name
+        if parameter.device.type not in devices:
+            return "this PyTorch has no fused optimizer for %s" % parameter.device.type
+    return ""
+
+
+def tensors_of(given):
+    """Return the parameters in a list of them, of pairs with their names, or of groups; only lists are looked into."""
+    found = []
+    for item in given:
+        if isinstance(item, dict):
+            inner = item.get("params")
+            found += tensors_of(inner if isinstance(inner, (list, tuple)) else [inner])
+        elif isinstance(item, tuple):
+            found.append(item[1])
+        elif hasattr(item, "device"):
+            found.append(item)
+    return found
+
+
+def find_devices(torch):
+    """Return the kinds of devices that have fused optimizers."""
+    ask = getattr(sys.modules.get("torch.utils._foreach_utils"), "_get_fused_kernels_supported_devices", None)
+    return ask() if ask else OLDEST_DEVICES
+
+
+def watch_others(torch, change, fusible):
+    """Refuse for optimizers that have no fused form."""
+
+    def make(original, _, __):
+        def wrapper(self, *arguments, **options):
+            if not isinstance(self, tuple(fusible)):
+                change.refuse("%s has no fused form" % type(self).__name__)
+            return original(self, *arguments, **options)
+
+        return wrapper
+
+    wrapping.patch(torch, torch.optim.Optimizer, "__init__", make, over=True)

@@ -1,0 +1,76 @@
+"""Switches off aids to debugging that cost time.
+
+Takes ``CUDA_LAUNCH_BLOCKING`` and its kin out of the environment before torch is loaded, has anomaly detection not
+begin (``torch.autograd.detect_anomaly``, ``set_detect_anomaly``), and ``torch.cuda.set_sync_debug_mode`` do nothing.
+The program's own profiler is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from sys import _getframe
+
+from perfwrap_recorder import guard, wrapping
+
+OFF = {
+    "CUDA_LAUNCH_BLOCKING": ("", "0"),
+    "HIP_LAUNCH_BLOCKING": ("", "0"),
+    "AMD_SERIALIZE_KERNEL": ("", "0"),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": ("", "0"),
+    "TORCH_DISTRIBUTED_DEBUG": ("", "OFF"),
+    "TORCH_SHOW_CPP_STACKTRACES": ("", "0"),
+}
+"""Variables, and the values that do no harm."""
+
+
+def prepare(change):
+    """Clear the environment, which torch reads when it is loaded."""
+    for name, harmless in OFF.items():
+        value = os.environ.get(name, "")
+        if value not in harmless:
+            del os.environ[name]
+            change.apply(None, "%s=%s" % (name, value), "%s unset" % name)
+
+
+def install(torch, change):
+    """Have debugging modes not begin."""
+    modes = torch.autograd.anomaly_mode
+    wrapping.patch(torch, modes.detect_anomaly, "__enter__", _maker_of_enter(change), over=True)
+    wrapping.patch(torch, modes.set_detect_anomaly, "__init__", _maker_of_set(change), over=True)
+    wrapping.patch(torch, torch.cuda, "set_sync_debug_mode", _maker_of_mode(change), over=True)
+
+
+def _maker_of_enter(change):
+    def make(original, _, __):
+        def wrapper(self):
+            guard.run(change.key, change.apply, _getframe().f_back, "detect_anomaly()", "left out")
+
+        return wrapper
+
+    return make
+
+
+def _maker_of_set(change):
+    def make(original, _, __):
+        def wrapper(self, mode, *arguments, **options):
+            if mode:
+                guard.run(change.key, change.apply, _getframe().f_back, "set_detect_anomaly(True)", "False")
+            return original(self, False, *arguments, **options)
+
+        return wrapper
+
+    return make
+
+
+def _maker_of_mode(change):
+    def make(original, _, __):
+        def wrapper(debug_mode):
+            if debug_mode not in (0, "default"):
+                before = "set_sync_debug_mode(%r)" % debug_mode
+                guard.run(change.key, change.apply, _getframe().f_back, before, "left out")
+                return None
+            return original(debug_mode)
+
+        return wrapper
+
+    return make

@@ -1,0 +1,22 @@
+"""Leaves out the calls of ``torch.cuda.empty_cache``; refuses on the CPU."""
+
+from __future__ import annotations
+
+from sys import _getframe
+
+from perfwrap_recorder import guard, wrapping
+
+
+def install(torch, change):
+    """Keep the allocator's memory from now on."""
+    if not change.needs_gpu(torch):
+        return
+
+    def make(original, _, __):
+        def wrapper():
+            guard.run(change.key, change.apply, _getframe().f_back, "torch.cuda.empty_cache()", "left out")
+
+        return wrapper
+
+    wrapping.patch(torch, torch.cuda.memory, "empty_cache", make, over=True)
+    torch.cuda.empty_cache = torch.cuda.memory.empty_cache

@@ -1,0 +1,22 @@
+"""Sets ``pin_memory=True`` of each DataLoader; refuses where there is no GPU to copy to."""
+
+from __future__ import annotations
+
+from perfwrap_recorder import loader_arguments
+
+
+def install(torch, change):
+    """Have each loader put its batches into pinned memory."""
+    if not change.needs_gpu(torch):
+        return
+
+    def adjust(making):
+        if making.get("pin_memory"):
+            return
+        # The loader itself asks the same when it is iterated.
+        if not torch.cuda.is_available():
+            change.refuse("there is no GPU that pinned memory would serve")
+        else:
+            making.set(change, "pin_memory", True)
+
+    loader_arguments.add(torch, change, adjust)

@@ -1,0 +1,44 @@
+"""Sets the number of threads: of torch by ``set_num_threads``, of other libraries by their variables.
+
+The variables are set before torch is loaded; a library that was loaded before goes on with what it has. A number that
+the program sets itself is replaced, in loaders' workers too; the single thread that torch gives each worker stays.
+"""
+
+from __future__ import annotations
+
+import os
+from sys import _getframe
+
+from perfwrap_recorder import guard, wrapping
+from perfwrap_recorder.source_lines import is_own_business
+
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def prepare(change):
+    """Set the variables, for what is loaded from now on and for other processes that the program starts."""
+    for name in VARIABLES:
+        os.environ[name] = change.value
+
+
+def install(torch, change):
+    """Set the number of threads, and keep it."""
+    wanted = int(change.value)
+
+    def make(original, _, __):
+        def wrapper(number):
+            if number == wanted or is_own_business(_getframe().f_back):
+                return original(number)
+            before, after = "set_num_threads(%s)" % number, "set_num_threads(%d)" % wanted
+            guard.run(change.key, change.apply, _getframe().f_back, before, after)
+            return original(wanted)
+
+        return wrapper
+
+    before = torch.get_num_threads()
+    if before != wanted:
+        torch.set_num_threads(wanted)
+        change.apply(None, "%d threads" % before, "%d threads" % wanted)
+    else:
+        change.explain("there are %d threads already" % wanted)
+    wrapping.patch(torch, torch, "set_num_threads", make, over=True)

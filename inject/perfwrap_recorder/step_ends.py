@@ -1,0 +1,22 @@
+"""Calls functions at the ends of steps, for experiments; the journal itself has room for one."""
+
+from __future__ import annotations
+
+from perfwrap_recorder import guard, journal
+
+
+def watch(name, function):
+    """Call ``function(moment, is_step)`` after each end of a step or phase; true: detail must go on.
+
+    What it raises is recorded under ``name``, but for KeyboardInterrupt and SystemExit.
+    """
+    before, function = journal.at_step_end, guard.protect(name, function)
+    if before is None:
+        journal.at_step_end = function
+        return
+
+    def both(moment, is_step):
+        wants_detail = before(moment, is_step)
+        return function(moment, is_step) or wants_detail
+
+    journal.at_step_end = both
