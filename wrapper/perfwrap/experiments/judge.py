@@ -12,7 +12,7 @@ import numpy as np
 
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
-from perfwrap.experiments.changes import FIX
+from perfwrap.experiments.changes import CEILING, FIX
 from perfwrap.experiments.edits import Edit, Site, edit_for
 from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, Status, Steps
@@ -29,6 +29,8 @@ LEAST_COMMON_STEPS = 20
 
 LOSS_BAND = 0.05
 """By so much of itself the loss may leave what the baseline's repeats ended at: batches come in another order."""
+ROUGH_LOSS_BAND = 1.0
+"""The same where the losses are of different steps: one batch is easily twice as hard as another."""
 LOSS_SPREADS = 3.0
 """And by so many times what those repeats differ among themselves."""
 
@@ -121,7 +123,7 @@ def _row(runs: Sequence[Run], planned: Planned, folder: Path) -> Row:
         samples_per_s=_samples_per_s(steps),
         ratio=found,
         loss=last.loss,
-        loss_warning=_loss_warning(runs, good) if name != BASELINE else "",
+        loss_warning="" if name == BASELINE or planned.variant.kind == CEILING else _loss_warning(runs, good),
         peak_bytes=max((one.peak_bytes for one in good if one.peak_bytes is not None), default=None),
         steps=sum(one.number.size for one in steps),
         runs=len(good),
@@ -196,15 +198,20 @@ def _judgement(found: Ratio | None) -> Judgement:
 
 
 def _loss_warning(runs: Sequence[Run], good: Sequence[Reading]) -> str:
-    """Return a warning where the loss is no number, or another than the baseline's ever was."""
-    losses = [reading.loss for reading in good if reading.loss is not None]
-    usual = [run.reading.loss for run in measured(runs, BASELINE) if run.reading.loss is not None]
-    if not losses or not usual:
-        return ""
-    if any(math.isnan(loss) for loss in losses):
-        return "" if any(math.isnan(loss) for loss in usual) else "the loss is no number (NaN)"
-    middle, spread = float(np.median(usual)), max(usual) - min(usual)
-    allowed = max(LOSS_BAND * abs(middle), LOSS_SPREADS * spread)
-    if all(abs(loss - middle) <= allowed for loss in losses):
-        return ""
-    return f"the loss is {units.number(losses[-1], 3)}, the baseline's {units.number(middle, 3)}"
+    """Return a warning where the loss is no number, or another than the baseline's ever was.
+
+    Losses of the same step are compared closely, those of different steps, which had different batches, roughly.
+    """
+    usual = [run.reading for run in measured(runs, BASELINE) if run.reading.loss is not None]
+    for reading in good:
+        if reading.loss is None or not usual:
+            continue
+        same = [other for other in usual if other.last_step == reading.last_step]
+        losses = [other.loss for other in same or usual if other.loss is not None]
+        if math.isnan(reading.loss) and not any(math.isnan(loss) for loss in losses):
+            return "the loss is no number (NaN)"
+        middle, spread = float(np.median(losses)), max(losses) - min(losses)
+        allowed = max((LOSS_BAND if same else ROUGH_LOSS_BAND) * abs(middle), LOSS_SPREADS * spread)
+        if abs(reading.loss - middle) > allowed:
+            return f"the loss is {units.number(reading.loss, 3)}, the baseline's {units.number(middle, 3)}"
+    return ""

@@ -72,6 +72,10 @@ class Reading:
     steps: Steps = NO_STEPS
     made: Mapping[str, Made] = field(default_factory=dict)
     loss: float | None = None
+    """Of the last measured step."""
+    first_step: int | None = None
+    last_step: int | None = None
+    """As the recorder counts them, from 1."""
     end: str = ""
     skipped_writes: int = 0
     peak_bytes: float | None = None
@@ -104,8 +108,10 @@ def read(ended: Ended, changes: tuple[str, ...], timeline: Timeline | None) -> R
         steps=steps,
         made=made,
         loss=_number(facts.get("trial/loss")),
+        first_step=_whole(facts.get("trial/first_step")),
+        last_step=_whole(facts.get("trial/last_step")),
         end=facts.get("trial/end", ""),
-        skipped_writes=int(_number(facts.get("trial/skipped_writes")) or 0),
+        skipped_writes=_whole(facts.get("trial/skipped_writes")) or 0,
         peak_bytes=_peak(timeline),
         batch_size=loaders[0].batch_size if loaders else None,
         dataset_length=loaders[0].dataset_length if loaders else None,
@@ -208,3 +214,8 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if value is None or not math.isinf(value) else math.nan
+
+
+def _whole(text: str | None) -> int | None:
+    """Return a whole number as the recorder writes it; None where it wrote none."""
+    return int(text) if text and text.isdigit() else None

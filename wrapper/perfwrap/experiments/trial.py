@@ -14,6 +14,7 @@ from perfwrap.experiments import written
 from perfwrap.experiments.plan import BASELINE, Planned, repeats_for, runs_for
 from perfwrap.experiments.reading import Reading, read, read_timeline
 from perfwrap.experiments.runner import Ended, Settings, run_once
+from perfwrap.experiments.variants import name_of
 from perfwrap.experiments.written import Written
 
 LIMIT_FACTOR, LEAST_LIMIT_S = 5.0, 120.0
@@ -115,13 +116,24 @@ class Trial:
         number = len(self.runs) + 1
         self.progress.begins(name, number, max(number, self.expected))
         folder = self.folder / f"{number:02}-{name}"
-        # Precision is that of the median, which tells nothing of what comes back every so many steps.
-        patient = self.uneven or not self.runs
-        settings = replace(self.settings, precision=0.0) if patient else self.settings
+        settings = self._settings(changes)
         ended = run_once(self.command, changes, folder, settings, self.progress.ticks, self._limit_s(changes))
         self.runs.append(Run(name, folder, self._read(ended, changes), ended.wall_s))
         self.interrupted = ended.how == "interrupted"
         self.progress.ends(self.runs[-1])
+
+    def _settings(self, changes: tuple[str, ...]) -> Settings:
+        """Return how the next run is run: a variant measures the same steps as the baseline did, as far as it can."""
+        if not self.runs:
+            # Precision is that of the median, which tells nothing of what comes back every so many steps.
+            return replace(self.settings, precision=0.0)
+        first = self.baseline.reading.first_step
+        same = first is not None and not _compiles(changes)
+        return replace(
+            self.settings,
+            precision=0.0 if self.uneven else self.settings.precision,
+            warm_up=str((first or 1) - 1) if same else self.settings.warm_up,
+        )
 
     def _read(self, ended: Ended, changes: tuple[str, ...]) -> Reading:
         """Return what a run recorded; the first one is diagnosed, too."""
@@ -133,9 +145,14 @@ class Trial:
     def _limit_s(self, changes: tuple[str, ...]) -> float:
         """Return how long a run may take; compiling takes as long as it takes."""
         walls = [run.wall_s for run in self.runs if run.name == BASELINE]
-        if not walls or any(change.partition("=")[0] == "compile" for change in changes):
+        if not walls or _compiles(changes):
             return self.settings.timeout_s
         return min(self.settings.timeout_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * max(walls)))
+
+
+def _compiles(changes: tuple[str, ...]) -> bool:
+    """Say whether a variant compiles: its warm-up is another one, and takes as long as it takes."""
+    return any(name_of(change) == "compile" for change in changes)
 
 
 def _is_uneven(reading: Reading) -> bool:
