@@ -5,7 +5,7 @@
     python scripts/try_proof.py --keep DIR          keep scripts and runs in DIR
 
 Each case is a small script with one problem and its twin mended by hand. The real `perfwrap try` runs on the script;
-then the twin runs in turns with the script, and the two ratios are compared. Scripts without a problem must show no
+then the twin runs, too, and the two ratios over the same baseline are compared. Scripts without a problem must show no
 gain. The exit code is 1 when a change is not called a gain, when the intervals of both ratios have nothing in common,
 when a healthy script shows a gain, or when a file appeared in a script's folder.
 """
@@ -246,7 +246,7 @@ def prove(case: Case, folder: Path) -> bool:
         print(f"BAD {case.name:<16} {case.change:<19} {reason}", flush=True)
         return not case.helps and row is not None
     told = Ratio(row["ratio"], row["low"], row["high"])
-    by_hand = mended(script, twin, folder, case) if case.mended else None
+    by_hand = mended(twin, folder, case) if case.mended else None
     agrees = by_hand is None or overlap(told, by_hand)
     right = (row["judgement"] == "gain") is case.helps and agrees and clean
     print(
@@ -273,15 +273,15 @@ def tried(script: Path, words: tuple[str, ...], options: tuple[str, ...]) -> dic
     return document
 
 
-def mended(script: Path, twin: Path, folder: Path, case: Case) -> Ratio:
+def mended(twin: Path, folder: Path, case: Case) -> Ratio:
     """Return the ratio of the twin over the script; the baselines that were tried before it count, too."""
     os.environ["OMP_NUM_THREADS"] = "1"
     settings = Settings(steps=STEPS, precision=0.0, allow_writes="--allow-writes" in case.options)
     earlier = [path for path in sorted((folder / "try").iterdir()) if path.name.endswith(BASELINE)]
     ends = [(BASELINE, Ended(path, "ended", 0, 0.0)) for path in earlier]
-    for place, name in enumerate((HAND, BASELINE, HAND)):
-        command = [sys.executable, str(script if name == BASELINE else twin)]
-        ends.append((name, run_once(command, (), folder / f"hand-{place}", settings, lambda _: None, 600)))
+    for number in range(ROUNDS):
+        command = [sys.executable, str(twin)]
+        ends.append((HAND, run_once(command, (), folder / f"hand-{number}", settings, lambda _: None, 600)))
     readings = [(name, read(ended, (), read_timeline(ended.run))) for name, ended in ends]
     found = compared([(name, reading) for name, reading in readings if reading.steps.number.size])
     if found is None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BASELINE_FAILED = 1
 """Exit code where the program by itself has no steps that could be measured."""
+INTERRUPTED = 130
+"""As a shell has it after Ctrl-C, where nothing had been measured yet."""
 DEFAULT_STEPS, DEFAULT_TIMEOUT_S = 50, 600.0
 
 Words = Annotated[
@@ -89,13 +91,15 @@ def try_(
     from perfwrap.experiments.trial import Trial, watched
 
     planned = _planned(changes, preset, find_batch_size)
-    folder = run_folder.create_parent(out, f"try-{Path(command[-1 if len(command) == 1 else 1]).stem}")
     settings = Settings(steps, _warm_up(warm_up), _share(precision), timeout, allow_writes)
+    folder = run_folder.create_parent(out, f"try-{Path(command[-1 if len(command) == 1 else 1]).stem}")
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
         if trial.start():
             _measure(trial, planned, find_batch_size, repeats)
+    if not trial.runs:
+        raise typer.Exit(INTERRUPTED)
     _show(trial, written())
     if trial.baseline.reading.status != "measured":
         raise typer.Exit(BASELINE_FAILED)

@@ -14,7 +14,7 @@ from perfwrap.experiments import written
 from perfwrap.experiments.plan import BASELINE, Planned, repeats_for, runs_for
 from perfwrap.experiments.reading import Reading, read, read_timeline
 from perfwrap.experiments.runner import Ended, Settings, run_once
-from perfwrap.experiments.variants import name_of
+from perfwrap.experiments.variants import Variant, name_of
 from perfwrap.experiments.written import Written
 
 LIMIT_FACTOR, LEAST_LIMIT_S = 5.0, 120.0
@@ -86,7 +86,11 @@ class Trial:
 
     def start(self) -> bool:
         """Run the baseline, and say whether it was measured: nothing can be compared without it."""
-        self._run(BASELINE, ())
+        try:
+            self._run(BASELINE, ())
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return False
         self.uneven = _is_uneven(self.baseline.reading)
         return self.baseline.reading.status == "measured"
 
@@ -95,17 +99,19 @@ class Trial:
         self.planned += planned
         rounds = repeats if repeats is not None else repeats_for(len(planned))
         self.expected = len(self.runs) + runs_for(len(planned), rounds) - 1
-        for one in [one for _ in range(rounds) for one in planned]:
-            if self.interrupted:
-                return
-            name, changes = one.variant.name, one.variant.changes
-            if self.failed(name):
-                continue
-            self._run(name, changes)
-            if self.failed(name):
-                self.expected -= 2 * rounds - 1
-            elif not self.interrupted:
-                self._run(BASELINE, ())
+        try:
+            for one in [one for _ in range(rounds) for one in planned]:
+                if not self.interrupted and not self.failed(one.variant.name):
+                    self._take_turn(one.variant)
+        except KeyboardInterrupt:
+            # Between two runs, or while one was read: what is known by then is kept.
+            self.interrupted = True
+
+    def _take_turn(self, variant: Variant) -> None:
+        """Run a variant and then the baseline, which is not needed again where the variant failed."""
+        self._run(variant.name, variant.changes)
+        if not self.interrupted and not self.failed(variant.name):
+            self._run(BASELINE, ())
 
     def failed(self, name: str) -> bool:
         """Say whether a variant has run without being measured: it is not run again."""
