@@ -41,9 +41,18 @@ ALLOWED = {
         "journal_format",
         "errors",
     },
-    "reports": {"live", "compare", "diagnosis", "rules", "timeline", "units", "errors"},
-    "reports": {"live", "diagnosis", "rules", "timeline", "units", "errors"},
-    "experiments": {"launch", "diagnosis", "run_folder", "errors"},
+    "reports": {"live", "compare", "experiments", "diagnosis", "rules", "timeline", "units", "errors"},
+    "experiments": {
+        "launch",
+        "diagnosis",
+        "rules",
+        "measures",
+        "sources",
+        "timeline",
+        "run_folder",
+        "units",
+        "errors",
+    },
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

@@ -108,6 +108,14 @@ def times(factor: float) -> str:
     return f"{number(factor, 3 if factor < 1.2 else 2)}x"
 
 
+def ratio(value: float, low: float | None = None, high: float | None = None) -> str:
+    """Return e.g. ``0.50`` or ``0.50 (0.48 to 0.53)``: a ratio with the interval that it lies in, as far as known."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    ends = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return f"{value:.2f}{ends}"
+
+
 def saving(low: float, high: float) -> str:
     """Return a range of step-time ratios in words, e.g. ``a step would take 40 to 60 % of today's time``."""
     if low >= 1:

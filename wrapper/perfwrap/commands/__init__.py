@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perfwrap.commands import attach, check, compare, demo, doctor, explain, import_, report, run, top
+from perfwrap.commands import attach, check, compare, demo, doctor, explain, import_, report, run, top, try_
 
 PASS_THROUGH = {"allow_interspersed_args": False}
 """For commands that take somebody else's: what stands behind its first word is its own."""
 
 COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     ("run", run.run, PASS_THROUGH),
+    ("try", try_.try_, PASS_THROUGH),
     ("top", top.top, {}),
     ("attach", attach.attach, {}),
     ("report", report.report, {}),

@@ -1,0 +1,91 @@
+"""What is tried: chosen names, a preset, or the experiments of the baseline's findings; and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.experiments.changes import BY_NAME
+from perfwrap.experiments.variants import JOINT, Variant, name_of, parse, value_of
+from perfwrap.rules.model import Finding
+
+BASELINE = "baseline"
+
+WORKER_COUNTS = (0, 1, 2, 4, 8, 12)
+LEAST_MOST_WORKERS = 2
+"""So many are tried on any machine: a data set that waits (a network, a disk) needs no core for each worker."""
+
+PRESETS: dict[str, tuple[str, ...]] = {
+    "three-run": ("bf16", "bf16+compile"),
+    "workers": tuple(f"workers={count}" for count in WORKER_COUNTS),
+    "compile": ("compile", "compile=reduce-overhead", "compile=max-autotune"),
+    "memory": ("expandable-segments", "no-empty-cache", "set-to-none"),
+}
+
+FEW_VARIANTS = 3
+"""Up to so many, each is repeated: more have baselines enough between them to tell how much runs differ."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A variant, and what the finding that asked for it predicts: the ratios of step times, best and worst."""
+
+    variant: Variant
+    rule: str = ""
+    predicted: tuple[float, float] | None = None
+
+
+def named(words: Iterable[str]) -> tuple[Planned, ...]:
+    """Return the variants that words of the command line name; PerfwrapError for one that nobody knows."""
+    variants = (parse(word) for word in dict.fromkeys(words))
+    return tuple(Planned(variant) for variant in variants)
+
+
+def preset(name: str, cores: float) -> tuple[Planned, ...]:
+    """Return the variants of a preset on a machine with so many cores; PerfwrapError for an unknown one."""
+    if name not in PRESETS:
+        raise PerfwrapError(
+            f"There is no preset {name!r}.", f"There are {', '.join(PRESETS)}: perfwrap try --preset workers"
+        )
+    most = max(LEAST_MOST_WORKERS, int(cores))
+    return tuple(
+        Planned(variant) for variant in map(parse, PRESETS[name]) if _workers(variant) in range(most + 1)
+    )
+
+
+def suggested(findings: Sequence[Finding]) -> tuple[Planned, ...]:
+    """Return the experiments of the findings, the costliest first; each once, with what it was predicted to be worth.
+
+    What a benign finding proposes is left out: nothing was found to be wrong.
+    """
+    chosen: dict[str, Planned] = {}
+    for finding in findings:
+        for name in _experiments(finding):
+            known = all(name_of(change) in BY_NAME for change in name.split(JOINT))
+            if known and name not in chosen:
+                chosen[name] = Planned(parse(name), finding.rule, finding.saving)
+    return tuple(chosen.values())
+
+
+def repeats_for(variants: int) -> int:
+    """Return how often each of so many variants runs, when the user did not say."""
+    return 2 if variants <= FEW_VARIANTS else 1
+
+
+def runs_for(variants: int, repeats: int) -> int:
+    """Return how many runs that takes: the baseline first, and again after each variant."""
+    return 1 + 2 * variants * repeats
+
+
+def _experiments(finding: Finding) -> tuple[str, ...]:
+    """Return the names of the variants that a finding asks for."""
+    if finding.benign or finding.experiment is None:
+        return ()
+    return PRESETS.get(finding.experiment, (finding.experiment,))
+
+
+def _workers(variant: Variant) -> int:
+    """Return how many workers a variant has; 0 where it does not say."""
+    given = [change for change in variant.changes if name_of(change) == "workers"]
+    return int(value_of(given[0])) if given else 0

@@ -1,0 +1,179 @@
+"""One run of the program, unmodified, in a fresh process: ``perfwrap run`` with its hidden options.
+
+A folder for each: ``run/`` is the run folder, ``stdout.txt`` and ``stderr.txt`` what the program and perfwrap said.
+The run has a session of its own, so that Ctrl-C at the terminal reaches the one who can decide what to do about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from perfwrap.run_folder import RunFolder
+
+LOOK_SECONDS = 0.25
+"""How often it is looked whether the run has ended."""
+SEARCH_SECONDS = 2.0
+"""How often the journals are searched for the end of the measured steps."""
+GRACE_SECONDS = 30.0
+"""What a program gets for ending once its steps are measured, and again once it was asked to end."""
+END_OF_STEPS = b"trial/end"
+
+How = Literal["ended", "too slow", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the program is run each time."""
+
+    steps: int = 50
+    warm_up: str = "auto"
+    precision: float = 0.02
+    timeout_s: float = 600.0
+    allow_writes: bool = False
+    grace_s: float = GRACE_SECONDS
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: by itself or because of its time or the user; ``status`` is as subprocess has it."""
+
+    folder: Path
+    how: How
+    status: int
+    wall_s: float
+
+    @property
+    def run(self) -> RunFolder:
+        """What was recorded."""
+        return RunFolder(self.folder / "run")
+
+    def last_words(self) -> str:
+        """Return the last line that it wrote on standard error, perfwrap's own left out."""
+        with contextlib.suppress(OSError):
+            text = (self.folder / "stderr.txt").read_text(encoding="utf-8", errors="replace")
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            return next((line for line in reversed(lines) if not line.startswith("perfwrap:")), "")
+        return ""
+
+
+def run_once(
+    command: Sequence[str],
+    changes: Sequence[str],
+    folder: Path,
+    settings: Settings,
+    tick: Callable[[float], None],
+    limit_s: float,
+) -> Ended:
+    """Run the command with those changes until its steps are measured, and return how it ended.
+
+    ``tick`` is called with the seconds so far. After ``limit_s`` the run is ended from outside; so it is when the
+    user interrupts, which is told and not raised.
+    """
+    folder.mkdir(mode=0o700)
+    words = [sys.executable, "-m", "perfwrap", "run", *_options(changes, folder, settings), "--", *command]
+    # Not even byte code is to be written into the program's folders.
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    began = time.monotonic()
+    with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=variables, start_new_session=True
+        )
+    try:
+        how = _wait(process, folder / "run", settings, tick, limit_s)
+    except KeyboardInterrupt:
+        _end(process, signal.SIGINT, settings.grace_s)
+        how = "interrupted"
+    except BaseException:
+        _end(process, signal.SIGTERM, settings.grace_s)
+        raise
+    return Ended(folder, how, process.wait(), time.monotonic() - began)
+
+
+def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[str]:
+    """Return the options of ``perfwrap run``."""
+    return [
+        *("--out", str(folder / "run"), "--no-report"),
+        *("--trial-steps", str(settings.steps), "--trial-warm-up", settings.warm_up),
+        *("--trial-precision", str(settings.precision)),
+        *(["--allow-writes"] if settings.allow_writes else []),
+        *(word for change in changes for word in ("--change", change)),
+    ]
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    run: Path,
+    settings: Settings,
+    tick: Callable[[float], None],
+    limit_s: float,
+) -> How:
+    """Wait for the end of the run; end it when its time is over, or when it does not leave its loop."""
+    began = searched = time.monotonic()
+    measured: float | None = None
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_SECONDS)
+            return "ended"
+        now = time.monotonic()
+        tick(now - began)
+        if measured is None and now - searched >= SEARCH_SECONDS:
+            searched = now
+            measured = now if _has_measured(RunFolder(run)) else None
+        if measured is not None and now - measured > settings.grace_s:
+            # Its steps are known: that it clings to its loop is no reason to throw them away.
+            _end(process, signal.SIGTERM, settings.grace_s)
+            return "ended"
+        if now - began > limit_s:
+            _end(process, signal.SIGTERM, settings.grace_s)
+            return "too slow"
+
+
+def _has_measured(folder: RunFolder) -> bool:
+    """Say whether a process of the run has noted that its steps are measured."""
+    for path in folder.journal.glob("*.pwj"):
+        with (
+            contextlib.suppress(OSError, ValueError),
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            if content.find(END_OF_STEPS) >= 0:
+                return True
+    return False
+
+
+def _end(process: subprocess.Popen[bytes], number: signal.Signals, grace_s: float) -> None:
+    """Ask the run to end, and kill all its processes where it does not; a second Ctrl-C spares it the grace."""
+    everybody = _descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+    try:
+        process.wait(grace_s)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        everybody += _descendants(process.pid)
+        process.kill()
+    # What the launcher leaves behind would take the next run's processors.
+    _, alive = psutil.wait_procs(everybody, timeout=LOOK_SECONDS)
+    for other in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            other.kill()
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """Return all processes that the run has started, also those in sessions of their own."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return found

@@ -1,0 +1,54 @@
+"""What the program wrote into its working folder, though it was only being tried.
+
+perfwrap holds back ``torch.save``. Files that the program opens itself, and what other libraries log, it cannot hold
+back: those are seen by comparing the folder before and after, and named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_FILES = 50_000
+"""A folder with more (a data set's) takes too long to look at between runs; then nothing is claimed."""
+
+LEFT_OUT = {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", "perfwrap_runs"}
+"""Folders of which no training writes a result."""
+
+Files = Mapping[str, tuple[int, int]]
+"""Modification time and size of each file, by its path below the folder."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is different after the runs; ``unknown`` where the folder was too large to be looked at."""
+
+    changed: tuple[str, ...] = ()
+    unknown: bool = False
+
+
+def look(folder: Path, leave_out: Path) -> Files | None:
+    """Return the files below a folder, without those of perfwrap in ``leave_out``; None where there are too many."""
+    found: dict[str, tuple[int, int]] = {}
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in LEFT_OUT and Path(place, name) != leave_out]
+        for name in files:
+            path = Path(place, name)
+            try:
+                status = path.lstat()
+            except OSError:
+                continue
+            found[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
+        if len(found) > MOST_FILES:
+            return None
+    return found
+
+
+def compare(before: Files | None, after: Files | None) -> Written:
+    """Return what was written, changed or removed in between."""
+    if before is None or after is None:
+        return Written(unknown=True)
+    names = before.keys() | after.keys()
+    return Written(tuple(sorted(name for name in names if before.get(name) != after.get(name))))

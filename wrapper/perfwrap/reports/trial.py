@@ -1,0 +1,177 @@
+"""A trial in a terminal: what each variant was worth, which is best, the edit to make, and what had been predicted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from perfwrap import units
+from perfwrap.experiments.judge import Row, best
+from perfwrap.experiments.trial import BatchSize, Trial
+from perfwrap.experiments.variants import KINDS
+from perfwrap.experiments.written import Written
+from perfwrap.reports.page import Page
+
+NAME_COLUMNS, STEP_COLUMNS, RATE_COLUMNS, RATIO_COLUMNS, LOSS_COLUMNS = 22, 9, 10, 22, 8
+MOST_FILES = 5
+"""Of those that the program wrote; more are only counted."""
+STYLES = {"gain": "bold green", "slower": "red", "noise": "dim"}
+ADDED, REMOVED = "green", "red"
+
+
+def draw(trial: Trial, rows: Sequence[Row], written: Written, page: Page) -> None:
+    """Draw a trial onto the page; the first row is the baseline's."""
+    words = shlex.join([PurePath(trial.command[0]).name, *trial.command[1:]])
+    page.line(("perfwrap try", "bold"), (f"  {page.fitted(words, page.width - 16)}", ""))
+    if trial.interrupted:
+        page.paragraph("Interrupted: this is what had been measured by then.", style="yellow", indent=2)
+    page.blank()
+    _table(rows, page)
+    _reasons(rows, page)
+    page.blank()
+    if trial.baseline.reading.status != "measured":
+        page.paragraph("The program by itself could not be measured, so nothing was tried.", style="bold red")
+    elif trial.found is not None:
+        _batch_size(trial.found, page)
+    elif not trial.planned:
+        page.paragraph("The diagnosis of the program suggests nothing to try.", style="bold")
+    else:
+        _best(rows, page)
+    _predictions(rows, page)
+    _writes(rows, written, page)
+    page.paragraph(f"Everything is in {trial.folder}; what the runs printed, too.", style="dim")
+
+
+def _table(rows: Sequence[Row], page: Page) -> None:
+    """Draw the rows."""
+    page.line(
+        (_cells("variant", "step", "samples/s", "time of a step", "loss") + "what it is", "bold"), indent=2
+    )
+    for row in rows:
+        found = row.ratio
+        text = "" if found is None else units.ratio(found.value, found.low, found.high)
+        cells = _cells(
+            page.clipped(row.name, NAME_COLUMNS - 1),
+            units.duration(row.median_ns, 3) if row.median_ns is not None else "",
+            units.number(row.samples_per_s, 3) if row.samples_per_s else "",
+            text,
+            units.number(row.loss, 3) if row.loss is not None else "",
+        )
+        page.line((cells, ""), (_word(row), STYLES.get(row.judgement, "")), indent=2)
+
+
+def _cells(name: str, step: str, rate: str, ratio: str, loss: str) -> str:
+    """Return the cells of one line at their places."""
+    return (
+        f"{name:<{NAME_COLUMNS}}{step:>{STEP_COLUMNS}}{rate:>{RATE_COLUMNS}}  {ratio:<{RATIO_COLUMNS - 2}}"
+        f"{loss:>{LOSS_COLUMNS - 1}} "
+    )
+
+
+def _word(row: Row) -> str:
+    """Return what a row is, in a word or two."""
+    if row.status != "measured" or row.ratio is None:
+        return "" if row.status == "measured" else row.status
+    if row.judgement == "gain":
+        return f"{units.times(1 / row.ratio.value)} faster"
+    if row.judgement == "slower":
+        return f"{units.times(row.ratio.value)} slower"
+    return row.judgement
+
+
+def _reasons(rows: Sequence[Row], page: Page) -> None:
+    """Say why some variants were not measured, and what to bear in mind of others."""
+    for row in rows:
+        if row.reason and row.status != "measured":
+            page.paragraph(f"{row.name}: {row.status}, {row.reason}.".replace("..", "."), indent=2)
+        if row.loss_warning:
+            page.paragraph(f"{row.name}: {row.loss_warning}.", style="yellow", indent=2)
+        if row.judgement == "gain" and row.kind in KINDS and row.kind != "fix":
+            page.paragraph(f"{row.name}: {KINDS[row.kind]}.", style="dim", indent=2)
+    if any(row.judgement == "not repeated" for row in rows):
+        page.paragraph(
+            "Nothing ran twice, so nobody knows how much runs of the same differ here: take no ratio for a gain.",
+            style="yellow",
+            indent=2,
+        )
+
+
+def _best(rows: Sequence[Row], page: Page) -> None:
+    """Say which fix is best, and show the edit."""
+    found = best(rows)
+    if found is None or found.ratio is None:
+        others = [row for row in rows[1:] if row.judgement == "gain"]
+        if others:
+            names = ", ".join(row.name for row in others)
+            page.paragraph(f"No fix gained, but {names} did: see what that asks for.", style="bold")
+            for row in others:
+                _edit(row, page)
+        elif any(row.judgement in ("noise", "slower") for row in rows):
+            page.paragraph("Nothing that was tried gains more than the noise of this machine.", style="bold")
+        return
+    low, high = found.ratio.low or found.ratio.value, found.ratio.high or found.ratio.value
+    page.paragraph(f"Best: {found.name}; {units.saving(low, high)}.", style="bold")
+    _edit(found, page)
+
+
+def _batch_size(found: BatchSize, page: Page) -> None:
+    """Say which batch is the largest that fits."""
+    if found.smallest is None:
+        page.paragraph(f"Batches of {units.count(found.largest)} fit; {found.reason}.", style="bold")
+        return
+    page.paragraph(
+        f"Batches of {units.count(found.largest)} fit, {units.count(found.smallest)} do not ({found.reason}). Use at "
+        f"most {units.count(found.advised)}: some memory must stay free for longer samples and fragmentation.",
+        style="bold",
+    )
+
+
+def _edit(row: Row, page: Page) -> None:
+    """Show the edit to make; nothing of it is done."""
+    if not row.edit.text:
+        return
+    page.paragraph(f"The edit to make for {row.name}; nothing was changed:", indent=2)
+    for line in row.edit.diff.splitlines():
+        page.line((line, {"+": ADDED, "-": REMOVED}.get(line[:1], "")), indent=4)
+    for text in row.edit.snippets:
+        page.line((text, ""), indent=4)
+
+
+def _predictions(rows: Sequence[Row], page: Page) -> None:
+    """Say how what was measured compares with what the rules had predicted."""
+    for row in rows:
+        if row.predicted is None or row.ratio is None:
+            continue
+        low, high = (units.ratio(end) for end in row.predicted)
+        error = row.prediction_error or 0.0
+        judged = (
+            "as predicted" if not error else "more than predicted" if error < 0 else "less than predicted"
+        )
+        page.paragraph(
+            f"{row.rule} had predicted {low} to {high} for {row.name}; measured {units.ratio(row.ratio.value)}, "
+            f"a gain {judged}.",
+            indent=2,
+        )
+
+
+def _writes(rows: Sequence[Row], written: Written, page: Page) -> None:
+    """Say what was held back, and what the program wrote all the same."""
+    skipped = max((row.skipped_writes for row in rows), default=0)
+    if skipped:
+        page.paragraph(
+            f"{units.counted(skipped, 'checkpoint')} of a run held back: torch.save wrote nothing, so saving cost "
+            "nothing either (--allow-writes lets it).",
+            indent=2,
+        )
+    if written.changed:
+        names = ", ".join(written.changed[:MOST_FILES])
+        more = len(written.changed) - MOST_FILES
+        page.paragraph(
+            f"The program wrote in its working folder, which perfwrap cannot hold back: {names}"
+            + (f" and {units.count(more)} more." if more > 0 else "."),
+            style="yellow",
+            indent=2,
+        )
+    if written.unknown:
+        page.paragraph("The working folder holds too many files to say what was written there.", indent=2)
