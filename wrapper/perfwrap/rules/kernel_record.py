@@ -11,6 +11,8 @@ from perfwrap.rules.model import NotChecked
 LEAST_KERNELS = 50
 """Kernels below which a record says nothing about a loop: a small network's step has some hundred."""
 
+LONGEST_NAME = 60
+
 
 def recorded(evidence: Evidence, trainer: Trainer) -> GpuActivity | NotChecked:
     """Return what the trainer's GPU did, or why that cannot be said."""
@@ -39,3 +41,8 @@ def window(gpu: GpuActivity) -> str:
     steps = gpu.steps.table.height
     marked = f", with {units.counted(steps, 'marked step')}" if steps else ""
     return f"{units.duration(gpu.window_ns)} of {gpu.device}'s time{marked}"
+
+
+def short(name: str) -> str:
+    """Return a kernel's name without its arguments, cut to what fits a line."""
+    return name.removeprefix("void ").split("(")[0].split("<")[0][:LONGEST_NAME] or name[:LONGEST_NAME]
