@@ -11,6 +11,7 @@ import polars as pl
 from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.attached import Attached, find_attached
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
+from perfwrap.measures.exchange_gap import exchange_gap_ns
 from perfwrap.measures.first_epoch import FirstEpoch, find_first_epoch
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
@@ -186,6 +187,12 @@ class Evidence:
     def roofline(self) -> pl.DataFrame:
         """Each kernel that ncu measured, the longest first; empty where it measured none."""
         return roofline(self.timeline)
+
+    def exchange_gap_ns(self, gpu: GpuActivity, trainer: Trainer) -> int | None:
+        """How long collectives ran alone between backward passes and optimizer steps; None where not known."""
+        return self._once(
+            "exchange_gap", (gpu.host, gpu.device, trainer), lambda: exchange_gap_ns(gpu, trainer)
+        )
 
     def matrix_work(self, gpu: GpuActivity) -> MatrixWork | None:
         """The matrix operations of a GPU with their FLOPs; None where no sizes were recorded."""

@@ -67,7 +67,7 @@ def find_first_epoch(steps: Steps) -> FirstEpoch | None:
         first_data_ns=float(epochs["data"][0]),
         later_data_ns=float(others["data"].median()),  # type: ignore[arg-type]
         epochs=epochs.height,
-        excess_ns=int(begun["duration"].sum() - middle * begun.height),
+        excess_ns=round(int(begun["duration"].sum()) - middle * begun.height),
     )
 
 

@@ -32,6 +32,6 @@ def find_swings(samples: pl.DataFrame) -> Swings | None:
     if rises.is_empty():
         return None
     length = int(samples["time"][-1] - samples["time"][0])
-    low = float((samples["value"] <= LOW).mean() or 0.0)
-    high = float((samples["value"] >= HIGH).mean() or 0.0)
+    low = int((samples["value"] <= LOW).sum()) / samples.height
+    high = int((samples["value"] >= HIGH).sum()) / samples.height
     return Swings(rises.height, low, high, length / rises.height)

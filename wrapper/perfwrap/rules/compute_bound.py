@@ -34,7 +34,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer",)
@@ -50,7 +50,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look whether the model's own work leaves room for anything else."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, GpuActivity):
-        return _in_kernels(gpu)
+        return _in_kernels(evidence, trainer, gpu)
     few = evidence.missing("steady_steps")
     if few is not None:
         return NotChecked(few)
@@ -84,7 +84,7 @@ def _loss(evidence: Evidence, trainer: Trainer) -> float:
     )
 
 
-def _in_kernels(gpu: GpuActivity) -> Answer:
+def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> Answer:
     """Judge by the record of the GPU's kernels."""
     computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
     if computing < BUSY_UTILIZATION:
@@ -93,7 +93,10 @@ def _in_kernels(gpu: GpuActivity) -> Answer:
     found = _finding(computing, words, "GPU busy: ")
     return [
         replace(
-            found, title=f"GPU busy: {SHARE} of the recorded time a kernel was computing.", of_window=True
+            found,
+            title=f"GPU busy: {SHARE} of the recorded time a kernel was computing.",
+            evidence=(*found.evidence, mfu(evidence, gpu), *units_at_work(evidence, trainer)),
+            of_window=True,
         )
     ]
 

@@ -82,7 +82,7 @@ def _below(
     most = evidence.facts(gpu.track).get(fact or f"{metric}_max", "")
     if values.is_empty() or not most.isdigit():
         return None
-    best = int(values.max())  # type: ignore[call-overload]
+    best = round(max(values.to_list()))
     is_down = best < int(most) and (best > 0 or bool(fact))
     return f"{what}: {best} at most, where {most} are possible." if is_down else None
 
@@ -90,7 +90,7 @@ def _below(
 def _replays(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> str | None:
     """Return that many packets had to be sent again during the run."""
     values = evidence.series(_entity(evidence, gpu), "pcie_replays", trainer.host)["value"]
-    more = int(values.max() - values.min()) if values.len() > 1 else 0  # type: ignore[operator]
+    more = round(max(values.to_list()) - min(values.to_list())) if values.len() > 1 else 0
     return f"{units.counted(more, 'PCIe packet')} had to be sent again." if more >= MANY_REPLAYS else None
 
 
