@@ -148,10 +148,10 @@ class GpuLoop:
         self.recording.host(start + 900, 80, "optimizer", "optimizer")
         self.start += 1_000
 
-    def sequence(self, *kernels: tuple[str, float], times: int = 10) -> None:
+    def sequence(self, *kernels: tuple[str, float], times: int = 20) -> None:
         """Write steps of these kernels, one right after the other, each by name and length."""
         for _ in range(times):
-            self.recording.step(self.start, sum(took for _, took in kernels))
+            self.recording.step(self.start - 5, sum(took for _, took in kernels))
             for name, took in kernels:
                 self.recording.work(self.start, took, name, launched=self.start - 5)
                 self.start += took

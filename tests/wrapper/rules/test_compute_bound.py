@@ -81,3 +81,9 @@ def test_collectives_that_run_alone_are_no_computing(gpu_loop: Any) -> None:
     for _ in range(10):
         gpu_loop.step(kernel=80, beside="ncclDevKernel_AllReduce")
     assert isinstance(gpu_loop.ask(rule), Clear)
+
+
+def test_what_the_gpu_does_of_its_peak_is_said_or_why_not(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=95)
+    assert "--window-detail shapes" in gpu_loop.find(rule).evidence[1]

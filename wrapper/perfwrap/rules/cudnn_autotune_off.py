@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections import Counter
+
 import polars as pl
 
 from perfwrap import units
@@ -38,6 +40,8 @@ LARGE_SHARE = CRITICAL_SHARE
 FASTER = (1.5, 1.1)
 """How many times as fast convolutions become, at best and at worst: a range of ours, until an experiment tells."""
 
+MOSTLY = 0.5
+"""Of the steps, which must be alike."""
 LEAST_STEPS = 2
 """Steps that must be alike to say that sizes do not change."""
 
@@ -91,7 +95,7 @@ def _finding(gpu: GpuActivity, rows: pl.DataFrame, part: float) -> Finding:
 
 
 def _alike(gpu: GpuActivity, rows: pl.DataFrame) -> bool | None:
-    """Say whether each whole step launched the same convolutions; None with too few steps."""
+    """Say whether most steps launched the same convolutions; None with too few steps."""
     steps = gpu.steps.table.select(pl.col("start").alias("begun"), pl.col("end").alias("until")).sort("begun")
     launched = rows.filter(pl.col("launched").is_not_null()).sort("launched")
     joined = launched.join_asof(steps, left_on="launched", right_on="begun", strategy="backward")
@@ -100,4 +104,6 @@ def _alike(gpu: GpuActivity, rows: pl.DataFrame) -> bool | None:
     kinds = counted.group_by("begun").agg(pl.struct("name", "len").alias("kinds"))
     if kinds.height < LEAST_STEPS:
         return None
-    return len({str(kind.to_list()) for kind in kinds["kinds"]}) == 1
+    each = Counter(str(kind.to_list()) for kind in kinds["kinds"])
+    # The first and the last step of a record may be cut.
+    return each.most_common(1)[0][1] > MOSTLY * kinds.height
