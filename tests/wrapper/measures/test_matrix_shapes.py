@@ -72,7 +72,8 @@ def test_sizes_are_aligned_to_16_bytes(
 
 
 @pytest.mark.parametrize(
-    "dims", [[], [[2, 3]], [[2, 3], [4, 5]], [[2, 3], [7, 3, 5]], [[0, 3], [3, 5]], [[], []]]
+    "dims",
+    [[], [[2, 3]], [[2, 3], [4, 5]], [[[2], 3], [3, 5]], [[2, 3], [7, 3, 5]], [[0, 3], [3, 5]], [[], []]],
 )
 def test_sizes_that_make_no_product_are_none(dims: Any) -> None:
     assert matrix("mm", *dims) is None

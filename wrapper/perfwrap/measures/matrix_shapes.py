@@ -20,6 +20,9 @@ ALIGNED_BYTES = 16
 """Sizes that are multiples of so many bytes let tensor cores work at full speed (NVIDIA, Matrix Multiplication
 Background User's Guide, "Tensor Core requirements")."""
 
+MOST_TENSORS = 4
+"""Of a function's arguments so many are looked at; lists of tensors have nested sizes."""
+
 SIZES = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
 
 
@@ -47,6 +50,8 @@ def matrix_of(detail: str) -> Matrix | None:
     said = json.loads(detail)
     name = str(said["op"]).removeprefix("aten::")
     dims = [tuple(size) for size in said["dims"]]
+    if any(type(number) is not int for size in dims[:MOST_TENSORS] for number in size):
+        return None
     bits = BITS.get(next(iter(said["types"]), ""))
     if name in SIZES:
         return _product(name, dims[1:] if name in ("addmm", "baddbmm") else dims, bits)

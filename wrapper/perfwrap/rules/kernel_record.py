@@ -13,6 +13,9 @@ LEAST_KERNELS = 50
 
 LONGEST_NAME = 60
 
+NAMELESS = ("(anonymous namespace)::", "<unnamed>::", "unnamed>::")
+"""How compilers and profilers write namespaces without a name."""
+
 TERA = 1e12
 
 LIMITS = 0.60
@@ -77,4 +80,7 @@ def units_at_work(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
 
 def short(name: str) -> str:
     """Return a kernel's name without its arguments, cut to what fits a line."""
-    return name.removeprefix("void ").split("(")[0].split("<")[0][:LONGEST_NAME] or name[:LONGEST_NAME]
+    plain = name.removeprefix("void ")
+    for nowhere in NAMELESS:
+        plain = plain.replace(nowhere, "")
+    return plain.split("(")[0].split("<")[0][:LONGEST_NAME] or name[:LONGEST_NAME]

@@ -32,7 +32,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.gpu_generation import AMPERE, VOLTA, major_capability
 from perfwrap.measures.kernel_classes import MATRIX
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import mfu, recorded, window
+from perfwrap.rules.kernel_record import mfu, recorded, short, window
 from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -94,5 +94,4 @@ def _largest(gpu: GpuActivity) -> str:
     """Return the name of the kernel without tensor cores that takes most time, cut to what fits a line."""
     rows = gpu.events.table.filter(pl.col("class").is_in(MATRIX), ~pl.col("tensor"))
     spent = rows.group_by("name").agg((pl.col("end") - pl.col("start")).sum().alias("ns"))
-    name = str(spent.sort("ns", "name", descending=[True, False])["name"][0])
-    return name.split("(")[0].split("<")[0].removeprefix("void ")[:60]
+    return short(str(spent.sort("ns", "name", descending=[True, False])["name"][0]))

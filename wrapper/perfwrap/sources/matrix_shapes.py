@@ -8,7 +8,6 @@ beginning, whose detail is a JSON object of ``op``, ``dims`` and ``types``.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 
@@ -60,7 +59,7 @@ def shapes_of(event: Event) -> str:
         return ""
     raw = about.old_dims if about.dims == NO_JSON else about.dims
     try:
-        dims = msgspec.json.decode(raw, type=list[list[Any]])
+        dims = msgspec.json.decode(raw, type=list[list[int | list[int]]])
         types = msgspec.json.decode(about.types, type=list[str]) if bytes(about.types) else []
     except msgspec.DecodeError:
         return ""
