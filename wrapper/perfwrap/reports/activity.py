@@ -72,7 +72,7 @@ def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
         lines.append(("Exposed", _listed(exposed)))
     if gpu.flops is not None:
         told = (
-            f"{units.share(gpu.mfu)} of the peak (MFU)"
+            f"{units.share(gpu.mfu)} of its peak in the precision used (MFU)"
             if gpu.mfu is not None
             else f"no MFU: {gpu.why_no_mfu}"
         )

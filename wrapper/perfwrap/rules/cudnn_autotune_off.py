@@ -1,7 +1,7 @@
 """cuDNN guesses the fastest convolution instead of trying.
 
 What it finds
-    Convolutions that take 20 % or more of the time in a record of the GPU's kernels, the same ones in each step, while
+    Convolutions that take 25 % or more of the time in a record of the GPU's kernels, the same ones in each step, while
     torch.backends.cudnn.benchmark is off.
 
 Why it costs
@@ -30,12 +30,12 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
-from perfwrap.rules.model import CRITICAL_SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
 
-LARGE_SHARE = CRITICAL_SHARE
-"""Of the recorded time, from which convolutions decide how fast a step is."""
+LARGE_SHARE = 0.25
+"""Of the recorded time, from which 2 % of it can be had at the least gain."""
 
 FASTER = (1.5, 1.1)
 """How many times as fast convolutions become, at best and at worst: a range of ours, until an experiment tells."""
