@@ -36,3 +36,9 @@ def test_traces_of_1_8_have_sizes_without_types(tmp_path: Path) -> None:
 def test_sizes_that_are_none_are_left_out(tmp_path: Path, dims: Any) -> None:
     event = lasting("cpu_op", "aten::mm", 10, 5, **{"Input Dims": dims, "Input type": ["float"]})
     assert marks(written(tmp_path / "trace.json", [event])) == []
+
+
+@pytest.mark.parametrize("name", [["aten::mm"], {"a": 1}, None, 7])
+def test_names_that_are_none_do_no_harm(tmp_path: Path, name: Any) -> None:
+    event = lasting("cpu_op", name, 10, 5, **{"Input Dims": [[4, 8], [8, 2]]})
+    assert marks(written(tmp_path / "trace.json", [event])) == []

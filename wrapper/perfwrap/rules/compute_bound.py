@@ -19,7 +19,7 @@ How to fix
 When it is wrong
     In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
-    GPU that kernel used; a record of kernels tells more.
+    GPU that kernel used; a record of kernels tells more, and so do the units' own counters from Hopper on.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ NEEDS = ("trainer",)
 COMPUTE_SHARE = 0.90
 """Share of the loop from which the model's own work leaves no room for others; TraceML's figure."""
 
+WORKING_UNITS = 0.5
+"""Share of the time below which multiprocessors are mostly empty, where the GPU tells it: no good end."""
+
 BUSY_UTILIZATION = 0.90
 """Mean sampled utilisation from which a GPU counts as busy; the catalogue's figure."""
 
@@ -55,7 +58,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if few is not None:
         return NotChecked(few)
     if trains_on_gpu(evidence, trainer):
-        return _on_gpu(evidence)
+        return _on_gpu(evidence, trainer)
     if len(evidence.trainers) > 1 and trainer.rank is not None:
         return NotChecked(
             "In a job of several ranks the backward pass also waits for the others; how long needs a record of "
@@ -101,7 +104,7 @@ def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> Answe
     ]
 
 
-def _on_gpu(evidence: Evidence) -> Answer:
+def _on_gpu(evidence: Evidence, trainer: Trainer) -> Answer:
     """Judge by the samples of the GPU's utilisation."""
     utilization = gpu_utilization(evidence)
     if utilization is None:
@@ -110,13 +113,15 @@ def _on_gpu(evidence: Evidence) -> Answer:
         )
     if utilization < BUSY_UTILIZATION:
         return Clear(f"The GPU was busy in {units.share(utilization)} of the samples.")
-    return [
-        _finding(
-            utilization,
-            "That is the duty cycle: the share of time in which any kernel ran at all.",
-            "GPU busy: ",
+    working = [gpu.activity["sm"] for gpu in evidence.own_gpus(trainer) if "sm" in gpu.activity]
+    if working and max(working) < WORKING_UNITS:
+        return Clear(
+            f"Some kernel ran in {units.share(utilization)} of the samples, but the GPU's multiprocessors worked only "
+            f"{units.share(max(working))} of the time."
         )
-    ]
+    words = "That is the duty cycle: the share of time in which any kernel ran at all."
+    found = _finding(utilization, words, "GPU busy: ")
+    return [replace(found, evidence=(*found.evidence, *units_at_work(evidence, trainer)))]
 
 
 def _finding(share: float, words: str, prefix: str = "") -> Finding:

@@ -67,7 +67,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             gpu,
             share / 2,
             (1.0 - share, 1.0 - share / 2),
-            f"Kernels ran in {units.share(gpu.utilization)} of the time on {gpu.name}, but its multiprocessors worked "
+            f"Kernels ran {units.share(gpu.utilization)} of the time on {gpu.name}, but its multiprocessors worked "
             f"only {units.share(gpu.activity['sm'])}.",
         )
     ]

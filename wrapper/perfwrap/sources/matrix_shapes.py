@@ -15,22 +15,24 @@ from perfwrap.sources.trace_file import NO_JSON, Event
 
 MARK = "matrix"
 
-PRODUCTS = (
-    "aten::mm",
-    "aten::addmm",
-    "aten::bmm",
-    "aten::baddbmm",
-    "aten::_scaled_mm",
-    "aten::_scaled_dot_product_flash_attention",
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention",
-    "aten::_scaled_dot_product_flash_attention_backward",
-    "aten::_scaled_dot_product_efficient_attention_backward",
-    "aten::_scaled_dot_product_cudnn_attention_backward",
-    "aten::cudnn_convolution",
-    "aten::miopen_convolution",
-    "aten::convolution_backward",
-    "aten::cudnn_convolution_backward",
+PRODUCTS = frozenset(
+    {
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "aten::_scaled_mm",
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_flash_attention_backward",
+        "aten::_scaled_dot_product_efficient_attention_backward",
+        "aten::_scaled_dot_product_cudnn_attention_backward",
+        "aten::cudnn_convolution",
+        "aten::miopen_convolution",
+        "aten::convolution_backward",
+        "aten::cudnn_convolution_backward",
+    }
 )
 """Functions that hand one matrix product, attention or convolution to a library, as they are known to PyTorch."""
 
@@ -38,18 +40,11 @@ MOST_SHAPES = 500_000
 """Calls whose sizes are kept; a step of a large model has some thousand."""
 LONGEST_TEXT = 2000
 
-_NAMES = frozenset(PRODUCTS)
-
 
 def has_shapes(event: Event) -> bool:
-    """Say whether an event is such a function, with its sizes."""
+    """Say whether the event of such a function holds its sizes."""
     about = event.args
-    return (
-        event.name in _NAMES
-        and about is not None
-        and bool(bytes(about.dims) or bytes(about.old_dims))
-        and event.cat != "python_function"
-    )
+    return about is not None and bool(bytes(about.dims) or bytes(about.old_dims))
 
 
 def shapes_of(event: Event) -> str:

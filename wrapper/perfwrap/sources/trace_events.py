@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from perfwrap.sources.matrix_shapes import MOST_SHAPES, has_shapes, shapes_of
+from perfwrap.sources.matrix_shapes import MOST_SHAPES, PRODUCTS, has_shapes, shapes_of
 from perfwrap.sources.trace_file import Arguments, Event
 from perfwrap.sources.trace_words import is_own_function, kind_of, plain_text
 
@@ -160,7 +160,8 @@ class TraceEvents:
 
     def _keep_shapes(self, events: list[Event]) -> None:
         """Keep the sizes that matrix operations were called with, where they were recorded."""
-        sized = [event for event in events if event.args is not None and has_shapes(event)]
+        named = [event for event in events if type(event.name) is str and event.name in PRODUCTS]
+        sized = [event for event in named if has_shapes(event)]
         if not sized or len(self.matrices) >= MOST_SHAPES:
             return
         times = nanoseconds([event.ts for event in sized]).to_list()
