@@ -58,6 +58,18 @@ def test_a_planted_problem_is_found_at_its_line(
     assert "perfwrap" not in ended.stdout
 
 
+@pytest.mark.parametrize("name", ["phase_balance", "first_epoch_slower"])
+def test_a_planted_problem_without_a_line_is_found(tmp_path: Path, name: str) -> None:
+    ended = run(WORKLOADS / f"{name}.py", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    diagnosis = json.loads((tmp_path / "run" / "diagnosis.json").read_text(encoding="utf-8"))
+    assert name in [finding["rule"] for finding in diagnosis["findings"]]
+    on_gpu = [
+        outcome for outcome in diagnosis["outcomes"].values() if outcome["why"] == "The model ran on the CPU."
+    ]
+    assert len(on_gpu) >= 12
+
+
 def test_a_script_that_trains_nothing_gets_an_honest_answer(tmp_path: Path) -> None:
     script = tmp_path / "hello.py"
     script.write_text("import torch\nprint(torch.ones(3).sum().item())\n", encoding="utf-8")

@@ -306,7 +306,7 @@ def _account(evidence: Evidence) -> dict[str, int]:
 
 def _gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
     """Return what each GPU did whose kernels were recorded."""
-    return tuple(gpu_figures(gpu) for gpu in evidence.gpu_activity)
+    return tuple(gpu_figures(gpu, evidence.matrix_work(gpu)) for gpu in evidence.gpu_activity)
 
 
 def _steps(evidence: Evidence) -> StepFigures:

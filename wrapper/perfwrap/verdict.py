@@ -112,7 +112,9 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
     total = sum(account.values())
     compute = sum(account[part] for part in COMPUTE_PARTS) / total
     largest = max(
-        (finding for finding in findings if not finding.of_run), key=lambda f: f.share, default=None
+        (finding for finding in findings if not finding.of_run and not finding.benign),
+        key=lambda f: f.share,
+        default=None,
     )
     rest = "nothing else was found"
     if largest is not None and largest.share > 0:

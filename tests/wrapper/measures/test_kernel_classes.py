@@ -32,6 +32,7 @@ YES, NO, UNKNOWN = True, False, None
         ("void cublasLt::splitKreduce_kernel<32, 16, int, float>", "gemm", UNKNOWN),
         ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tensor16x8x8_execute_kernel_cudnn", "conv", YES),
         ("void xmma_cudnn::gemm::kernel<xmma_cudnn::implicit_gemm::wgrad_indexed::Kernel_traits<xmma_cudnn::Ampere_hmma_tf32_traits", "conv", YES),
+        ("_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock22NS_9NoPermute11MmaTensorOp", "conv", YES),
         ("volta_scudnn_128x64_relu_interior_nn_v1", "conv", NO),
         ("void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>", "conv", UNKNOWN),
         ("void convolveNd_dgrad_float_engine<float, (int)3, (int)512>", "conv", NO),

@@ -127,18 +127,22 @@ def diagnosed(part: str) -> Diagnosis:
     [
         ("unet3d_a100_baseline_2workers", "data-bound", ["gpu_waits_for_data"]),
         ("unet3d_a100_16workers", "data-bound", ["gpu_waits_for_data", "exposed_transfer"]),
-        ("unet3d_a100_dali_tf32", "compute-bound", ["compute_bound"]),
+        ("unet3d_a100_dali_tf32", "compute-bound", ["compute_bound", "layout_conversions"]),
         ("unet3d_a100_dali_amp", "transfer-bound", ["exposed_transfer", "gpu_waits_for_data"]),
-        ("unet3d_a100x4_ddp_baseline", "compute-bound", ["compute_bound"]),
-        ("vit_a100_4workers_tf32", "compute-bound", ["compute_bound", "exposed_transfer"]),
-        ("vit_a100_dali_amp_bf16", "compute-bound", ["compute_bound"]),
+        (
+            "unet3d_a100x4_ddp_baseline",
+            "compute-bound",
+            ["compute_bound", "layout_conversions", "dtype_casts"],
+        ),
+        ("vit_a100_4workers_tf32", "compute-bound", ["compute_bound", "exposed_transfer", "kernel_hotspot"]),
+        ("vit_a100_dali_amp_bf16", "compute-bound", ["compute_bound", "kernel_hotspot"]),
         ("resnet50_v100_workers0_2021", "data-bound", ["gpu_waits_for_data", "tensor_cores_unused"]),
         ("resnet50_v100_workers0_2020", "launch-bound", ["gpu_waits_for_data"]),
         ("resnet_a100_ddp_rank0of2", "launch-bound", ["launch_bound", "exposed_communication"]),
         ("dlrm_a100_rank3of8", "communication-bound", ["exposed_communication"]),
         ("resnet18_mi300x_no_memory_pool", "memory-bound", ["allocator_retries"]),
         ("bert_small_h100", "launch-bound", ["launch_bound"]),
-        ("timesformer_h100", "compute-bound", ["compute_bound"]),
+        ("timesformer_h100", "compute-bound", ["compute_bound", "slow_attention", "misaligned_shapes"]),
     ],
 )
 def test_the_conclusion_is_that_of_the_source(part: str, verdict: str, rules: list[str]) -> None:
@@ -152,6 +156,55 @@ def test_the_conclusion_is_that_of_the_source(part: str, verdict: str, rules: li
 )
 def test_communication_that_is_hidden_or_not_there_is_not_reported(part: str) -> None:
     assert "exposed_communication" not in [finding.rule for finding in diagnosed(part).findings]
+
+
+@pytest.mark.parametrize(
+    ("part", "share", "pattern"),
+    [
+        ("timesformer_h100", 0.4293, "slow_attention"),
+        ("unet3d_a100_dali_tf32", 0.1048, "layout_conversions"),
+        ("unet3d_a100x4_ddp_baseline", 0.1810, "layout_conversions"),
+    ],
+)
+def test_the_share_is_at_least_that_of_the_kernels_counted_by_name(
+    part: str, share: float, pattern: str
+) -> None:
+    (finding,) = [finding for finding in diagnosed(part).findings if finding.rule == pattern]
+    assert finding.share >= share - 0.001
+
+
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        ("SYNTHETIC_healthy", set()),
+        ("tiny_rtx3080", set()),
+        ("bert_small_h100", {"launch_bound"}),
+        ("resnet_v100_ns_resolution", {"tensor_cores_unused", "compute_bound"}),
+    ],
+)
+def test_no_more_is_found_than_there_is(part: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in diagnosed(part).findings} == rules
+
+
+@pytest.mark.parametrize(
+    ("part", "flops", "mfu"),
+    [
+        # ResNet-50 at 224 x 224: 8.18 GFLOP per image forward, three times that with backward; 32 images, 6 steps.
+        ("resnet50_v100_workers4_2021", 8.18e9 * 3 * 32 * 6, 0.374),
+        ("resnet50_v100_workers0_2021", 8.18e9 * 3 * 32 * 6, 0.301),
+        ("timesformer_h100", 8.95e12, 0.0565),
+    ],
+)
+def test_flops_are_those_of_the_model_and_mfu_is_theirs(part: str, flops: float, mfu: float) -> None:
+    (gpu,) = diagnosed(part).gpu_activity
+    assert gpu.flops == pytest.approx(flops, rel=0.01)
+    assert gpu.mfu == pytest.approx(mfu, rel=0.01)
+
+
+def test_where_few_flops_could_be_counted_no_mfu_is_told() -> None:
+    (gpu,) = diagnosed("moe_serving_b200").gpu_activity
+    assert gpu.mfu is None
+    assert "only 11 %" in gpu.why_no_mfu
 
 
 def test_one_report_in_three_exports_gives_one_result() -> None:

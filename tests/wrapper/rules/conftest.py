@@ -148,6 +148,15 @@ class GpuLoop:
         self.recording.host(start + 900, 80, "optimizer", "optimizer")
         self.start += 1_000
 
+    def sequence(self, *kernels: tuple[str, float], times: int = 20) -> None:
+        """Write steps of these kernels, one right after the other, each by name and length."""
+        for _ in range(times):
+            self.recording.step(self.start - 5, sum(took for _, took in kernels))
+            for name, took in kernels:
+                self.recording.work(self.start, took, name, launched=self.start - 5)
+                self.start += took
+        self.recording.host(self.start, 5, "optimizer", "optimizer")
+
     def outcome(self, rule: Rule) -> Outcome:
         """Return what the whole engine makes of a rule."""
         outcomes = diagnose(self.recording.build()).outcomes

@@ -81,3 +81,25 @@ def test_collectives_that_run_alone_are_no_computing(gpu_loop: Any) -> None:
     for _ in range(10):
         gpu_loop.step(kernel=80, beside="ncclDevKernel_AllReduce")
     assert isinstance(gpu_loop.ask(rule), Clear)
+
+
+def test_what_the_gpu_does_of_its_peak_is_said_or_why_not(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=95)
+    assert "--window-detail shapes" in gpu_loop.find(rule).evidence[1]
+
+
+@pytest.mark.parametrize(("working", "is_found"), [(0.25, False), (0.9, True)])
+def test_a_gpu_that_only_looks_busy_is_not_the_good_end(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer], working: float, is_found: bool
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.compute()
+    loop.sample("gpu/0", "utilization_share", 0.97)
+    for unit, value in {"sm": working, "tensor": 0.7, "dram": 0.3}.items():
+        loop.sample("gpu/0", f"{unit}_activity_share", value)
+    answer = ask(rule)
+    assert isinstance(answer, list) == is_found
+    if isinstance(answer, list):
+        assert "tensor cores limit it" in answer[0].evidence[1]

@@ -44,3 +44,9 @@ def test_without_a_trainer_it_is_not_checked(recording: Any) -> None:
         recording.work(start, 5, launched=start - 5)
     outcomes = {outcome.rule: outcome.state for outcome in diagnose(recording.build()).outcomes}
     assert outcomes["launch_bound"] == "not checked"
+
+
+def test_tiny_kernels_are_said(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=4)
+    assert any("100 % of the kernels take less than 10 µs" in words for words in gpu_loop.find(rule).evidence)

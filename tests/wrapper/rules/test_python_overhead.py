@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.rules import python_overhead as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -106,3 +107,20 @@ def test_of_python_only_the_time_counts_in_which_the_gpu_is_idle_for_it(gpu_loop
     answer = gpu_loop.ask(rule)
     assert isinstance(answer, list)
     assert answer[0].share == pytest.approx(0.15, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "words"),
+    [
+        ("backward", "data", "between the backward pass and the batch"),
+        ("", "data", "before the batch"),
+        ("backward", "", "after the backward pass"),
+        ("", "", "with no recorded event around it"),
+    ],
+)
+def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
+    after: str, before: str, words: str
+) -> None:
+    gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
+    finding = rule._finding(rule.Stretch((gap,)), 2e6, None)
+    assert f"per step, {words}; 3 times" in finding.evidence[0]

@@ -11,15 +11,22 @@ import polars as pl
 from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.attached import Attached, find_attached
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
+from perfwrap.measures.exchange_gap import exchange_gap_ns
+from perfwrap.measures.first_epoch import FirstEpoch, find_first_epoch
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
 from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.loaders import LoaderUse, find_loaders
+from perfwrap.measures.loop import trains_on_gpu
+from perfwrap.measures.matrix_work import MatrixWork, find_matrix_work
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
+from perfwrap.measures.own_gpus import gpu_samples, own_gpus
+from perfwrap.measures.phase_balance import PhaseBalance, find_phase_balance
 from perfwrap.measures.processors import Processors, Trained, find_processors
 from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.roofline import roofline
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
 from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
 from perfwrap.measures.start_up import StartUp, find_start_up
@@ -115,6 +122,20 @@ class Evidence:
             "start_up", trainer, lambda: find_start_up(self.timeline, trainer, self.steps(trainer))
         )
 
+    def phase_balance(self, trainer: Trainer) -> PhaseBalance | None:
+        """How long forward and backward passes take; None where that was not measured."""
+        return self._once(
+            "phase_balance",
+            trainer,
+            lambda: find_phase_balance(
+                self.timeline, trainer, self.account(trainer), trains_on_gpu(self, trainer)
+            ),
+        )
+
+    def first_epoch(self, trainer: Trainer) -> FirstEpoch | None:
+        """The first epoch's steps beside the later ones'; None without two epochs to compare."""
+        return self._once("first_epoch", trainer, lambda: find_first_epoch(self.steps(trainer)))
+
     def gpu_work(self, trainer: Trainer) -> GpuWork | None:
         """How busy the GPU was per step and how far the host ran ahead; None where that was not timed."""
         return self._once(
@@ -152,6 +173,30 @@ class Evidence:
         accounts = [self.account(trainer) for trainer in self.trainers]
         start = min((account.start for account in accounts), default=0)
         return find_gpus(self.timeline, start, max((account.end for account in accounts), default=0))
+
+    def own_gpus(self, trainer: Trainer) -> tuple[Gpu, ...]:
+        """The sampled GPUs that a trainer is at work on, as far as that is known."""
+        return self._once("own_gpus", trainer, lambda: own_gpus(self.timeline, trainer, self.gpus))
+
+    def gpu_samples(self, trainer: Trainer, gpu: Gpu, metric: str) -> pl.DataFrame:
+        """Time and value of one series of a GPU during the trainer's steady loop; empty when nobody sampled it."""
+        account = self.account(trainer)
+        return gpu_samples(self.timeline, gpu, metric, account.start, account.end)
+
+    @cached_property
+    def roofline(self) -> pl.DataFrame:
+        """Each kernel that ncu measured, the longest first; empty where it measured none."""
+        return roofline(self.timeline)
+
+    def exchange_gap_ns(self, gpu: GpuActivity, trainer: Trainer) -> int | None:
+        """How long collectives ran alone between backward passes and optimizer steps; None where not known."""
+        return self._once(
+            "exchange_gap", (gpu.host, gpu.device, trainer), lambda: exchange_gap_ns(gpu, trainer)
+        )
+
+    def matrix_work(self, gpu: GpuActivity) -> MatrixWork | None:
+        """The matrix operations of a GPU with their FLOPs; None where no sizes were recorded."""
+        return self._once("matrix_work", (gpu.host, gpu.device), lambda: find_matrix_work(gpu))
 
     @cached_property
     def attached(self) -> Attached | None:

@@ -25,6 +25,9 @@ NCCL = r"(?i)nccl|rccl"
 WATCHED = ("kernels", "trace")
 """``what`` of the coverage rows about a process that say when its GPU was watched."""
 
+GPU_CLOCK = "gpu_clock"
+"""``what`` of the coverage rows that say that a process's GPU has its times wrong."""
+
 EARLY_NS = 50_000
 """Work that lies this much before the call that launched it tells that the GPU's clock was mapped wrongly; sound
 recordings have it 2 us and more after."""
@@ -65,10 +68,14 @@ class DeviceEvents:
     table: pl.DataFrame
     windows: Intervals
     launches: int
+    told_clock_is_off: bool = False
+    """Whether who read the recording noted that the GPU's clock is off (coverage of ``gpu_clock``)."""
 
     @cached_property
     def clock_is_off(self) -> bool:
         """Whether the GPU's times cannot be held against the host's: too much work lies before its launch."""
+        if self.told_clock_is_off:
+            return True
         early = self.table["launched"] - self.table["start"] > EARLY_NS
         return bool((early.drop_nulls().mean() or 0.0) > EARLY_SHARE)
 
@@ -114,6 +121,7 @@ def together(devices: tuple[DeviceEvents, ...]) -> DeviceEvents:
         table=table,
         windows=_windows(table, union([device.windows for device in devices])),
         launches=sum(device.launches for device in devices),
+        told_clock_is_off=any(device.told_clock_is_off for device in devices),
     )
 
 
@@ -132,8 +140,19 @@ def _device(
         pl.col("track").is_in(table["process"].implode()),
     )
     seen = union([(watched["start"].to_numpy(), watched["end"].to_numpy())])
+    doubted = timeline.coverage.filter(
+        pl.col("what") == GPU_CLOCK,
+        pl.col("source") == source,
+        pl.col("track").is_in(table["process"].implode()),
+    )
     return DeviceEvents(
-        host, device, source, table, _windows(table, seen), _launches(table, elsewhere, calls)
+        host,
+        device,
+        source,
+        table,
+        _windows(table, seen),
+        _launches(table, elsewhere, calls),
+        not doubted.is_empty(),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from perfwrap.measures.gpu_activity import GpuActivity, KernelClass
 from perfwrap.measures.intervals import length
 from perfwrap.measures.launches import Launches
+from perfwrap.measures.matrix_work import MatrixWork
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,15 @@ class GpuFigures:
     step_ns: float | None
     steps_busy_share: float | None
     critical_path: dict[str, float] | None
+    flops: float | None = None
+    """Of the matrix operations whose sizes were recorded."""
+    mfu: float | None = None
+    """See MatrixWork."""
+    why_no_mfu: str = ""
 
 
-def gpu_figures(gpu: GpuActivity) -> GpuFigures:
-    """Return the figures of one GPU."""
+def gpu_figures(gpu: GpuActivity, work: MatrixWork | None = None) -> GpuFigures:
+    """Return the figures of one GPU, with its matrix work where sizes were recorded."""
     window = gpu.window_ns
     inferred = gpu.idle.filter("inferred")
     return GpuFigures(
@@ -68,4 +74,7 @@ def gpu_figures(gpu: GpuActivity) -> GpuFigures:
         step_ns=gpu.steps.median_period_ns,
         steps_busy_share=gpu.steps.busy_share,
         critical_path=gpu.critical_path,
+        flops=work.flops if work else None,
+        mfu=work.mfu if work else None,
+        why_no_mfu=work.why_no_mfu if work else "",
     )

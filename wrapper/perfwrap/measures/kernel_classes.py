@@ -31,6 +31,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"(batch|layer|group|instance|rms)_?norm|\bbn_(fw|bw)|RowwiseMoments|ComputeInternalGradients|GammaBeta"
         r"|ComputeFusedParams|_norm_kernel",
     ),
+    ("conv", r"ImplicitGemmConvolution|convolution_impl"),
     (
         "copy",
         r"direct_copy|CatArrayBatchedCopy|copy_device_to_device|float(8|16)_copy|copy_kernel|copyBuffer|nchwToNhwc"

@@ -85,10 +85,11 @@ def _stacks(evidence: Evidence) -> str | None:
     )
 
 
-def _kernels(evidence: Evidence) -> str | None:
-    """Ask for a record of what the GPU did."""
-    if any(gpu.count("kernel") for gpu in evidence.gpu_activity):
-        return None
+ON_CPU = "The model ran on the CPU."
+
+
+def _on_cpu(evidence: Evidence) -> bool:
+    """Say whether all models of the trainers were seen on the CPU."""
     facts = (evidence.facts(trainer.process).items() for trainer in evidence.trainers)
     devices = {
         value
@@ -96,8 +97,20 @@ def _kernels(evidence: Evidence) -> str | None:
         for key, value in found
         if key.startswith("model/") and key.endswith("/device")
     }
-    if devices == {"cpu"}:
-        return "The model ran on the CPU."
+    return devices == {"cpu"}
+
+
+def _used_gpu(evidence: Evidence) -> str | None:
+    """Ask for samples of a GPU that the training used."""
+    return ON_CPU if _on_cpu(evidence) else _monitor("gpu", "gpu")(evidence)
+
+
+def _kernels(evidence: Evidence) -> str | None:
+    """Ask for a record of what the GPU did."""
+    if any(gpu.count("kernel") for gpu in evidence.gpu_activity):
+        return None
+    if _on_cpu(evidence):
+        return ON_CPU
     why = "; ".join(notes(evidence.timeline, "kernels")[:2])
     return "The GPU's kernels were not recorded" + (f": {why}." if why else ".")
 
@@ -134,7 +147,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "gc": _probe("probe/garbage"),
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
-    "gpu": _monitor("gpu", "gpu"),
+    "gpu": _used_gpu,
     "kernels": _kernels,
     "stacks": _stacks,
     "phases": _phases,

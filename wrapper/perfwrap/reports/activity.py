@@ -9,6 +9,8 @@ from perfwrap.reports.page import Page
 MOST_GPUS = 8
 """GPUs that are told one by one."""
 
+TERA = 1e12
+
 MOST_PARTS = 4
 """Blames and classes that are named."""
 
@@ -68,6 +70,13 @@ def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
     }
     if _listed(exposed):
         lines.append(("Exposed", _listed(exposed)))
+    if gpu.flops is not None:
+        told = (
+            f"{units.share(gpu.mfu)} of its peak in the precision used (MFU)"
+            if gpu.mfu is not None
+            else f"no MFU: {gpu.why_no_mfu}"
+        )
+        lines.append(("FLOPs", f"{units.number(gpu.flops / TERA)} TFLOP of matrix work were counted; {told}"))
     total = sum(kind.duration_ns for kind in gpu.classes)
     if total:
         shares = {kind.name: kind.duration_ns / total for kind in gpu.classes}

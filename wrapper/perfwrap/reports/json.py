@@ -197,6 +197,8 @@ def _gpu(figures: GpuFigures) -> dict[str, Any]:
         "critical_path": None
         if figures.critical_path is None
         else {part: _rounded(share, 6) for part, share in figures.critical_path.items()},
+        "flops": _rounded(figures.flops, 6),
+        "mfu": _share(figures.mfu),
         "launch": {
             "call_ns": _nanoseconds(launches.call_ns),
             "delay_ns": _nanoseconds(launches.delay_ns),

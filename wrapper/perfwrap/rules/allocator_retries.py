@@ -2,7 +2,9 @@
 
 What it finds
     Idle time of the GPU, in a record of its kernels, during which the host was in calls that allocate or free memory
-    (cudaMalloc, cudaFree, cudaHostAlloc, hipFree and the like): 2 % of the recorded time or more.
+    (cudaMalloc, cudaFree, cudaHostAlloc, hipFree and the like): 2 % of the recorded time or more. Without that,
+    PyTorch's own count of the times in the steady loop that it found no memory, freed its cache and asked again
+    (num_alloc_retries): two or more.
 
 Why it costs
     PyTorch's caching allocator asks the driver only until it has what a step needs. Calls in steady steps mean that
@@ -33,7 +35,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
-NEEDS = ("trainer", "kernels")
+NEEDS = ("trainer",)
 
 LEAST_CALLS = 10
 """Fewer calls are the allocator filling up, however long each took."""
@@ -41,16 +43,27 @@ LEAST_CALLS = 10
 NAMED = 3
 """Calls that are named."""
 
+LEAST_RETRIES = 2
+"""One may be the first validation, or a batch that is longer than all before."""
+RETRIES = "alloc_retries_count"
+"""The recorder's series of num_alloc_retries, for each GPU."""
+
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for idle time inside of calls that allocate or free."""
+    retries = _retries(evidence, trainer)
+    if retries >= LEAST_RETRIES and evidence.missing("kernels") is not None:
+        return [_retried(retries)]
     gpu = with_blame(evidence, trainer)
     if isinstance(gpu, NotChecked):
-        return gpu
+        missing = evidence.missing("kernels")
+        return [_retried(retries)] if retries >= LEAST_RETRIES else NotChecked(missing or gpu.why)
     share = gpu.idle_shares.get("allocation", 0.0)
     calls = _calls(evidence, trainer, gpu)
     count = int(calls["len"].sum())
     if share < QUIET_SHARE or count < LEAST_CALLS:
+        if retries >= LEAST_RETRIES:
+            return [_retried(retries)]
         return Clear(
             f"{units.counted(count, 'call')} to allocate or free left the GPU idle {units.share(share)} of the "
             "recorded time."
@@ -71,6 +84,36 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             of_window=True,
         )
     ]
+
+
+def _retried(retries: int) -> Finding:
+    """Return the finding by PyTorch's own count, which says nothing about time."""
+    return Finding(
+        title=f"PyTorch ran out of GPU memory, freed its cache and tried again {units.counted(retries, 'time')} in the "
+        "steady loop.",
+        share=0.0,
+        saving=(1.0, 1.0),
+        evidence=("Each of them waits for all of the GPU's work and frees what the next step needs again.",),
+        advice="Lower the peak a little (smaller batch, activation checkpointing), or set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+        health=True,
+    )
+
+
+def _retries(evidence: Evidence, trainer: Trainer) -> int:
+    """Return how often PyTorch's allocator tried again in the steady loop, on the GPU of the host with most of it."""
+    account = evidence.account(trainer)
+    tracks = evidence.timeline.tracks
+    gpus = tracks.filter(pl.col("kind") == "gpu", pl.col("host") == trainer.host)["name"].to_list()
+    found = [0]
+    for name in gpus:
+        rows = evidence.series(name, RETRIES, trainer.host)
+        before = rows.filter(pl.col("time") < account.start)["value"].tail(1)
+        inside = rows.filter(pl.col("time").is_between(account.start, account.end))["value"]
+        if inside.len():
+            begun = float(before[0]) if before.len() else float(inside[0])
+            found.append(round(float(inside[-1]) - begun))
+    return max(found)
 
 
 def _calls(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> pl.DataFrame:

@@ -19,7 +19,7 @@ How to fix
 When it is wrong
     In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
-    GPU that kernel used; a record of kernels tells more.
+    GPU that kernel used; a record of kernels tells more, and so do the units' own counters from Hopper on.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer",)
 
 COMPUTE_SHARE = 0.90
 """Share of the loop from which the model's own work leaves no room for others; TraceML's figure."""
+
+WORKING_UNITS = 0.5
+"""Share of the time below which multiprocessors are mostly empty, where the GPU tells it: no good end."""
 
 BUSY_UTILIZATION = 0.90
 """Mean sampled utilisation from which a GPU counts as busy; the catalogue's figure."""
@@ -50,12 +53,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look whether the model's own work leaves room for anything else."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, GpuActivity):
-        return _in_kernels(gpu)
+        return _in_kernels(evidence, trainer, gpu)
     few = evidence.missing("steady_steps")
     if few is not None:
         return NotChecked(few)
     if trains_on_gpu(evidence, trainer):
-        return _on_gpu(evidence)
+        return _on_gpu(evidence, trainer)
     if len(evidence.trainers) > 1 and trainer.rank is not None:
         return NotChecked(
             "In a job of several ranks the backward pass also waits for the others; how long needs a record of "
@@ -84,7 +87,7 @@ def _loss(evidence: Evidence, trainer: Trainer) -> float:
     )
 
 
-def _in_kernels(gpu: GpuActivity) -> Answer:
+def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> Answer:
     """Judge by the record of the GPU's kernels."""
     computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
     if computing < BUSY_UTILIZATION:
@@ -93,12 +96,15 @@ def _in_kernels(gpu: GpuActivity) -> Answer:
     found = _finding(computing, words, "GPU busy: ")
     return [
         replace(
-            found, title=f"GPU busy: {SHARE} of the recorded time a kernel was computing.", of_window=True
+            found,
+            title=f"GPU busy: {SHARE} of the recorded time a kernel was computing.",
+            evidence=(*found.evidence, mfu(evidence, gpu), *units_at_work(evidence, trainer)),
+            of_window=True,
         )
     ]
 
 
-def _on_gpu(evidence: Evidence) -> Answer:
+def _on_gpu(evidence: Evidence, trainer: Trainer) -> Answer:
     """Judge by the samples of the GPU's utilisation."""
     utilization = gpu_utilization(evidence)
     if utilization is None:
@@ -107,13 +113,15 @@ def _on_gpu(evidence: Evidence) -> Answer:
         )
     if utilization < BUSY_UTILIZATION:
         return Clear(f"The GPU was busy in {units.share(utilization)} of the samples.")
-    return [
-        _finding(
-            utilization,
-            "That is the duty cycle: the share of time in which any kernel ran at all.",
-            "GPU busy: ",
+    working = [gpu.activity["sm"] for gpu in evidence.own_gpus(trainer) if "sm" in gpu.activity]
+    if working and max(working) < WORKING_UNITS:
+        return Clear(
+            f"Some kernel ran in {units.share(utilization)} of the samples, but the GPU's multiprocessors worked only "
+            f"{units.share(max(working))} of the time."
         )
-    ]
+    words = "That is the duty cycle: the share of time in which any kernel ran at all."
+    found = _finding(utilization, words, "GPU busy: ")
+    return [replace(found, evidence=(*found.evidence, *units_at_work(evidence, trainer)))]
 
 
 def _finding(share: float, words: str, prefix: str = "") -> Finding:

@@ -32,6 +32,9 @@ from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("trainer", "kernels")
 
+LEAST_GAP = 0.1
+"""Of the exposed time, from which what stands before the optimizer is worth a word."""
+
 LEAST_HIDDEN = 0.25
 """Of the exposed time, what can be hidden at worst."""
 
@@ -56,6 +59,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             evidence=(
                 f"Seen in {window(gpu)}: {units.counted(collectives.height, 'collective')} took "
                 f"{units.duration(gpu.collective_ns)}, {units.duration(exposed)} of it alone.",
+                *_between(evidence.exchange_gap_ns(gpu, trainer), exposed),
             ),
             advice="Let more of the exchange run beside the backward pass (bucket sizes, gradient_as_bucket_view, "
             "no_sync() while accumulating, FSDP's prefetching), and see whether one rank is late.",
@@ -63,3 +67,13 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             of_window=True,
         )
     ]
+
+
+def _between(gap_ns: int | None, exposed_ns: int) -> tuple[str, ...]:
+    """Return how much of it stands between the backward pass and the optimizer, the usual place."""
+    if gap_ns is None or gap_ns < LEAST_GAP * exposed_ns:
+        return ()
+    return (
+        f"{units.share(min(1.0, gap_ns / exposed_ns))} of that stands between the end of the backward pass and the "
+        "optimizer, which waits for it.",
+    )

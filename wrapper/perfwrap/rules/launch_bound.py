@@ -23,14 +23,22 @@ When it is wrong
 
 from __future__ import annotations
 
+import polars as pl
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu_activity import GpuActivity
+from perfwrap.measures.kernel_marks import of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
+
+TINY_KERNEL_NS = 10 * units.MICROSECOND
+"""The catalogue's figure for kernels that are too small."""
+MANY_TINY = 0.5
+"""Of the kernels, from which it is said."""
 
 LEAST_REMOVED = 0.5
 """Of the idle time, what goes at worst: compiled steps still launch, but one kernel for several."""
@@ -74,6 +82,12 @@ def _figures(gpu: GpuActivity) -> list[str]:
     if steps.height:
         per_step = float(steps["kernels"].sum()) / steps.height
         texts.append(f"{units.number(per_step, 3)} kernels are launched per step.")
+    tiny = of_kernels(gpu).select((pl.col("ns") < TINY_KERNEL_NS).mean()).item()
+    if tiny is not None and tiny >= MANY_TINY:
+        texts.append(
+            f"{units.share(tiny)} of the kernels take less than {units.duration(TINY_KERNEL_NS)}, about what launching "
+            "one takes."
+        )
     if launches.run_ahead_ns is not None:
         texts.append(
             f"Half of the kernels begin within {units.duration(launches.run_ahead_ns)} of their launch: the host is "

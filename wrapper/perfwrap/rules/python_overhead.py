@@ -162,11 +162,9 @@ def _stretches(gaps: Sequence[PythonGap]) -> list[Stretch]:
 def _finding(stretch: Stretch, step_ns: float, sampled: Sampled | None) -> Finding:
     """Return the finding about one stretch, and what was ``sampled`` there."""
     gap, lines, share = stretch.longest, _lines(stretch.longest), stretch.share
-    before = NAMES.get(gap.after_operation, gap.after_operation)
-    after = NAMES.get(gap.before_operation, "the next event")
     mostly = "mostly " if len(stretch.gaps) > 1 else ""
     words = [
-        f"{units.duration(stretch.per_step_ns)} per step, {mostly}between {before} and {after}; "
+        f"{units.duration(stretch.per_step_ns)} per step, {mostly}{_surroundings(gap)}; "
         f"{units.counted(gap.count, 'time')} in the steady loop."
     ]
     words += quote(sampled, "there")
@@ -186,6 +184,15 @@ def _finding(stretch: Stretch, step_ns: float, sampled: Sampled | None) -> Findi
         confidence="inferred",
         claims=_claims([stretch]),
     )
+
+
+def _surroundings(gap: PythonGap) -> str:
+    """Return between which events the gap lies, as far as they were recorded."""
+    before = NAMES.get(gap.after_operation, gap.after_operation)
+    after = NAMES.get(gap.before_operation, gap.before_operation)
+    if before and after:
+        return f"between {before} and {after}"
+    return f"after {before}" if before else f"before {after}" if after else "with no recorded event around it"
 
 
 def _scattered(stretches: Sequence[Stretch]) -> Finding:

@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+import polars as pl
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.start_up import StartUp
@@ -34,6 +36,11 @@ LONG_NS = 5 * units.SECOND
 
 LARGE_SHARE = 0.10
 """Share of the run below which a start is not worth a word."""
+
+ALLOCATIONS = "device_allocs_count"
+"""The recorder's series of how often the allocator asked the driver, for each GPU."""
+MANY_ALLOCATIONS = 10
+"""Fewer calls are not worth a word."""
 
 NOT_OWN = ("interpreter", "import torch")
 """Parts that the program cannot do much about."""
@@ -84,11 +91,26 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{units.duration(start.parts[part])} of them in {NAMES.get(part, part)}.",
             share=share,
             saving=(1.0, 1.0),
-            evidence=_words(start),
+            evidence=(*_words(start), *_cold_allocator(evidence, trainer)),
             advice=FIXES.get(part, OTHER_FIX),
             of_run=True,
         )
     ]
+
+
+def _cold_allocator(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
+    """Return that PyTorch's allocator filled in the warm-up and was still afterwards, which is as it should be."""
+    account = evidence.account(trainer)
+    tracks = evidence.timeline.tracks
+    for name in tracks.filter(pl.col("kind") == "gpu", pl.col("host") == trainer.host)["name"].to_list():
+        rows = evidence.series(name, ALLOCATIONS, trainer.host)
+        before = rows.filter(pl.col("time") < account.start)["value"]
+        if before.len() and int(before[-1]) >= MANY_ALLOCATIONS and rows["value"][-1] == before[-1]:
+            return (
+                f"PyTorch asked the driver for GPU memory {units.counted(int(before[-1]), 'time')} until the steady "
+                "loop and never in it: its allocator's cold start, which is no fault.",
+            )
+    return ()
 
 
 def _words(start: StartUp) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.gpu_generation import AMPERE, VOLTA, major_capability
 from perfwrap.measures.kernel_classes import MATRIX
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.kernel_record import mfu, recorded, short, window
 from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -65,10 +65,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return NotChecked("Nothing tells which GPU this is, and so whether it has tensor cores.")
     if major < VOLTA:
         return Clear("This GPU has no tensor cores.")
-    return [_finding(gpu, share, plain / (plain + tensor), major)]
+    return [_finding(evidence, gpu, share, plain / (plain + tensor), major)]
 
 
-def _finding(gpu: GpuActivity, share: float, of_matrix: float, major: int) -> Finding:
+def _finding(evidence: Evidence, gpu: GpuActivity, share: float, of_matrix: float, major: int) -> Finding:
     """Return the finding."""
     best, worst = (1.0 - share * (1.0 - 1.0 / factor) for factor in FASTER)
     part = units.share(share)
@@ -81,6 +81,7 @@ def _finding(gpu: GpuActivity, share: float, of_matrix: float, major: int) -> Fi
         evidence=(
             f"Seen in {window(gpu)}: {units.share(of_matrix)} of the time of matrix kernels whose names tell.",
             f"The largest of them: {_largest(gpu)}.",
+            mfu(evidence, gpu),
         ),
         advice=f"Use {newer if major >= AMPERE else older}, and check that the loss still falls as before.",
         experiment="tf32" if major >= AMPERE else None,
@@ -93,5 +94,4 @@ def _largest(gpu: GpuActivity) -> str:
     """Return the name of the kernel without tensor cores that takes most time, cut to what fits a line."""
     rows = gpu.events.table.filter(pl.col("class").is_in(MATRIX), ~pl.col("tensor"))
     spent = rows.group_by("name").agg((pl.col("end") - pl.col("start")).sum().alias("ns"))
-    name = str(spent.sort("ns", "name", descending=[True, False])["name"][0])
-    return name.split("(")[0].split("<")[0].removeprefix("void ")[:60]
+    return short(str(spent.sort("ns", "name", descending=[True, False])["name"][0]))

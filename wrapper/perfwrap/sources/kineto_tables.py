@@ -7,6 +7,7 @@ import polars as pl
 from perfwrap.sources import kineto_facts
 from perfwrap.sources.kineto_operations import Operations
 from perfwrap.sources.kineto_process import SOURCE, KinetoProcess
+from perfwrap.sources.matrix_shapes import MARK
 from perfwrap.sources.trace_words import copy_direction, is_collective, python_place, step_number
 
 OPERATIONS = {
@@ -41,6 +42,7 @@ class KinetoTables:
         self._add_gpu()
         self._add_host()
         self._add_samples()
+        self._add_shapes()
         if self._process.alone:
             Operations(self._process).add()
         kineto_facts.add(self._process)
@@ -130,6 +132,27 @@ class KinetoTables:
                 process.times(rows["time"]),
                 pl.Series("track", counters, dtype=pl.Int32).gather(rows["series"].cast(pl.UInt32)),
                 "value",
+                pl.lit(SOURCE).alias("source"),
+            ),
+        )
+
+    def _add_shapes(self) -> None:
+        """Add a mark with its sizes at the beginning of each matrix operation whose sizes were recorded."""
+        process = self._process
+        if not process.events.matrices:
+            return
+        rows = pl.DataFrame(
+            process.events.matrices,
+            schema={"time": pl.Int64, "thread": pl.Int32, "detail": pl.String},
+            orient="row",
+        )
+        self._builder.add(
+            "marks",
+            rows.select(
+                process.times(rows["time"]),
+                process.thread_tracks(rows["thread"]),
+                pl.lit(MARK).alias("name"),
+                "detail",
                 pl.lit(SOURCE).alias("source"),
             ),
         )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from perfwrap.sources.matrix_shapes import MOST_SHAPES, PRODUCTS, has_shapes, shapes_of
 from perfwrap.sources.trace_file import Arguments, Event
 from perfwrap.sources.trace_words import is_own_function, kind_of, plain_text
 
@@ -82,6 +83,8 @@ class TraceEvents:
         """Events that were left out because they have no time."""
         self.library_functions = 0
         """Python functions of libraries, which are left out."""
+        self.matrices: list[tuple[int, int, str]] = []
+        """Time, thread and text of matrix operations whose sizes were recorded."""
         self.full = False
         self._spans: list[pl.DataFrame] = []
         self._instants: list[pl.DataFrame] = []
@@ -109,6 +112,7 @@ class TraceEvents:
                 instants += found
                 moments += [event.ts] * len(found)
         self._keep_spans(lasting)
+        self._keep_shapes(lasting)
         self._keep_instants(instants, moments)
         threads = self.threads.of([(flow.pid, flow.tid) for flow in flows])
         self.graph.update(zip(threads, nanoseconds([flow.ts for flow in flows]).to_list(), strict=True))
@@ -153,6 +157,18 @@ class TraceEvents:
         self._spans.append(timed)
         self.kept += timed.height
         self.full = self.kept >= MOST_EVENTS
+
+    def _keep_shapes(self, events: list[Event]) -> None:
+        """Keep the sizes that matrix operations were called with, where they were recorded."""
+        named = [event for event in events if type(event.name) is str and event.name in PRODUCTS]
+        sized = [event for event in named if has_shapes(event)]
+        if not sized or len(self.matrices) >= MOST_SHAPES:
+            return
+        times = nanoseconds([event.ts for event in sized]).to_list()
+        threads = self.threads.of([(event.pid, event.tid) for event in sized])
+        texts = [shapes_of(event) for event in sized]
+        rows = zip(times, threads, texts, strict=True)
+        self.matrices += [(time, thread, text) for time, thread, text in rows if time is not None and text]
 
     def _keep_instants(self, values: list[tuple[int, float]], moments: list[msgspec.Raw]) -> None:
         """Keep the values of one piece."""

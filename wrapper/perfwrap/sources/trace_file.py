@@ -42,6 +42,9 @@ STEP[list(OPENS)], STEP[list(CLOSES)] = 1, -1
 Positions: TypeAlias = NDArray[np.int32]
 
 
+NO_JSON = msgspec.Raw(b"")
+
+
 class Arguments(msgspec.Struct, gc=False):
     """The arguments of an event that the timeline needs; writers put texts where numbers belong, too."""
 
@@ -55,6 +58,10 @@ class Arguments(msgspec.Struct, gc=False):
     memory_device: Any = msgspec.field(default=None, name="Device Id")
     memory_kind: Any = msgspec.field(default=None, name="Device Type")
     name: Any = None
+    dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input Dims")
+    old_dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input dims")
+    """As traces of PyTorch 1.8 have it."""
+    types: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input type")
 
 
 class Event(msgspec.Struct, gc=False):
