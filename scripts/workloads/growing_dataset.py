@@ -1,4 +1,4 @@
-# expect: host_memory_growth
+# expect: host_memory_growth line guilty
 # also: data_loader_wait slow_steps worker_restart python_overhead
 """The data set remembers everything that it ever decoded, in each of its two workers."""
 import torch
@@ -14,7 +14,7 @@ class Remembering(Dataset):
     def __len__(self):
         return self.length
 
-    def __getitem__(self, index):
+    def __getitem__(self, index):  # guilty
         values = [((index * 7919 + place * 31) % 1000) / 1000.0 for place in range(2048)]
         self.decoded.append(values)
         return torch.tensor(values[:64]), index % 4
@@ -22,7 +22,7 @@ class Remembering(Dataset):
 
 def main():
     torch.manual_seed(0)
-    loader = DataLoader(Remembering(9600), batch_size=16, num_workers=2)
+    loader = DataLoader(Remembering(6400), batch_size=16, num_workers=2)
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for inputs, targets in loader:

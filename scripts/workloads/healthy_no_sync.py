@@ -19,7 +19,7 @@ def train(rank, port):
         nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)), gradient_as_bucket_view=True
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(120):
+    for step in range(50):
         optimizer.zero_grad()
         for micro in range(ACCUMULATE):
             inputs = torch.randn(64, 256)

@@ -9,7 +9,7 @@ model = nn.Sequential(nn.Linear(128, 768), nn.GELU(), nn.Linear(768, 768), nn.GE
 teacher = nn.Linear(128, 16)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 history = []
-for step in range(450):
+for step in range(600):
     x = torch.randn(64, 128)
     target = teacher(x).argmax(1)
     loss = nn.functional.cross_entropy(model(x), target)

@@ -42,5 +42,5 @@ class Trainer:
 
 if __name__ == "__main__":
     trainer = Trainer()
-    trainer.fit(900)
+    trainer.fit(700)
     print("codes", len(trainer.codes), float(trainer.codes[-1].detach().mean()))

@@ -16,7 +16,7 @@ class Shard(Dataset):
         self.wait = 0.0002 if rank == 0 else 0.0025
 
     def __len__(self):
-        return 16 * 160
+        return 16 * 100
 
     def __getitem__(self, index):
         time.sleep(self.wait)

@@ -19,7 +19,7 @@ def train(rank, port):
         nn.Sequential(nn.Linear(256, 2048), nn.ReLU(), nn.Linear(2048, 256)), gradient_as_bucket_view=True
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(60):
+    for step in range(40):
         optimizer.zero_grad()
         for _ in range(ACCUMULATE):
             inputs = torch.randn(8, 256)
