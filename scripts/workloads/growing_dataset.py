@@ -15,20 +15,18 @@ class Remembering(Dataset):
         return self.length
 
     def __getitem__(self, index):  # guilty
-        values = [((index * 7919 + place * 31) % 1000) / 1000.0 for place in range(2048)]
+        values = [((index * 7919 + place * 31) % 1000) / 1000.0 for place in range(400)]
         self.decoded.append(values)
         return torch.tensor(values[:64]), index % 4
 
 
 def main():
     torch.manual_seed(0)
-    loader = DataLoader(Remembering(6400), batch_size=16, num_workers=2)
-    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 4))
+    loader = DataLoader(Remembering(14400), batch_size=16, num_workers=2)
+    model = nn.Sequential(nn.Linear(64, 1536), nn.ReLU(), nn.Linear(1536, 1536), nn.ReLU(), nn.Linear(1536, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for inputs, targets in loader:
         loss = nn.functional.cross_entropy(model(inputs), targets)
-        for again in range(2):
-            loss = nn.functional.cross_entropy(model(inputs), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -26,11 +26,14 @@ NOTES = 64
 OLD_STEPS = 30
 """A node that lives for so many steps was kept on purpose or by mistake; a healthy one ends with the next step."""
 KEY = "perfwrap"
+DEPTH = 32
+ENDS = ("NoneType", "AccumulateGrad")
+"""Edges that lead to no node, or to a parameter's, which lives as long as the parameter."""
 
 left = 0  # how many tensors are to be noted before the next look
 _due = 0
 _torch = []  # the module, once it is there
-_sites = {}  # text id of a label -> Site
+_sites = {}  # (kind, text id of a label) -> Site
 
 
 class Token:
@@ -80,18 +83,32 @@ def look():
 
 
 def note(kind, label, frame, value):
-    """Note the node of the first tensor with a graph in ``value``, made by a ``kind`` of call at a line."""
+    """Note the node of the first tensor with a graph in ``value``, made by a ``kind`` of call at a line.
+
+    Of a module's call the deepest node along the first edges is noted, too: it also lives where not the result but
+    something made on the way to it is kept.
+    """
     global left
     left -= 1
     node = _node_of(value)
+    if node is None:
+        return
+    _put_token(kind, label, frame, node)
+    if kind == "forward":
+        deep = _deepest(node)
+        if deep is not node:
+            _put_token("inside", label, frame, deep)
+
+
+def _put_token(kind, label, frame, node):
     metadata = getattr(node, "metadata", None)
     if type(metadata) is not dict:
         return
-    site = _sites.get(label)
+    site = _sites.get((kind, label))
     if site is None:
         if len(_sites) >= SITES:
             return
-        site = _sites[label] = Site(len(_sites) + 1)
+        site = _sites[kind, label] = Site(len(_sites) + 1)
         prefix = "live_graph/%d/" % site.number
         journal.fact(prefix + "line", find_place(frame))
         journal.fact(prefix + "kind", kind)
@@ -103,6 +120,16 @@ def note(kind, label, frame, value):
     if len(site.notes) >= NOTES:
         del site.notes[::2]
         site.stride *= 2
+
+
+def _deepest(node):
+    """Return the last node along the first edges that is none of a parameter, DEPTH nodes on at most."""
+    for _ in range(DEPTH):
+        further = [one for one, _ in node.next_functions if type(one).__name__ not in ENDS]
+        if not further:
+            break
+        node = further[0]
+    return node
 
 
 def _node_of(value):

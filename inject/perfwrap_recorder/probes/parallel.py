@@ -5,8 +5,8 @@ more frame in a traceback. FSDP and ``DataParallel`` are described at their firs
 forward probe tells of. There a call inside of ``no_sync`` is seen too: nothing is replaced for it, since Dynamo looks
 into ``no_sync``.
 
-Also replaces ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: with the first it sends buffers to all ranks,
-with the second it looks for unused parameters. Twice a second at most DDP's own logger is asked what it has measured
+Also replaces ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks, the
+second looks for unused parameters. Twice a second at most DDP's own logger is asked what it has measured
 of the exchange of gradients, which waits for nothing: it measures the first ten steps and then every hundredth.
 """
 
@@ -46,7 +46,7 @@ MEASURED = (
 """What DDP's logger calls it, and how the facts about it end."""
 
 FIRST_CALLS = 8
-"""After so many calls, and whenever they have doubled, is said what they took since it was last said; so the facts are few."""
+"""After so many calls, and whenever they have doubled, is said what they took since it was last said: facts are few."""
 PACE_NS = 500_000_000
 
 _next_number = count(1).__next__

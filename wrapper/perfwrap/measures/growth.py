@@ -15,6 +15,8 @@ MOST_PIECES = 60
 GOES_ON = 0.3
 """From the first third to the second, and from that to the last, the series must rise by this part of what an even
 growth would; else it has levelled off, as pools and caches do."""
+MOST_AT_ONCE = 0.5
+"""When more than this part of the growth came from one sample to the next, it is a jump and no growth."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def find_growth(samples: pl.DataFrame, start: int, end: int) -> Growth | None:
     total = slope * float(time[-1] - time[0])
     thirds = [float(np.median(third)) for third in np.array_split(value, 3)]
     rises = np.diff(thirds)
-    if slope <= 0 or rises.min() < GOES_ON * total / 3:
+    is_jump = float(np.diff(value).max()) > MOST_AT_ONCE * total
+    if slope <= 0 or is_jump or rises.min() < GOES_ON * total / 3:
         return None
     return Growth(float(np.median(value - slope * time)), total, slope)

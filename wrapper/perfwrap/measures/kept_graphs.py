@@ -14,6 +14,8 @@ from perfwrap.timeline.model import Timeline
 LEAST_NOTED = 5
 KEPT_SHARE = 0.9
 """From this share on of what was noted long ago a line's graphs count as kept, each of them."""
+KINDS = ("backward", "forward", "inside")
+"""The surest first."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class KeptGraphs:
 
     where: Line | None
     kind: str
-    """``forward``: the result of a module's call; ``backward``: what a backward pass began with."""
+    """``backward``: what a backward pass began with; ``forward``: the result of a module's call; ``inside``: what was
+    made within such a call, and not its result."""
     noted: int
     alive: int
 
@@ -40,8 +43,11 @@ def find_kept_graphs(timeline: Timeline, trainer: Trainer) -> tuple[KeptGraphs, 
         )
         for number in numbers
     ]
-    kept = [one for one in found if one.noted >= LEAST_NOTED and one.alive >= KEPT_SHARE * one.noted]
-    return tuple(sorted(kept, key=lambda one: (one.kind == "forward", -one.alive)))
+    known = [one for one in found if one.kind in KINDS and one.noted >= LEAST_NOTED]
+    kept = [one for one in known if one.alive >= KEPT_SHARE * one.noted]
+    results = {one.where for one in kept if one.kind == "forward"}
+    kept = [one for one in kept if one.kind != "inside" or one.where not in results]
+    return tuple(sorted(kept, key=lambda one: (KINDS.index(one.kind), -one.alive)))
 
 
 def _most(timeline: Timeline, trainer: Trainer, key: str) -> int:

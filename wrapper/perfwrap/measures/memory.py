@@ -98,10 +98,10 @@ def free_memory(timeline: Timeline, host: str) -> float | None:
         files = track_samples(timeline, int(groups[0]), "memory_file_bytes")["value"]
         if used.len():
             return float(limit) - float(used[-1]) + (float(files[-1]) if files.len() else 0.0)
-    available = (
-        track_samples(timeline, int(hosts[0]), "memory_available_bytes")["value"] if hosts.len() else []
-    )
-    return float(available[-1]) if len(available) else None
+    if not hosts.len():
+        return None
+    available = track_samples(timeline, int(hosts[0]), "memory_available_bytes")["value"]
+    return float(available[-1]) if available.len() else None
 
 
 def _memory(timeline: Timeline, process: int) -> pl.DataFrame:

@@ -117,7 +117,7 @@ class WatchedProcess:
             self._states.clear()
 
     def look_closer(self, now_ns: int) -> None:
-        """Write context switches, memory without that of files, and I/O since the last time; these files cost several times as much."""
+        """Write context switches and I/O since the last time, and memory without files: costs several times as much."""
         try:
             switches, anonymous = read_status(self.pid, SWITCHES)
             self._write_rates(now_ns, SWITCH_RATES, switches)

@@ -54,8 +54,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     line = line_of(*lines.select("file", "line", "function").row(-1)) if lines.height else None
     return [
         Finding(
-            title=f"torch.cuda.empty_cache() at {place(line, 'one line')} takes {SHARE} of the training loop, and asking "
-            "for the memory again comes on top.",
+            title=f"torch.cuda.empty_cache() at {place(line, 'one line')} takes {SHARE} of the training loop, and "
+            "asking for the memory again comes on top.",
             share=share,
             saving=(max(0.0, 1.0 - 2 * share), 1.0 - share),
             evidence=(

@@ -61,8 +61,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             share=0.0,
             saving=(1.0, 1.0),
             evidence=(words,),
-            advice="Before longer inputs or a larger model: a smaller batch with accumulation, activation checkpointing "
-            "(torch.utils.checkpoint), bfloat16, or an optimizer with smaller state.",
+            advice="Before longer inputs or a larger model: a smaller batch with accumulation, activation "
+            "checkpointing (torch.utils.checkpoint), bfloat16, or an optimizer with smaller state.",
             confidence="measured" if allocator is not None else "inferred",
             at_least="minor" if used >= FULL else "note",
         )
