@@ -81,6 +81,14 @@ def test_ranks_that_are_late_in_turn_are_clear(run: Any, diagnosis: Callable[[],
     assert state(diagnosis) == "clear"
 
 
+def test_what_chance_makes_of_uneven_steps_is_clear(run: Any, diagnosis: Callable[[], Any]) -> None:
+    for rank in range(2):
+        train(
+            run, rank, forward=lambda step, rank=rank: 1 + 9 * ((7 * step + 3 * rank) % 10 == 0) + rank * 0.8
+        )
+    assert state(diagnosis) == "clear"
+
+
 def test_waiting_in_the_backward_pass_and_in_collectives_is_no_work_of_ones_own(
     run: Any, diagnosis: Callable[[], Any]
 ) -> None:

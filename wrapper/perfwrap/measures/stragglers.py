@@ -31,6 +31,8 @@ class Straggler:
     """Share of the steps in which it was the slowest."""
     excess_ns: float
     """What its own work takes beyond that of the slowest other rank: the mean over all steps."""
+    error_ns: float
+    """The standard error of that mean: what chance alone may make of it."""
     step_ns: float
     parts: dict[str, float]
     """For each part what it takes beyond the median of the others, most first."""
@@ -54,11 +56,13 @@ def find_straggler(evidence: Evidence) -> Straggler | None:
     rank = int(means["rank"][-1])
     others = whole.filter(pl.col("rank") != rank).group_by("step").agg(pl.col("ns").max().alias("other"))
     excess = whole.filter(pl.col("rank") == rank).join(others, on="step")
+    more = excess["ns"] - excess["other"]
     return Straggler(
         trainer=ranks[rank],
         steps=common.len(),
         slowest_share=slowest.filter(pl.col("rank") == rank).height / common.len(),
-        excess_ns=max(0.0, float(excess.select((pl.col("ns") - pl.col("other")).mean()).item())),
+        excess_ns=max(0.0, float(more.mean() or 0.0)),
+        error_ns=float(more.std() or 0.0) / common.len() ** 0.5,
         step_ns=_step_ns(evidence, ranks[rank], common),
         parts=_more(parts.filter(pl.col("step").is_in(common.implode())), rank, common.len()),
     )

@@ -31,7 +31,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import kept
 from perfwrap.rules.model import Answer, Clear, Finding, locate, place
 
-NEEDS = ()
+NEEDS = ("trainer", "recorder")
 
 NAMED = 3
 """Lines with most live memory that are named."""

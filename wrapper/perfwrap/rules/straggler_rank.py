@@ -2,7 +2,8 @@
 
 What it finds
     A rank whose own work (without the backward pass, collectives and reads, in which ranks wait for each other) takes
-    2 % of a step or more longer than that of every other rank, and that is the slowest in a quarter of the steps.
+    2 % of a step or more longer than that of every other rank, beyond what chance makes of it, and that is the slowest
+    in a quarter of the steps.
 
 Why it costs
     Ranks exchange gradients in each step: the slowest sets the pace of all.
@@ -37,6 +38,9 @@ PERSISTENT = 0.25
 EXPLAINED = 0.8
 """A part is named as the cause when its excess covers this much of the rank's; the catalogue's figure."""
 
+BEYOND_CHANCE = 3.0
+"""Standard errors of the mean that the excess must be: on a busy machine ranks differ from step to step."""
+
 WORDS = {
     "data": "waiting for batches",
     "transfer": "copying tensors",
@@ -57,7 +61,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if found is None:
         return NotChecked("Too few steps stand in detail on every rank for the ranks to be compared.")
     share = found.excess_ns / found.step_ns if found.step_ns else 0.0
-    if share < QUIET_SHARE or found.slowest_share < PERSISTENT:
+    is_chance = found.excess_ns < BEYOND_CHANCE * found.error_ns
+    if share < QUIET_SHARE or found.slowest_share < PERSISTENT or is_chance:
         return Clear(
             f"The slowest rank's own work takes {units.share(share)} of a step more than the next one's; it was the "
             f"slowest in {units.share(found.slowest_share)} of the steps."
