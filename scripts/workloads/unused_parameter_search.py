@@ -8,12 +8,12 @@ from torch import nn
 
 dist.init_process_group("gloo")
 torch.manual_seed(dist.get_rank())
-blocks = [nn.Sequential(nn.Linear(48, 48), nn.LayerNorm(48), nn.ReLU()) for _ in range(60)]
+blocks = [nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32), nn.ReLU()) for _ in range(60)]
 model = nn.Sequential(*blocks)
 model = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)  # guilty
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(150):
-    x = torch.randn(32, 48)
+    x = torch.randn(4, 32)
     loss = (model(x) - x).square().mean()
     optimizer.zero_grad()
     loss.backward()
