@@ -26,11 +26,13 @@ NOTES = 64
 OLD_STEPS = 30
 """A node that lives for so many steps was kept on purpose or by mistake; a healthy one ends with the next step."""
 KEY = "perfwrap"
-DEPTH = 32
+DEPTH = 16
 ENDS = ("NoneType", "AccumulateGrad")
 """Edges that lead to no node, or to a parameter's, which lives as long as the parameter."""
 
 left = 0  # how many tensors are to be noted before the next look
+_deep_at = -1  # once no more than so many are left, the next result of a module is walked into; -1 for done
+_looks = 0
 _due = 0
 _torch = []  # the module, once it is there
 _sites = {}  # (kind, text id of a label) -> Site
@@ -65,12 +67,15 @@ def install(torch):
 
 def look():
     """Say how many of what was noted long ago still lives, and have more be noted."""
-    global left, _due
+    global left, _due, _deep_at, _looks
     moment = now()
     if moment < _due:
         return
     _due = moment + PACE_NS
     left = AT_ONCE
+    # Another one each time, since steps may call several models in turn.
+    _looks += 1
+    _deep_at = AT_ONCE - 1 - _looks % (AT_ONCE // 2)
     steps = journal.count_steps()
     for site in list(_sites.values()):
         old = [token for step, token in site.notes if steps - step >= OLD_STEPS]
@@ -85,16 +90,17 @@ def look():
 def note(kind, label, frame, value):
     """Note the node of the first tensor with a graph in ``value``, made by a ``kind`` of call at a line.
 
-    Of a module's call the deepest node along the first edges is noted, too: it also lives where not the result but
-    something made on the way to it is kept.
+    Of one module's call the node DEPTH edges further on is noted, too: it also lives where not the result but something
+    made on the way to it is kept. Each edge costs microseconds, so that is done once between two looks.
     """
-    global left
+    global left, _deep_at
     left -= 1
     node = _node_of(value)
     if node is None:
         return
     _put_token(kind, label, frame, node)
-    if kind == "forward":
+    if kind == "forward" and left <= _deep_at:
+        _deep_at = -1
         deep = _deepest(node)
         if deep is not node:
             _put_token("inside", label, frame, deep)
@@ -123,7 +129,7 @@ def _put_token(kind, label, frame, node):
 
 
 def _deepest(node):
-    """Return the last node along the first edges that is none of a parameter, DEPTH nodes on at most."""
+    """Return the node that the first edges lead to, DEPTH edges on at most, that is none of a parameter."""
     for _ in range(DEPTH):
         further = [one for one, _ in node.next_functions if type(one).__name__ not in ENDS]
         if not further:
@@ -148,6 +154,6 @@ def _node_of(value):
 
 def _forget():
     """A forked child tells of its own graphs only."""
-    global left
-    left = 0
+    global left, _deep_at
+    left, _deep_at = 0, -1
     _sites.clear()
