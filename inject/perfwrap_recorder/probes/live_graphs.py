@@ -3,7 +3,7 @@
 Replaces nothing. Twice a second the next few results of outermost module calls, and tensors that backward passes began
 with, are noted: the dictionary that autograd keeps beside the node of such a tensor (``grad_fn.metadata``) gets one
 object of ours, which lives exactly as long as the node does, and of which only a weak reference is kept. So no tensor
-is kept alive, nothing is walked through, and no collection is begun. The user could notice the entry in
+is kept alive, no graph is walked through as a whole, and no collection is begun. The user could notice the entry in
 ``metadata``. At most NOTES nodes are remembered of each of at most SITES lines, however long the program runs.
 
 Not seen are graphs that neither a module call nor a backward pass is the root of, and those of subclasses of tensors.

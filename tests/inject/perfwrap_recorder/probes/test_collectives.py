@@ -168,8 +168,13 @@ def test_what_ddp_itself_measures_is_told(two) -> None:
 from perfwrap_recorder.probes import parallel
 parallel.PACE_NS = 0
 journal.OFTEN_INTERVAL_NS = 0
-net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
-model = nn.parallel.DistributedDataParallel(net, find_unused_parameters=True)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.norm, self.spare = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(4, 4)
+    def forward(self, x):
+        return self.norm(self.used(x))
+model = nn.parallel.DistributedDataParallel(Net(), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(24):
     optimizer.zero_grad()
@@ -181,7 +186,7 @@ for _ in range(3): optimizer.step()
     facts = journal.facts
     assert int(facts["parallel/1/iteration"]) >= 8
     assert int(facts["parallel/1/exchange_ns"]) > 0
-    assert facts["parallel/1/unused_bytes"] == "0"
+    assert facts["parallel/1/unused_bytes"] == str(4 * (4 * 4 + 4))
     assert facts["parallel/1/buffer_broadcast_calls"] == facts["parallel/1/post_forward_calls"] == "16"
     assert int(facts["parallel/1/buffer_broadcast_ns"]) > 0
     assert int(facts["parallel/1/post_forward_ns"]) > 0
