@@ -28,6 +28,8 @@ ALARMING = ("major", "critical")
 BENIGN = ("compute_bound",)
 """Findings that are no waste."""
 TOP = 3
+RUN, HEAD_LINES = "# run:", 6
+"""Begins the head line that says what starts a script, which stands among so many first lines."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,26 @@ def read_label(script: Path) -> Label:
     )
 
 
+def launcher_of(script: Path) -> list[str]:
+    """Return the words of the head line ``# run: torchrun …``: what starts the script instead of Python alone."""
+    lines = script.read_text(encoding="utf-8").splitlines()[:HEAD_LINES]
+    words = next((line.removeprefix(RUN).split() for line in lines if line.startswith(RUN)), [])
+    if words[:1] == ["torchrun"]:
+        words[:1] = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--master-port",
+            str(20_000 + os.getpid() % 20_000),
+        ]
+    return words
+
+
 def profile(script: Path, folder: Path) -> Result:
     """Run one script under perfwrap and read what was found."""
     run = folder / script.stem
-    command = [sys.executable, "-m", "perfwrap", "run", "--out", str(run), "--", sys.executable, str(script)]
+    launcher = launcher_of(script) or [sys.executable]
+    command = [sys.executable, "-m", "perfwrap", "run", "--out", str(run), "--", *launcher, str(script)]
     # One compute thread: beside other programs, spinning OpenMP threads make the same work take many times longer.
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables)

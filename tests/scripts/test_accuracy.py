@@ -20,9 +20,11 @@ GPU_ONLY = {
     "gpu_waits_for_data",
     "launch_bound",
     "tensor_cores_unused",
+    *("gpu_memory_growth", "fragmentation", "empty_cache_in_step", "memory_pressure", "data_parallel_module"),
 }
-WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound"}
-"""What nothing can plant on its own: waits are explained by others, the rest is no problem of a script."""
+WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound", "out_of_memory"}
+"""What nothing can plant on its own: waits are explained by others, a run that is killed has no exit code of its own
+to tell, the rest is no problem of a script."""
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +81,11 @@ def test_a_healthy_script_may_have_small_findings_only(accuracy: ModuleType) -> 
     loud = accuracy.Result(Path("fine.py"), label, [finding("gc_pause")], "python-bound")
     assert (quiet.good, quiet.first) == (True, "healthy")
     assert (loud.good, loud.first) == (False, "gc_pause")
+
+
+def test_a_head_line_says_what_starts_a_script(accuracy: ModuleType) -> None:
+    several = accuracy.WORKLOADS / "straggler_compute.py"
+    words = accuracy.launcher_of(several)
+    assert words[1:3] == ["-m", "torch.distributed.run"]
+    assert words[-2:] == ["--nproc-per-node", "2"]
+    assert accuracy.launcher_of(accuracy.WORKLOADS / "straggler_data.py") == []

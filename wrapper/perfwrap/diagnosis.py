@@ -146,7 +146,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, s
         account_of = evidence.account(trainer)
         found[trainer], dropped, claimed[trainer.thread] = _settle(account_of, found[trainer])
         explained.update(dropped)
-    findings = _merged(evidence, found)
+    findings = _merged(evidence, found) if found else _of_the_run(rules, evidence)
     account = _account(evidence)
     main = evidence.main
     return Diagnosis(
@@ -205,6 +205,17 @@ def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) ->
     if unchecked and not clear:
         return Outcome(name, "not checked", unchecked[0])
     return Outcome(name, "clear", clear[0] if clear else "")
+
+
+def _of_the_run(rules: Sequence[Rule], evidence: Evidence) -> tuple[Finding, ...]:
+    """Return what rules find in a run in which nothing trained: those that have a ``check_run``."""
+    found: list[Finding] = []
+    for rule in rules:
+        look = getattr(rule, "check_run", None)
+        answer, _ = _guarded(partial(look, evidence), NO_ANSWER) if look else (NO_ANSWER, "")
+        if isinstance(answer, list):
+            found.extend(replace(finding, rule=rule_id(rule)) for finding in answer)
+    return tuple(found)
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:
@@ -270,7 +281,7 @@ def _merged(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tuple[Fi
             numbers[key] = numbers.get(key, 0) + 1
             groups.setdefault((*key, numbers[key]), []).append((weight, finding))
     merged = [_together(group, len(found)) for group in groups.values()]
-    return tuple(sorted(merged, key=lambda finding: (finding.benign, finding.of_run, -finding.share)))
+    return tuple(sorted(merged, key=lambda finding: (finding.benign, finding.of_run, -finding.weight)))
 
 
 def _together(group: list[tuple[float, Finding]], trainers: int) -> Finding:
@@ -281,6 +292,8 @@ def _together(group: list[tuple[float, Finding]], trainers: int) -> Finding:
     ranks = tuple(sorted({rank for _, finding in group for rank in finding.ranks}))
     figures = f"rank {worst.ranks[0]}'s" if worst.ranks else "of the one where it is worst"
     note = f"Seen in {len(group)} of {trainers} trainers; the figures are {figures}."
+    if worst.of_job and len(group) == 1:
+        return worst
     share = worst.share if worst.of_run else sum(weight * finding.share for weight, finding in group)
     return replace(worst, share=share, ranks=ranks, evidence=(*worst.evidence, note))
 

@@ -27,6 +27,7 @@ PROBES = (
     "parallel",
     "collectives",
     "memory",
+    "live_graphs",
     "window",
     "sampler",
 )

@@ -6,7 +6,8 @@ replacing would change what Dynamo captures. The user could notice one more fram
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, wrapping
+from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder.probes import live_graphs
 from perfwrap_recorder.source_lines import label
 
 
@@ -17,9 +18,11 @@ def install(torch):
     journal.cover("probe/backward")
 
 
-def _finish(frame, start, duration, _):
+def _finish(frame, start, duration, arguments):
     name = label("backward", frame)
     journal.span(start, duration, 0, name, journal.BACKWARD)
+    if live_graphs.left > 0 and arguments:
+        guard.run("live_graphs", live_graphs.note, "backward", name, frame, arguments[0])
     # Tells the steps of a program whose optimizer is none of torch's kind.
     journal.end_step(journal.BACKWARD, 0, start + duration)
     return name

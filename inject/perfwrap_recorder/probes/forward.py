@@ -12,7 +12,7 @@ from sys import _getframe
 
 from perfwrap_recorder import gpu_time, guard, journal, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import model_facts, parallel, settings_facts, torch_facts
+from perfwrap_recorder.probes import live_graphs, model_facts, parallel, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
@@ -82,7 +82,7 @@ def _make_inlined(finish, tell):
             finally:
                 active.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, self, start, end)
+            name = finish(_getframe().f_back, self, start, end, result)
             if pair:
                 keep_gpu(pair, name)
             return result
@@ -113,7 +113,7 @@ def _make_around(finish, tell):
             finally:
                 active.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, self, start, end)
+            name = finish(_getframe().f_back, self, start, end, result)
             if pair:
                 keep_gpu(pair, name)
             return result
@@ -126,7 +126,7 @@ def _make_around(finish, tell):
 def _finish_with(torch):
     is_grad_enabled, is_inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
-    def finish(frame, module, start, end):
+    def finish(frame, module, start, end, result):
         name = _names.get(type(module)) or _find_name(module, frame)
         value = journal.TRAINING if getattr(module, "training", False) else 0
         if is_grad_enabled():
@@ -135,6 +135,8 @@ def _finish_with(torch):
             value |= journal.INFERENCE
         number = label(name, frame)
         journal.span(start, end - start, value, number, journal.FORWARD)
+        if live_graphs.left > 0:
+            guard.run("live_graphs", live_graphs.note, "forward", number, frame, result)
         journal.end_step(journal.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))

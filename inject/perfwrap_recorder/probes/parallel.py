@@ -4,6 +4,10 @@ Replaces ``DistributedDataParallel._ddp_init_helper``, with which its constructi
 more frame in a traceback. FSDP and ``DataParallel`` are described at their first call as outermost module, which the
 forward probe tells of. There a call inside of ``no_sync`` is seen too: nothing is replaced for it, since Dynamo looks
 into ``no_sync``.
+
+Also replaces ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks, the
+second looks for unused parameters. Twice a second at most DDP's own logger is asked what it has measured
+of the exchange of gradients, which waits for nothing: it measures the first ten steps and then every hundredth.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from _weakref import ref
 from itertools import count
 
 from perfwrap_recorder import call_sites, guard, journal, wrapping
+from perfwrap_recorder.clock import now
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_MODELS = 100
@@ -29,14 +34,37 @@ SYNCING = {
 
 WRAPPERS = ("DataParallel", "FullyShardedDataParallel", "DistributedDataParallel")
 
+TIMED = (("_sync_buffers", "buffer_broadcast"), ("_post_forward", "post_forward"))
+"""Methods of DDP that are timed, and how the facts about them begin."""
+
+MEASURED = (
+    ("backward_comm_time", "exchange_ns"),
+    ("backward_compute_comm_overlap_time", "exchange_overlap_ns"),
+    ("unused_parameter_size", "unused_bytes"),
+    ("num_buckets_reduced", "buckets"),
+)
+"""What DDP's logger calls it, and how the facts about it end."""
+
+FIRST_CALLS = 8
+"""After so many calls, and whenever they have doubled, is said what they took since it was last said: facts are few."""
+PACE_NS = 500_000_000
+
 _next_number = count(1).__next__
 _known = {}  # id of a model -> weak reference to it
+_measured = {}  # id of a model of DDP's -> [weak reference, prefix of its facts, iteration that is told next]
+_timed = {}  # (id of a model, name) -> [calls, calls when it is said next, calls and time since it was last said]
+_due = [0]  # when the loggers are asked next
 
 
 def install(torch):
     """Watch from now on."""
     owner = torch.nn.parallel.DistributedDataParallel
     wrapping.patch(torch, owner, "_ddp_init_helper", wrapping.timed_with_options("parallel", _finish_ddp))
+    for method, name in TIMED:
+        finish = wrapping.timed("parallel", _finish_timed_for(name))
+        wrapping.patch(torch, owner, method, finish)
+    journal.look_often(guard.protect("parallel_measured", _look))
+    journal.after_fork.add(_forget)
     journal.cover("probe/parallel")
 
 
@@ -96,3 +124,51 @@ def _finish_ddp(frame, start, duration, arguments, options):
         journal.fact(prefix + "bucket_cap_mb", mine["bucket_bytes_cap"] / 2**20)
     journal.fact(prefix + "buffers", len(mine.get("modules_buffers") or ()))
     journal.fact(prefix + "world_size", mine["process_group"].size())
+    if len(_measured) < MAXIMUM_MODELS:
+        _measured[id(model)] = [ref(model), prefix, 1]
+
+
+def _finish_timed_for(name):
+    def finish(frame, start, duration, arguments):
+        known = _measured.get(id(arguments[0]))
+        if not known or known[0]() is not arguments[0]:
+            return
+        key = id(arguments[0]), name
+        times = _timed.get(key) or _timed.setdefault(key, [0, FIRST_CALLS, 0, 0])
+        times[0] += 1
+        times[2] += 1
+        times[3] += duration
+        if times[0] >= times[1]:
+            journal.fact("%s%s_calls" % (known[1], name), times[0])
+            journal.fact("%s%s_ns" % (known[1], name), times[3] // times[2])
+            times[1:] = [2 * times[0], 0, 0]
+
+    return finish
+
+
+def _look():
+    """Say what the loggers of DDP have measured since they were last asked."""
+    moment = now()
+    if moment < _due[0]:
+        return
+    _due[0] = moment + PACE_NS
+    for known in list(_measured.values()):
+        model = known[0]()
+        logger = None if model is None else vars(model).get("logger")
+        if logger is None:
+            continue
+        found = logger._get_ddp_logging_data().ints_map
+        iteration = found.get("iteration", 0)
+        if iteration < known[2]:
+            continue
+        known[2] = 2 * iteration or 1
+        journal.fact(known[1] + "iteration", iteration)
+        for key, name in MEASURED:
+            if type(found.get(key)) is int:
+                journal.fact(known[1] + name, found[key])
+
+
+def _forget():
+    """A forked child cannot use its parent's models of DDP's."""
+    _measured.clear()
+    _timed.clear()

@@ -116,6 +116,7 @@ def test_a_spinning_process_uses_a_core_and_a_waiting_one_does_not(
     resident = content.values(f"process/{spinning.pid}", "rss_bytes")[-1]
     assert 1 << 20 < resident < 1 << 30
     assert content.values(f"process/{spinning.pid}", "involuntary_switches_per_s")[-1] >= 0
+    assert 0 < content.values(f"process/{spinning.pid}", "anonymous_bytes")[-1] < resident
 
 
 def test_what_a_process_writes_is_counted(

@@ -79,6 +79,17 @@ def test_many_short_stretches_are_told_together(loop: Any, find: Callable[[Rule]
     assert "short stretches" in finding.sentence
 
 
+def test_waiting_for_other_ranks_in_a_collective_is_nobodys_python(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.span("collective", 9, "all_reduce", 1024, 24)
+        loop.span("optimizer", 1, "SGD#1", line=25)
+    assert isinstance(ask(rule), Clear)
+
+
 def test_a_little_python_is_natural(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     for _ in range(40):
         loop.python(0.3)

@@ -7,10 +7,10 @@ import pytest
 from perfwrap.measures.missing import NEEDS
 from perfwrap.reports.explanation import HEADINGS, sections, summary
 from perfwrap.rules import RULES
-from perfwrap.rules.model import Finding, Rule, rule_id
+from perfwrap.rules.model import Finding, Rule, Severity, rule_id
 
 FOLDER = Path(perfwrap.rules.__file__).parent
-NO_RULES = {"__init__", "kernel_record", "making", "model", "sampled"}
+NO_RULES = {"__init__", "kept", "kernel_record", "making", "model", "sampled", "spread"}
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=rule_id)
 
@@ -47,6 +47,17 @@ def test_severity_follows_the_one_scale(share: float, severity: str) -> None:
 
 def test_what_a_longer_run_dilutes_is_never_worse_than_minor() -> None:
     assert Finding("It costs.", 0.9, (1, 1), (), "Mend it.", of_run=True).severity == "minor"
+
+
+@pytest.mark.parametrize(
+    ("share", "at_least", "severity", "weight"),
+    [(0.0, "major", "major", 0.1), (0.3, "major", "critical", 0.3), (0.0, "critical", "critical", 1.0)],
+)
+def test_what_costs_no_time_but_the_run_has_a_least_severity(
+    share: float, at_least: Severity, severity: str, weight: float
+) -> None:
+    finding = Finding("It leaks.", share, (1, 1), (), "Mend it.", at_least=at_least)
+    assert (finding.severity, finding.weight) == (severity, weight)
 
 
 def test_the_good_end_is_a_note() -> None:

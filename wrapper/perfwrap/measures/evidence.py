@@ -17,9 +17,11 @@ from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
 from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
+from perfwrap.measures.kept_graphs import KeptGraphs, find_kept_graphs
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.loop import trains_on_gpu
 from perfwrap.measures.matrix_work import MatrixWork, find_matrix_work
+from perfwrap.measures.memory import Allocator, find_allocator
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
 from perfwrap.measures.own_gpus import gpu_samples, own_gpus
@@ -27,10 +29,13 @@ from perfwrap.measures.phase_balance import PhaseBalance, find_phase_balance
 from perfwrap.measures.processors import Processors, Trained, find_processors
 from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.roofline import roofline
+from perfwrap.measures.scalers import ScalerLine, find_scalers
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
+from perfwrap.measures.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
 from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
+from perfwrap.measures.stragglers import Straggler, find_straggler
 from perfwrap.measures.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.measures.transfers import TransferLine, find_transfers
@@ -212,6 +217,27 @@ class Evidence:
         """The recorded activity of the GPU that did most for the trainer; None where no kernels were recorded."""
         own = [gpu for gpu in self.gpu_activity if trainer.process in gpu.processes]
         return max(own, key=lambda gpu: gpu.kernels_busy_ns, default=None)
+
+    def kept_graphs(self, trainer: Trainer) -> tuple[KeptGraphs, ...]:
+        """Each line whose autograd graphs were all kept alive, losses first."""
+        return self._once("kept_graphs", trainer, lambda: find_kept_graphs(self.timeline, trainer))
+
+    def allocator(self, trainer: Trainer) -> Allocator | None:
+        """What torch's allocator told of the trainer's GPU; None where it told nothing."""
+        return self._once("allocator", trainer, lambda: find_allocator(self.timeline, trainer, self.trainers))
+
+    def spread_models(self, trainer: Trainer) -> tuple[SpreadModel, ...]:
+        """Each model that DDP, FSDP or DataParallel spreads: its settings and what DDP itself measured."""
+        return self._once("spread_models", trainer, lambda: find_spread_models(self.timeline, trainer))
+
+    def scalers(self, trainer: Trainer) -> tuple[ScalerLine, ...]:
+        """Each line that steps a gradient scaler: steps and skips of the whole run, most skips first."""
+        return self._once("scalers", trainer, lambda: find_scalers(self.timeline, trainer))
+
+    @cached_property
+    def straggler(self) -> Straggler | None:
+        """The rank with most work of its own; None where fewer than two ranks can be compared."""
+        return find_straggler(self)
 
     @cached_property
     def non_finite(self) -> pl.DataFrame:

@@ -31,13 +31,19 @@ class PythonGap:
 
 
 LENGTH = pl.col("end") - pl.col("start")
+WAITING_OPERATION = "collective"
+"""In the program's own collectives ranks wait for each other: that is nobody's Python, although the account has no
+part of its own for it."""
+
 KEY = ("file", "line", "until_line", "after_operation", "before_operation")
 
 
 def find_python_gaps(steps: Steps, account: Account) -> tuple[PythonGap, ...]:
     """Return the stretches of the ``python`` part by what stands around them, most time first."""
     gaps = (
-        account.segments.filter(pl.col("part") == "python")
+        account.segments.filter(
+            pl.col("part") == "python", (pl.col("operation") != WAITING_OPERATION).fill_null(True)
+        )
         .group_by(KEY)
         .agg(
             pl.col("function").first(),

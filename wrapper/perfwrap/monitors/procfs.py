@@ -87,7 +87,17 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat | None:
 
 def read_numbers(path: str, keys: tuple[bytes, ...]) -> list[int]:
     """Return the numbers that stand behind these keys in a file of ``key: number`` lines."""
-    text = _read(path)
+    return _numbers(_read(path), keys)
+
+
+def read_status(pid: int, keys: tuple[bytes, ...]) -> tuple[list[int], int | None]:
+    """Return numbers of /proc/PID/status, and the bytes of memory that is no file's; None before Linux 4.5."""
+    text = _read(f"/proc/{pid}/status")
+    words = text.partition(b"\nRssAnon:")[2].split(None, 1)
+    return _numbers(text, keys), 1024 * int(words[0]) if words else None
+
+
+def _numbers(text: bytes, keys: tuple[bytes, ...]) -> list[int]:
     numbers = []
     for key in keys:
         begin = text.index(key) + len(key)

@@ -24,6 +24,7 @@ from perfwrap.monitors.procfs import (
     read_exit,
     read_kibibytes,
     read_numbers,
+    read_status,
 )
 
 DEAD = (b"Z", b"X")
@@ -116,9 +117,12 @@ class WatchedProcess:
             self._states.clear()
 
     def look_closer(self, now_ns: int) -> None:
-        """Write context switches and I/O since the last time; these files cost several times as much."""
+        """Write context switches and I/O since the last time, and memory without files: costs several times as much."""
         try:
-            self._write_rates(now_ns, SWITCH_RATES, read_numbers(f"/proc/{self.pid}/status", SWITCHES))
+            switches, anonymous = read_status(self.pid, SWITCHES)
+            self._write_rates(now_ns, SWITCH_RATES, switches)
+            if anonymous is not None:
+                self._journal.samples(now_ns, [(self._number("anonymous_bytes"), float(anonymous))])
             if "io" not in self._hidden:
                 self._write_rates(now_ns, IO_RATES, read_numbers(f"/proc/{self.pid}/io", TRANSFERS))
         except GONE:

@@ -28,6 +28,14 @@ MINOR_SHARE, MAJOR_SHARE, CRITICAL_SHARE = 0.05, 0.10, 0.20
 SEVERITIES: tuple[Severity, ...] = ("note", "minor", "major", "critical")
 """From the least to the worst."""
 
+LEAST_SHARES: dict[Severity, float] = {
+    "note": 0.0,
+    "minor": MINOR_SHARE,
+    "major": MAJOR_SHARE,
+    "critical": 1.0,
+}
+"""What a finding counts for when findings are ordered, by its least severity: what ends a run stands first."""
+
 
 SHARE = "{share}"
 """Stands in a title for the finding's share, which the engine lowers when another finding has taken of it."""
@@ -94,6 +102,10 @@ class Finding:
     verdict needs no more steps."""
     health: bool = False
     """A correctness or health problem: shown however small its share."""
+    of_job: bool = False
+    """Every rank loses this share, whichever shows the cause: it is not averaged over the ranks."""
+    at_least: Severity = "note"
+    """The least severity, for what costs no time but the run itself."""
     benign: bool = False
     """No waste but the good end: always a note, shown last."""
     rule: str = ""
@@ -105,8 +117,18 @@ class Finding:
         return self.title.replace(SHARE, units.share(self.share))
 
     @property
+    def weight(self) -> float:
+        """What findings are ordered by: the share, or that which its least severity stands for."""
+        return max(self.share, LEAST_SHARES[self.at_least])
+
+    @property
     def severity(self) -> Severity:
         """How bad it is, on the one scale of all rules."""
+        return max(self._severity, self.at_least, key=SEVERITIES.index)
+
+    @property
+    def _severity(self) -> Severity:
+        """How bad it is by its share."""
         if self.benign:
             return "note"
         if self.share >= MINOR_SHARE and self.of_run:

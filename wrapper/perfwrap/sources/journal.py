@@ -18,7 +18,7 @@ import numpy as np
 from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import TOOLS, RunFolder
-from perfwrap.sources import pyspy, window
+from perfwrap.sources import memory_files, pyspy, window
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
 from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
@@ -78,6 +78,7 @@ def assemble(
     if folder is not None:
         if clocks:
             window.add_all(folder, builder, next(iter(clocks.values())), files)
+        memory_files.add_all(folder, builder)
         pyspy.add_run(builder, folder.py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
         host, clock = _tools_clock(clocks, run)
         add_tools(builder, folder.path / TOOLS, clock, host)

@@ -161,3 +161,32 @@ except Exception as error: print("cannot", type(error).__name__, error)
         assert journal.facts["parallel/1/world_size"] == "2"
     own = {"init_process_group", "barrier"}
     assert {span.label for span in journal.of("COLLECTIVE")} == own, "FSDP's own calls are its business"
+
+
+def test_what_ddp_itself_measures_is_told(two) -> None:
+    done, journal = two("""
+from perfwrap_recorder.probes import parallel
+parallel.PACE_NS = 0
+journal.OFTEN_INTERVAL_NS = 0
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.norm, self.spare = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(4, 4)
+    def forward(self, x):
+        return self.norm(self.used(x))
+model = nn.parallel.DistributedDataParallel(Net(), find_unused_parameters=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(24):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+del model
+for _ in range(3): optimizer.step()
+""")
+    facts = journal.facts
+    assert int(facts["parallel/1/iteration"]) >= 8
+    assert int(facts["parallel/1/exchange_ns"]) > 0
+    assert facts["parallel/1/unused_bytes"] == str(4 * (4 * 4 + 4))
+    assert facts["parallel/1/buffer_broadcast_calls"] == facts["parallel/1/post_forward_calls"] == "16"
+    assert int(facts["parallel/1/buffer_broadcast_ns"]) > 0
+    assert int(facts["parallel/1/post_forward_ns"]) > 0

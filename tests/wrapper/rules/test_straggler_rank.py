@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import straggler_rank as rule
+from perfwrap.rules.model import Clear, NotChecked
+
+MS = 1_000_000
+
+
+def train(run: Any, rank: int, steps: int = 40, **ms: Callable[[int], float]) -> Any:
+    """Write one rank's steps, each 20 ms long: what is left of them is waiting in the backward pass."""
+    journal = run.journal(pid=100 + rank, opened=1_000 * MS, rank=rank, world_size=2)
+    for step in range(steps):
+        data, forward, python = (ms.get(name, lambda _: 1.0)(step) for name in ("data", "forward", "python"))
+        journal.span("data", round(data * MS), "loader/1", 32, "train.py:20:main")
+        journal.span("forward", round(forward * MS), "Net", 3, "train.py:21:main")
+        journal.python(round(python * MS))
+        journal.span("backward", round((19 - data - forward - python) * MS), line="train.py:23:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", line="train.py:24:main")
+    return journal
+
+
+def found(diagnosis: Callable[[], Any]) -> Any:
+    return next((one for one in diagnosis().findings if one.rule == "straggler_rank"), None)
+
+
+@pytest.mark.parametrize(
+    ("part", "words", "line"),
+    [
+        ("data", "waiting for batches at train.py:20", 20),
+        ("forward", "the forward pass at train.py:21", 21),
+        ("python", "its own Python at train.py:21", 21),
+    ],
+)
+def test_the_rank_that_all_wait_for_is_found_with_the_part_that_makes_it_late(
+    run: Any, diagnosis: Callable[[], Any], part: str, words: str, line: int
+) -> None:
+    train(run, 0)
+    train(run, 1, **{part: lambda _: 7.0})
+    finding = found(diagnosis)
+    assert finding.share == pytest.approx(6 / 20, abs=0.01)
+    assert finding.ranks == (1,)
+    assert f"All ranks wait for rank 1 30 % of the time, because of {words}" in finding.sentence
+    assert finding.location.line == line
+
+
+def test_its_share_is_the_whole_jobs_however_many_ranks_wait(run: Any, diagnosis: Callable[[], Any]) -> None:
+    for rank in range(4):
+        train(run, rank, data=lambda _, late=rank == 2: 7.0 if late else 1.0)
+    finding = found(diagnosis)
+    assert finding.share == pytest.approx(6 / 20, abs=0.01)
+    assert finding.ranks == (2,)
+
+
+def test_a_rank_that_is_late_now_and_then_is_found_by_its_mean(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    train(run, 0)
+    train(run, 1, data=lambda step: 9.0 if step % 3 == 0 else 0.9)
+    assert found(diagnosis).share == pytest.approx(0.13, abs=0.03)
+
+
+def test_without_one_main_cause_none_is_named(run: Any, diagnosis: Callable[[], Any]) -> None:
+    train(run, 0)
+    train(run, 1, data=lambda _: 4.0, forward=lambda _: 4.0)
+    finding = found(diagnosis)
+    assert "because" not in finding.sentence
+    assert finding.location is None
+
+
+def state(diagnosis: Callable[[], Any]) -> str:
+    return {one.rule: one.state for one in diagnosis().outcomes}["straggler_rank"]
+
+
+def test_ranks_that_are_late_in_turn_are_clear(run: Any, diagnosis: Callable[[], Any]) -> None:
+    for rank in range(2):
+        train(run, rank, data=lambda step, rank=rank: 7.0 if step % 2 == rank else 1.0)
+    assert state(diagnosis) == "clear"
+
+
+def test_what_chance_makes_of_uneven_steps_is_clear(run: Any, diagnosis: Callable[[], Any]) -> None:
+    for rank in range(2):
+        train(
+            run, rank, forward=lambda step, rank=rank: 1 + 9 * ((7 * step + 3 * rank) % 10 == 0) + rank * 0.8
+        )
+    assert state(diagnosis) == "clear"
+
+
+def test_waiting_in_the_backward_pass_and_in_collectives_is_no_work_of_ones_own(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    train(run, 0, steps=40)
+    journal = run.journal(pid=101, opened=1_000 * MS, rank=1, world_size=2)
+    for _ in range(40):
+        journal.span("data", 1 * MS, "loader/1", 32, "train.py:20:main")
+        journal.span("forward", 1 * MS, "Net", 3, "train.py:21:main")
+        journal.python(1 * MS)
+        journal.span("backward", 7 * MS, line="train.py:23:main")
+        journal.span("collective", 9 * MS, "all_reduce", 1024, "train.py:25:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", line="train.py:24:main")
+    assert state(diagnosis) == "clear"
+
+
+def test_a_forward_pass_that_waits_for_buffers_is_not_compared(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    train(run, 0)
+    journal = train(run, 1, forward=lambda _: 7.0)
+    for key, value in (("kind", "DistributedDataParallel"), ("broadcast_buffers", True), ("buffers", 6)):
+        journal.fact(f"parallel/1/{key}", value)
+    assert state(diagnosis) == "clear"
+
+
+def test_one_process_is_clear_and_too_few_common_steps_are_not_checked(run: Any) -> None:
+    from perfwrap.measures.evidence import Evidence
+
+    train(run, 0)
+    alone = Evidence(run.read())
+    assert isinstance(rule.check(alone, alone.trainers[0]), Clear)
+    train(run, 1, steps=5)
+    both = Evidence(run.read())
+    assert isinstance(rule.check(both, both.trainers[0]), NotChecked)

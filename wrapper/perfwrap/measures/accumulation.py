@@ -1,0 +1,47 @@
+"""How many backward passes a program makes for each step of its optimizer, and at which line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfwrap.measures.lines import Line
+from perfwrap.measures.steps import Steps
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """The busiest line of backward passes: how many of them there are for each step of an optimizer."""
+
+    where: Line | None
+    per_step: float
+
+
+def find_accumulation(steps: Steps) -> Accumulation | None:
+    """Return the median over the steady steps that stand in detail; None without backward passes.
+
+    Steps of several optimizers in one step of the loop (a GAN's) count as so many.
+    """
+    table = steps.table.filter("steady", "detailed")
+    backward, optimizer = steps.events.backward, steps.events.optimizer
+    if table.is_empty() or not len(backward) or not len(optimizer):
+        return None
+    keys, counts = np.unique(backward.key, return_counts=True)
+    key = int(keys[counts.argmax()])
+    start, end = table["start"].to_numpy(), table["end"].to_numpy()
+    passes = backward.only(backward.key == key)
+    many = np.searchsorted(passes.start, end) - np.searchsorted(passes.start, start)
+    steps_taken = np.searchsorted(optimizer.start, end) - np.searchsorted(optimizer.start, start)
+    known = steps_taken > 0
+    if not known.any():
+        return None
+    return Accumulation(_line(steps.events.names[key]), float(np.median(many[known] / steps_taken[known])))
+
+
+def _line(name: str) -> Line | None:
+    """Return the line that the key of a backward pass names: ``backward:FILE:LINE``."""
+    fields = name.split(":")
+    if len(fields) < 3 or not fields[-1].isdigit():
+        return None
+    return Line(":".join(fields[1:-1]), int(fields[-1]))
