@@ -82,7 +82,7 @@ def making_here(timeline: Timeline, trainer: Trainer, account: Account, waits: E
     own = (place >= 0) & (spans["start"].to_numpy() < waits.end[np.maximum(place, 0)])
     facts = facts_of(timeline, trainer.process)
     alone = sum(key.endswith("/num_workers") and value == "0" for key, value in facts.items()) == 1
-    samples = _samples(timeline, [trainer.process]) if alone else None
+    samples = sample_times(timeline, [trainer.process]) if alone else None
     return _making(spans.filter(pl.Series(own)), None, samples)
 
 
@@ -98,7 +98,7 @@ def making_in_workers(
         pl.col("track").is_in(tracks), pl.col("start") < account.end, pl.col("end") > account.start
     )
     inside = _inside(account, spans.filter(pl.col("operation").is_in(IN_WORKERS)))
-    making = _making(inside, sums.filter(pl.col("operation") == "fetch"), _samples(timeline, processes))
+    making = _making(inside, sums.filter(pl.col("operation") == "fetch"), sample_times(timeline, processes))
     if making is None:
         return None
     idle, fetch = (_total(inside, operation) for operation in ("idle", "fetch"))
@@ -202,7 +202,7 @@ def _start_ns(spans: pl.DataFrame, started: Events) -> float | None:
     return float(np.median(ready["start"].to_numpy() + ready["duration"].to_numpy() - begun))
 
 
-def _samples(timeline: Timeline, processes: list[int]) -> SampleTimes | None:
+def sample_times(timeline: Timeline, processes: list[int]) -> SampleTimes | None:
     """Return the sample times that the processes told: the median of the busiest one, the longest of all."""
     told = [facts_of(timeline, process).get("sample_times", "").split() for process in processes]
     known = [tuple(map(int, words)) for words in told if len(words) == 5 and all(map(str.isdigit, words))]

@@ -10,6 +10,7 @@ import polars as pl
 
 from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.attached import Attached, find_attached
+from perfwrap.measures.batch_flow import BatchFlow, find_batch_flow
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
@@ -28,6 +29,13 @@ from perfwrap.measures.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.measures.transfers import TransferLine, find_transfers
 from perfwrap.measures.validation import Validation, find_validation
+from perfwrap.measures.worker_states import (
+    MakingStates,
+    WorkerState,
+    find_worker_states,
+    making_states,
+    training_thread_states,
+)
 from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
 from perfwrap.timeline.model import Timeline
 
@@ -72,6 +80,26 @@ class Evidence:
     def loaders(self, trainer: Trainer) -> tuple[LoaderUse, ...]:
         """Each DataLoader of the trainer: wait, settings, creation line, fetch time; most wait first."""
         return self._once("loaders", trainer, lambda: find_loaders(*self._of(trainer)))
+
+    def worker_states(self, trainer: Trainer, loader: LoaderUse) -> tuple[WorkerState, ...]:
+        """What each worker of a loader was at: making batches, running, waiting for a disk."""
+        return self._once(
+            "worker_states",
+            (trainer, loader.name),
+            lambda: find_worker_states(self.timeline, trainer, self.account(trainer), loader.name),
+        )
+
+    def making_states(self, trainer: Trainer, loader: LoaderUse) -> MakingStates | None:
+        """What making a loader's batches consists of: running, waiting for a disk; None where nobody looked."""
+        if loader.workers:
+            return making_states(self.worker_states(trainer, loader))
+        return training_thread_states(self.timeline, trainer, self.account(trainer), loader.share)
+
+    def batch_flow(self, trainer: Trainer, loader: LoaderUse) -> BatchFlow | None:
+        """The sequence of a loader's batches, played with other queues; None where that is not known."""
+        return self._once(
+            "batch_flow", (trainer, loader.name), lambda: find_batch_flow(*self._of(trainer), loader)
+        )
 
     def syncs(self, trainer: Trainer) -> tuple[SyncLine, ...]:
         """Each line where values came to the host: count and blocked time per step; most time first."""

@@ -25,8 +25,6 @@ from __future__ import annotations
 
 import math
 
-import polars as pl
-
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
@@ -88,7 +86,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         location=locate(loader.created),
         experiment=f"workers={more}" if more else "cached-batch",
         confidence="inferred",
-        claims=(pl.col("part") == "data") & (pl.col("name") == loader.name),
+        claims=making.waits(loader),
     )
 
 
