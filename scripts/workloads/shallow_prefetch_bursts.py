@@ -9,13 +9,13 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Shards(Dataset):
-    """The pauses stand for a file server: each shard of 512 samples is opened with a long one."""
+    """The pauses stand for a file server: each shard of 256 samples is opened with a long one."""
 
     def __len__(self):
         return 9600
 
     def __getitems__(self, indices):
-        time.sleep(0.08 if indices[0] % 512 == 0 else 0.001)
+        time.sleep(0.08 if indices[0] % 256 == 0 else 0.001)
         return [(torch.randn(512), index % 8) for index in indices]
 
 

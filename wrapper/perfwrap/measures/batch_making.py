@@ -71,6 +71,8 @@ class ReadyBatches:
     """Waits in which later batches came before the one that was next in order."""
     overtaken_ns: int
     """How long these took, together."""
+    received_share: float = 0.0
+    """The part of the waiting for batches that were ready when they were asked for: receiving them."""
 
 
 def making_here(timeline: Timeline, trainer: Trainer, account: Account, waits: Events) -> BatchMaking | None:
@@ -119,12 +121,17 @@ def ready_batches(timeline: Timeline, trainer: Trainer, name: str, waits: Events
     if not looked.any():
         return None
     value = marks["value"].to_numpy()[looked]
+    times = marks["time"].to_numpy()[looked]
+    ready = np.isin(waits.start, times[(value >= 1) & (value % 1 == 0)])
+    took = waits.end - waits.start
+    whole = int(took[np.isin(waits.start, times)].sum())
     late = marks["time"].to_numpy()[looked][value % 1 > 0]
     waited = np.isin(waits.start, late)
     return ReadyBatches(
         depth=float(np.median(np.floor(value))),
         overtaken=int(np.count_nonzero(waited)),
-        overtaken_ns=int((waits.end - waits.start)[waited].sum()),
+        overtaken_ns=int(took[waited].sum()),
+        received_share=float(took[ready].sum()) / whole if whole else 0.0,
     )
 
 

@@ -32,6 +32,7 @@ from perfwrap.measures.validation import Validation, find_validation
 from perfwrap.measures.worker_states import (
     MakingStates,
     WorkerState,
+    denied_share,
     find_worker_states,
     making_states,
     training_thread_states,
@@ -94,6 +95,12 @@ class Evidence:
         if loader.workers:
             return making_states(self.worker_states(trainer, loader))
         return training_thread_states(self.timeline, trainer, self.account(trainer), loader.share)
+
+    def denied_share(self, trainer: Trainer) -> float:
+        """The share of the steady loop in which the training's thread wanted a core that others had; 0 if unknown."""
+        return self._once(
+            "denied_share", trainer, lambda: denied_share(self.timeline, trainer, self.account(trainer))
+        )
 
     def batch_flow(self, trainer: Trainer, loader: LoaderUse) -> BatchFlow | None:
         """The sequence of a loader's batches, played with other queues; None where that is not known."""

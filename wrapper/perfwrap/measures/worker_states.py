@@ -128,3 +128,12 @@ def training_thread_states(
     used = wanting * min(1.0, (mean("cpu_cores") or running) / running) if running else 0.0
     disk_share = min(1.0 - wanting, disk / share)
     return MakingStates(wanting, wanting - used, disk_share, mean("read_bytes_per_s"))
+
+
+def denied_share(timeline: Timeline, trainer: Trainer, account: Account) -> float:
+    """Return the share of the loop in which the training thread wanted a core and had none; 0 where nobody looked."""
+    running, used = (
+        mean_over(track_samples(timeline, trainer.process, metric), account.start, account.end)
+        for metric in ("running_share", "cpu_cores")
+    )
+    return 0.0 if running is None or used is None else max(0.0, running - used)

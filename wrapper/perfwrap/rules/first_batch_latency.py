@@ -45,12 +45,11 @@ KEPT = 0.5
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for epochs that begin with a long wait."""
     loaders = [loader for loader in evidence.loaders(trainer) if loader.training]
-    several = [loader for loader in loaders if loader.starts >= LEAST_STARTS]
-    if not several:
-        return Clear("No epoch after the first began inside the steady loop.")
-    answers = [finding for loader in several if (finding := _finding(evidence, trainer, loader)) is not None]
-    found = [finding for finding in answers if finding.share >= QUIET_SHARE]
-    return found or Clear("First batches do not take long, or the start of the workers explains them.")
+    if not loaders:
+        return Clear("No DataLoader fed the training.")
+    answers = [_finding(evidence, trainer, loader) for loader in loaders]
+    found = [finding for finding in answers if finding is not None and finding.share >= QUIET_SHARE]
+    return found or Clear("No epochs began with a long wait that the start of the workers does not explain.")
 
 
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding | None:
@@ -58,10 +57,10 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     account = evidence.account(trainer)
     lengths = pl.col("end") - pl.col("start")
     waits = account.segments.select(lengths.filter(_claims(loader)).alias("ns"))["ns"]
-    usual_ns = (loader.median_wait_ns if not loader.workers else loader.fetch_ns) or 0.0
-    if waits.is_empty():
+    if waits.len() < LEAST_STARTS:
         return None
-    first_ns = float(waits.sum()) / loader.starts
+    usual_ns = _usual_ns(evidence, trainer, loader)
+    first_ns = float(waits.sum()) / waits.len()
     # Processes that start anew are another problem, with another remedy.
     started_ns = 0.0
     if loader.workers and not loader.persistent_workers and loader.making is not None:
@@ -69,7 +68,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     long_ns = first_ns - usual_ns - started_ns
     if first_ns < TIMES * usual_ns or long_ns < started_ns:
         return None
-    share = loader.starts * long_ns / max(1, account.total_ns)
+    share = waits.len() * long_ns / max(1, account.total_ns)
     where = named("the DataLoader", loader.created)
     line = None if loader.making is None else loader.making.getitem_line
     return Finding(
@@ -77,7 +76,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         share=share,
         saving=(1.0 - share, 1.0 - KEPT * share),
         evidence=(
-            f"{units.counted(loader.starts, 'epoch')} began in the steady loop; the first batch took "
+            f"{units.counted(waits.len(), 'epoch')} began in the steady loop; the first batch took "
             f"{units.duration(first_ns)} on average, making a usual one takes {units.duration(usual_ns)}.",
             f"The median wait for a batch is {units.duration(loader.median_wait_ns)}.",
         ),
@@ -85,13 +84,19 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         "several epochs through one iterator.",
         verdict="data-bound",
         location=locate(line or loader.created),
-        experiment="persistent-workers" if started_ns else None,
         claims=_claims(loader),
     )
 
 
+def _usual_ns(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> float:
+    """Return what making a batch usually takes."""
+    states = evidence.worker_states(trainer, loader) if loader.workers else ()
+    medians = [state.median_fetch_ns for state in states]
+    return max(medians, default=loader.median_wait_ns or 0.0)
+
+
 def _claims(loader: LoaderUse) -> pl.Expr:
-    """Return the first wait after each start of the loader's iterator."""
+    """Return the first wait after each start of the loader's iterator, or after the end of the epoch before."""
     own = (pl.col("part") == "data") & (pl.col("name") == loader.name)
     before = pl.when(own).then(pl.col("operation")).forward_fill().shift(1)
-    return own & (pl.col("operation") == "data") & (before == "loader_start")
+    return own & (pl.col("operation") == "data") & before.is_in(["loader_start", "data_end"])

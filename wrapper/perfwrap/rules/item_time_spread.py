@@ -101,7 +101,7 @@ def _finding(loader: LoaderUse, samples: SampleTimes, flow: BatchFlow) -> Findin
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for {where}: single samples take "
         f"{units.times(_times(samples))} the time of a median one.",
-        share=loader.share,
+        share=loader.late_share,
         saving=(best, 1.0 - KEPT * (1.0 - best)),
         evidence=(
             f"A sample takes {units.duration(samples.median_ns)} as a median, {units.duration(samples.p99_ns)} at p99 "

@@ -29,6 +29,14 @@ def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
     return states is not None and states.denied_share >= DENIED_SHARE
 
 
+def late_share(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> float:
+    """Return the share of waiting for a loader that is the loader's.
+
+    Where others took the training's own core, receiving batches that were ready takes long for that reason.
+    """
+    return loader.late_share if evidence.denied_share(trainer) >= DENIED_SHARE else loader.share
+
+
 def waits(loader: LoaderUse) -> pl.Expr:
     """Return the claim of all that the training waits for a loader."""
     return (pl.col("part") == "data") & (pl.col("name") == loader.name)
@@ -39,10 +47,10 @@ def in_workers(evidence: Evidence, trainer: Trainer) -> tuple[list[LoaderUse], C
     fed = [loader for loader in evidence.loaders(trainer) if loader.training and loader.workers]
     if not fed:
         return [], Clear("No DataLoader with workers fed the training.")
-    late = [loader for loader in fed if loader.share >= QUIET_SHARE]
+    late = [loader for loader in fed if loader.late_share >= QUIET_SHARE]
     if not late:
-        largest = units.share(max(loader.share for loader in fed))
-        return [], Clear(f"Waiting for batches of workers takes {largest} of the loop.")
+        largest = units.share(max(loader.late_share for loader in fed))
+        return [], Clear(f"Waiting for batches that were not ready takes {largest} of the loop.")
     known = [loader for loader in late if loader.making is not None]
     return known, None if known else NotChecked(NO_RECORD)
 

@@ -90,7 +90,7 @@ def _finding(loader: LoaderUse, flow: BatchFlow) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for {where}, whose queue of "
         f"{units.counted(today * (loader.workers or 1), 'batch', 'batches')} is too short for its bursts.",
-        share=loader.share,
+        share=loader.late_share,
         saving=(best, 1.0 - KEPT * (1.0 - best)),
         evidence=tuple(words),
         advice=f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",

@@ -72,7 +72,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for batches, and {units.share(share_of(loader))} of "
         f"making one is collation by {where}.",
-        share=loader.share,
+        share=loader.late_share,
         saving=(best, 1.0 - KEPT * (1.0 - best)),
         evidence=(
             f"Collation takes {units.duration(made.collate_ns)} of {units.duration(made.fetch_ns)} per batch, with "

@@ -72,7 +72,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for batches, and {units.share(_share(loader))} of "
         f"making one goes into its samples, by {where}.",
-        share=loader.share,
+        share=loader.late_share,
         saving=(best, 1.0),
         evidence=(
             f"A batch takes a worker {units.duration(step.fetch_ns)}, with num_workers={step.workers}; a step takes "

@@ -95,7 +95,7 @@ def _finding(loader: LoaderUse, step: Step, workers: int) -> Finding:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for the {today} of {where}, too few for it.",
-        share=loader.share,
+        share=loader.late_share,
         saving=saved(step, step.with_workers(workers), workers),
         evidence=tuple(words),
         advice=f"Pass num_workers={workers} instead of {step.workers} to {where}.",

@@ -114,7 +114,7 @@ def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step) -> F
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for {where}: one of its workers takes "
         f"{units.times(pace.times)} as long as the others.",
-        share=loader.share,
+        share=loader.late_share,
         saving=(best, 1.0 - KEPT * (1.0 - best)),
         evidence=tuple(words),
         advice="Deal the work out evenly: give each worker its part of every shard, or shuffle the shards. Where the "
