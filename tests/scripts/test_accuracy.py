@@ -21,8 +21,9 @@ GPU_ONLY = {
     "launch_bound",
     "tensor_cores_unused",
 }
-WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound"}
-"""What nothing can plant on its own: waits are explained by others, the rest is no problem of a script."""
+WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound", "shared_memory_limit"}
+"""What nothing can plant on its own: waits are explained by others, the rest is no problem of a script but of its
+machine."""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,15 @@ def test_every_problem_that_a_cpu_can_have_is_planted(accuracy: ModuleType) -> N
     planted = {accuracy.read_label(script).expected for script in WORKLOADS}
     assert {rule_id(rule) for rule in RULES} - GPU_ONLY - WITHOUT_A_SCRIPT <= planted
     assert "healthy" in planted
+
+
+def test_a_script_says_itself_that_no_rule_was_tuned_on_it(accuracy: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "kept.py"
+    script.write_text("# expect: gc_pause line guilty\n# held out\n# also: slow_steps\nx = 1  # guilty\n")
+    assert accuracy.read_label(script) == accuracy.Label(
+        "gc_pause", frozenset({4}), frozenset({"slow_steps"}), held_out=True
+    )
+    assert not accuracy.read_label(WORKLOADS[0].with_name("gc_collect.py")).held_out
 
 
 def finding(rule: str, line: int | None = None, severity: str = "major") -> dict[str, Any]:

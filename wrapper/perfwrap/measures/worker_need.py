@@ -32,6 +32,9 @@ MOST_PREFETCH = 64
 ABOUT_AS_GOOD = 1.05
 """A number of workers is as good as a larger one when its steps take at most 5 % longer."""
 
+NO_LONGER = 1.01
+"""A queue is as good as a longer one when its steps take at most 1 % longer: it costs memory, no cores."""
+
 KEPT_WITH_FREE_CORES, KEPT_WITH_SHARED_CORES = 0.8, 0.5
 """The least share of the modelled gain that is promised; held against the mended twins of the workloads."""
 
@@ -170,4 +173,4 @@ def enough_prefetch(
     """Return the smallest of these prefetch factors that is about as good as any, and its mean step."""
     steps = {size: played(fetches, rests, workers, size) for size in sizes}
     best = min(steps.values())
-    return next((size, time) for size, time in steps.items() if time <= ABOUT_AS_GOOD * best)
+    return next((size, time) for size, time in steps.items() if time <= NO_LONGER * best)

@@ -22,6 +22,9 @@ DENIED = "Others took the cores from the workers so often that the times of sing
 DENIED_SHARE = 0.2
 """Share of making batches in which workers wanted a core and had none, from which their times are not their own."""
 
+TRAINING_DENIED_SHARE = 0.1
+"""Share of the loop in which the training wanted a core and had none, from which receiving is slow for that reason."""
+
 
 def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
     """Say whether workers were without a core so often that the times of single batches say nothing of their own."""
@@ -32,9 +35,10 @@ def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
 def late_share(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> float:
     """Return the share of waiting for a loader that is the loader's.
 
-    Where others took the training's own core, receiving batches that were ready takes long for that reason.
+    Where others took the cores, receiving batches that were ready takes long for that reason.
     """
-    return loader.late_share if evidence.denied_share(trainer) >= DENIED_SHARE else loader.share
+    crowded = evidence.denied_share(trainer) >= TRAINING_DENIED_SHARE or denied(evidence, trainer, loader)
+    return loader.late_share if crowded else loader.share
 
 
 def waits(loader: LoaderUse) -> pl.Expr:
