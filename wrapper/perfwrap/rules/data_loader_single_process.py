@@ -12,6 +12,7 @@ How the saving is worked out
     Measured: what a batch takes to make (the wait itself, as nothing overlaps) and what the rest of a step takes.
     With N workers a step takes max(rest, fetch / N), but never less than the processor time of both divided by
     the cores that the run may use (affinity and cgroup quota), plus about a millisecond to receive a batch.
+    What the training thread only waited for (a server, a disk) needs no core, so such workers may be more than those.
     Training on a CPU gives up a core for each worker beyond the free ones, so its rest grows. The far end of the
     range keeps half of the gain when workers and training must share cores, four fifths when they need not.
 

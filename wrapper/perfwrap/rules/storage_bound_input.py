@@ -35,9 +35,9 @@ from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("data", "steady_steps", "host")
 
-LEAST_SHARE, LEAST_OF_ALL = 0.4, 0.15
-"""Waits for disks over these and the processor time used: two fifths, in a machine without neighbours reads of 4 KiB
-at random places reach 0.7. And over all the time of making batches: below it another tenth of the looks is chance."""
+LEAST_SHARE, LEAST_OF_ALL = 0.4, 0.05
+"""Waits for disks over these and the processor time used: two fifths; reads of 4 KiB at random places reach 0.7 where
+nobody else wants the cores. And over all the time of making batches, below which a few looks may be chance."""
 
 KEPT = 0.5
 """The least part of the gain that is promised: a faster disk takes its time, too."""
