@@ -44,6 +44,23 @@ def test_they_are_found_without_workers_too(loop: Any, find: Callable[[Rule], Fi
     assert find(rule).share == pytest.approx(59 / 169, abs=0.05)
 
 
+def test_garbage_that_is_collected_in_a_first_batch_does_not_cut_it_short(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(6):
+        loop.span("loader_start", 0.1, "loader/1", 0, 20)
+        for number in range(10):
+            with loop.journal.inside("data", "loader/1", 32, "train.py:20:main"):
+                loop.python(1)
+                if number == 0:
+                    loop.span("gc", 5, value=2)
+                    loop.python(60)
+            loop.compute()
+        loop.span("data_end", 0.1, "loader/1", 0, 20)
+    assert find(rule).share == pytest.approx(60 / 175, abs=0.05)
+
+
 def test_an_empty_queue_alone_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, first=12)
     loop.worker(0, 9)

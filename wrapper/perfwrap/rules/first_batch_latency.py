@@ -27,6 +27,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
+from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
@@ -55,8 +56,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding | None:
     """Return the finding about one loader, None where first batches are no longer than they must be."""
     account = evidence.account(trainer)
-    lengths = pl.col("end") - pl.col("start")
-    waits = account.segments.select(lengths.filter(_claims(loader)).alias("ns"))["ns"]
+    waits = (
+        account.segments.with_columns(epoch=_begins(loader).fill_null(False).cum_sum())
+        .filter(_claims(loader).fill_null(False))
+        .group_by("epoch")
+        .agg((pl.col("end") - pl.col("start")).sum().alias("ns"))["ns"]
+    )
     if waits.len() < LEAST_STARTS:
         return None
     usual_ns = _usual_ns(evidence, trainer, loader)
@@ -95,8 +100,19 @@ def _usual_ns(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> float:
     return max(medians, default=loader.median_wait_ns or 0.0)
 
 
+def _begins(loader: LoaderUse) -> pl.Expr:
+    """Return the segments with which an epoch begins, or the one before has ended."""
+    return _own(loader) & pl.col("operation").is_in(["loader_start", "data_end"])
+
+
 def _claims(loader: LoaderUse) -> pl.Expr:
-    """Return the first wait after each start of the loader's iterator, or after the end of the epoch before."""
-    own = (pl.col("part") == "data") & (pl.col("name") == loader.name)
-    before = pl.when(own).then(pl.col("operation")).forward_fill().shift(1)
-    return own & (pl.col("operation") == "data") & before.is_in(["loader_start", "data_end"])
+    """Return what is waited between the beginning of an epoch and the first use of a batch.
+
+    The first wait may be in pieces: garbage is collected in it.
+    """
+    marker = pl.when(_begins(loader)).then(True).when(pl.col("part").is_in(list(COMPUTE_PARTS))).then(False)
+    return _own(loader) & (pl.col("operation") == "data") & marker.forward_fill().fill_null(False)
+
+
+def _own(loader: LoaderUse) -> pl.Expr:
+    return (pl.col("part") == "data") & (pl.col("name") == loader.name)
