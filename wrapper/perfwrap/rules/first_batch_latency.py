@@ -66,10 +66,12 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         return None
     usual_ns = _usual_ns(evidence, trainer, loader)
     first_ns = float(waits.sum()) / waits.len()
-    # Processes that start anew are another problem, with another remedy.
-    started_ns = 0.0
-    if loader.workers and not loader.persistent_workers and loader.making is not None:
-        started_ns = loader.making.worker_start_ns or 0.0
+    # Processes that start anew are another problem, with another remedy; what they take must be known.
+    started_ns: float | None = 0.0
+    if loader.workers and not loader.persistent_workers:
+        started_ns = None if loader.making is None else loader.making.worker_start_ns
+    if started_ns is None:
+        return None
     long_ns = first_ns - usual_ns - started_ns
     if first_ns < TIMES * usual_ns or long_ns < started_ns:
         return None
