@@ -27,6 +27,7 @@ HEALTHY, NOTHING, FAILED = "healthy", "(nothing)", "(failed)"
 ALARMING = ("major", "critical")
 BENIGN = ("compute_bound",)
 """Findings that are no waste."""
+HELD_OUT = "# held out"
 TOP = 3
 RUN, HEAD_LINES = "# run:", 6
 """Begins the head line that says what starts a script, which stands among so many first lines."""
@@ -39,6 +40,8 @@ class Label:
     expected: str
     lines: frozenset[int]
     also: frozenset[str]
+    held_out: bool = False
+    """Whether no rule was ever tuned on it."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,12 @@ class Result:
 def read_label(script: Path) -> Label:
     """Read the comment lines at the head of a script."""
     lines = script.read_text(encoding="utf-8").splitlines()
+    held_out = HELD_OUT in lines[:4]
     head = dict(line[2:].split(":", 1) for line in lines[:4] if line.startswith("# ") and ":" in line)
     words = head["expect"].split()
     marked = frozenset(number for number, line in enumerate(lines, 1) if line.rstrip().endswith("# guilty"))
-    return Label(
-        words[0], marked if "line" in words else frozenset(), frozenset(head.get("also", "").split())
-    )
+    named = marked if "line" in words else frozenset()
+    return Label(words[0], named, frozenset(head.get("also", "").split()), held_out)
 
 
 def launcher_of(script: Path) -> list[str]:
@@ -143,7 +146,8 @@ def show(result: Result) -> None:
         ", ".join(f"{finding['rule']} {finding['share']:.0%}" for finding in result.findings[:TOP]) or NOTHING
     )
     mark = "ok " if result.good else "BAD"
-    print(f"{mark} {result.script.stem:<27} {result.verdict:<14} {line:<11} {found}", flush=True)
+    kept = " (held out)" if result.label.held_out else ""
+    print(f"{mark} {result.script.stem:<27} {result.verdict:<14} {line:<11} {found}{kept}", flush=True)
 
 
 def show_table(results: list[Result]) -> None:
@@ -165,6 +169,9 @@ def show_table(results: list[Result]) -> None:
     print(f"\nfirst        {first} of {len(planted)}")
     print(f"first three  {listed} of {len(planted)}")
     print(f"right line   {sum(bool(result.right_line) for result in lined)} of {len(lined)}")
+    kept = [result for result in planted if result.label.held_out]
+    if kept:
+        print(f"held out     {sum(result.place == 1 for result in kept)} of {len(kept)} first")
     print(f"false alarms {sum(bool(result.alarms) for result in healthy)} of {len(healthy)} healthy scripts")
 
 

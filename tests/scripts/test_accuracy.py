@@ -22,9 +22,15 @@ GPU_ONLY = {
     "tensor_cores_unused",
     *("gpu_memory_growth", "fragmentation", "empty_cache_in_step", "memory_pressure", "data_parallel_module"),
 }
-WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound", "out_of_memory"}
+WITHOUT_A_SCRIPT = {
+    "data_loader_wait",
+    "profiler_cost",
+    "compute_bound",
+    "out_of_memory",
+    "shared_memory_limit",
+}
 """What nothing can plant on its own: waits are explained by others, a run that is killed has no exit code of its own
-to tell, the rest is no problem of a script."""
+to tell, the rest is no problem of a script but of its machine."""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +63,15 @@ def test_every_problem_that_a_cpu_can_have_is_planted(accuracy: ModuleType) -> N
     planted = {accuracy.read_label(script).expected for script in WORKLOADS}
     assert {rule_id(rule) for rule in RULES} - GPU_ONLY - WITHOUT_A_SCRIPT <= planted
     assert "healthy" in planted
+
+
+def test_a_script_says_itself_that_no_rule_was_tuned_on_it(accuracy: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "kept.py"
+    script.write_text("# expect: gc_pause line guilty\n# held out\n# also: slow_steps\nx = 1  # guilty\n")
+    assert accuracy.read_label(script) == accuracy.Label(
+        "gc_pause", frozenset({4}), frozenset({"slow_steps"}), held_out=True
+    )
+    assert not accuracy.read_label(WORKLOADS[0].with_name("gc_collect.py")).held_out
 
 
 def finding(rule: str, line: int | None = None, severity: str = "major") -> dict[str, Any]:

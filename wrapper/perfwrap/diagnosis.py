@@ -242,7 +242,7 @@ def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], d
         lost = int(lengths.filter(taken).sum()) / account.total_ns
         # The good end is not good any more when a problem lies in it.
         left = finding.share - lost if not finding.benign or lost < QUIET_SHARE else 0.0
-        if lost and left < QUIET_SHARE and not finding.health:
+        if lost and (left < QUIET_SHARE or not (claimed & ~taken).any()) and not finding.health:
             dropped[finding.rule] = findings[int(owner.filter(taken).mode()[0])].rule
             continue
         first = findings[int(owner.filter(taken).mode()[0])].rule if lost else ""

@@ -143,7 +143,8 @@ def _begin(fetcher, index):
 def _finish(fetcher, making, end):
     start, collated = making.start, making.collate_start
     count = making.count if fetcher.auto_collation else batches.UNKNOWN
-    fetch, getitem = _names_of_dataset(type(_unwrapped(fetcher.dataset)))
+    kind = type(_unwrapped(fetcher.dataset))
+    fetch, getitem = _names_of_dataset(kind, hasattr(fetcher, "dataset_iter"))
     if collated:
         journal.span(start, end - start, count, fetch, FETCH)
         journal.span(start, collated - start, count if count > 0 else 1, getitem, GETITEM)
@@ -176,11 +177,13 @@ def _unwrapped(dataset):
     return dataset
 
 
-def _names_of_dataset(kind):
+def _names_of_dataset(kind, is_iterable):
     """Return the text ids of a dataset's class and of its method that makes samples, with its line."""
     known = _names.get(id(kind))
     if known is None:
-        known = kind, _class_name(kind), _define(kind, ("__getitems__", "__getitem__", "__iter__"))
+        # Iterable datasets have a __getitem__, too: torch's, which only raises.
+        methods = ("__iter__",) if is_iterable else ("__getitems__", "__getitem__", "__iter__")
+        known = kind, _class_name(kind), _define(kind, methods)
         _remember(id(kind), known)
     return known[1:]
 

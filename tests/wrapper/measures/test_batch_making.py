@@ -66,7 +66,7 @@ def test_batches_of_workers_are_timed_by_what_the_workers_told(run) -> None:
 def test_the_queue_says_how_far_the_workers_were_ahead(run) -> None:
     write_trainer(run)
     write_worker(run, 101)
-    assert loader_of(run).ready == ReadyBatches(3.0, 10, 10 * 10)
+    assert loader_of(run).ready == ReadyBatches(3.0, 10, 10 * 10, 0.75)
 
 
 def test_workers_of_another_loader_do_not_count(run) -> None:

@@ -70,6 +70,34 @@ class Loop:
         if runnable is not None:
             self.sample("host", "runnable_tasks", runnable)
 
+    def worker(
+        self,
+        number: int,
+        getitem: float | list[float],
+        collate: float = 1,
+        idle: float = 0,
+        **series: float,
+    ) -> Any:
+        """Let a worker of loader 1 make batches as long as the loop lasts; ``series`` is what a monitor saw of it.
+
+        Several times of ``getitem`` take turns.
+        """
+        times = getitem if isinstance(getitem, list) else [getitem]
+        pid = 101 + number
+        worker = self.run.journal(pid=pid, role="worker", ppid=100, opened=1_000 * MS, worker_id=number)
+        batch = 0
+        while worker.now < self.journal.now:
+            if idle:
+                worker.span("idle", round(idle * MS), "worker")
+            with worker.inside("fetch", "Data", 32):
+                took = round(times[batch % len(times)] * MS)
+                worker.span("getitem", took, "__main__.Data.__getitem__", 32, "train.py:7:Data.__getitem__")
+                worker.span("collate", round(collate * MS), "__main__.pad", 1 << 20, "train.py:9:pad")
+            batch += 1
+        for metric, value in series.items():
+            self.sample(f"process/{pid}", metric, value)
+        return worker
+
 
 @pytest.fixture
 def loop(run: Any) -> Loop:

@@ -58,6 +58,18 @@ def test_what_another_rule_explains_is_told_once(loop: Any, diagnosis: Callable[
     assert "data_loader_single_process" in outcomes["data_loader_wait"].why
 
 
+def test_garbage_that_is_collected_in_waits_is_not_told_as_waiting_again(
+    loop: Any, diagnosis: Callable[[], Any]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32, "train.py:20:main"):
+            loop.python(5)
+            loop.span("gc", 5, value=2)
+        loop.compute()
+    assert "data_loader_wait" not in {finding.rule for finding in diagnosis().findings}
+
+
 def test_without_steps_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
     loop.span("forward", 4, "Net", 3, 21)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["data_loader_wait"]

@@ -71,6 +71,8 @@ class ReadyBatches:
     """Waits in which later batches came before the one that was next in order."""
     overtaken_ns: int
     """How long these took, together."""
+    received_share: float = 0.0
+    """The part of the waiting for batches that were ready when they were asked for: receiving them."""
 
 
 def making_here(timeline: Timeline, trainer: Trainer, account: Account, waits: Events) -> BatchMaking | None:
@@ -82,7 +84,7 @@ def making_here(timeline: Timeline, trainer: Trainer, account: Account, waits: E
     own = (place >= 0) & (spans["start"].to_numpy() < waits.end[np.maximum(place, 0)])
     facts = facts_of(timeline, trainer.process)
     alone = sum(key.endswith("/num_workers") and value == "0" for key, value in facts.items()) == 1
-    samples = _samples(timeline, [trainer.process]) if alone else None
+    samples = sample_times(timeline, [trainer.process]) if alone else None
     return _making(spans.filter(pl.Series(own)), None, samples)
 
 
@@ -98,7 +100,7 @@ def making_in_workers(
         pl.col("track").is_in(tracks), pl.col("start") < account.end, pl.col("end") > account.start
     )
     inside = _inside(account, spans.filter(pl.col("operation").is_in(IN_WORKERS)))
-    making = _making(inside, sums.filter(pl.col("operation") == "fetch"), _samples(timeline, processes))
+    making = _making(inside, sums.filter(pl.col("operation") == "fetch"), sample_times(timeline, processes))
     if making is None:
         return None
     idle, fetch = (_total(inside, operation) for operation in ("idle", "fetch"))
@@ -119,12 +121,17 @@ def ready_batches(timeline: Timeline, trainer: Trainer, name: str, waits: Events
     if not looked.any():
         return None
     value = marks["value"].to_numpy()[looked]
+    times = marks["time"].to_numpy()[looked]
+    ready = np.isin(waits.start, times[(value >= 1) & (value % 1 == 0)])
+    took = waits.end - waits.start
+    whole = int(took[np.isin(waits.start, times)].sum())
     late = marks["time"].to_numpy()[looked][value % 1 > 0]
     waited = np.isin(waits.start, late)
     return ReadyBatches(
         depth=float(np.median(np.floor(value))),
         overtaken=int(np.count_nonzero(waited)),
-        overtaken_ns=int((waits.end - waits.start)[waited].sum()),
+        overtaken_ns=int(took[waited].sum()),
+        received_share=float(took[ready].sum()) / whole if whole else 0.0,
     )
 
 
@@ -202,7 +209,7 @@ def _start_ns(spans: pl.DataFrame, started: Events) -> float | None:
     return float(np.median(ready["start"].to_numpy() + ready["duration"].to_numpy() - begun))
 
 
-def _samples(timeline: Timeline, processes: list[int]) -> SampleTimes | None:
+def sample_times(timeline: Timeline, processes: list[int]) -> SampleTimes | None:
     """Return the sample times that the processes told: the median of the busiest one, the longest of all."""
     told = [facts_of(timeline, process).get("sample_times", "").split() for process in processes]
     known = [tuple(map(int, words)) for words in told if len(words) == 5 and all(map(str.isdigit, words))]

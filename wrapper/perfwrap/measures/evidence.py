@@ -10,6 +10,7 @@ import polars as pl
 
 from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.attached import Attached, find_attached
+from perfwrap.measures.batch_flow import BatchFlow, find_batch_flow
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.exchange_gap import exchange_gap_ns
 from perfwrap.measures.first_epoch import FirstEpoch, find_first_epoch
@@ -40,6 +41,14 @@ from perfwrap.measures.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.measures.transfers import TransferLine, find_transfers
 from perfwrap.measures.validation import Validation, find_validation
+from perfwrap.measures.worker_states import (
+    MakingStates,
+    WorkerState,
+    denied_share,
+    find_worker_states,
+    making_states,
+    training_thread_states,
+)
 from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
 from perfwrap.timeline.model import Timeline
 
@@ -84,6 +93,32 @@ class Evidence:
     def loaders(self, trainer: Trainer) -> tuple[LoaderUse, ...]:
         """Each DataLoader of the trainer: wait, settings, creation line, fetch time; most wait first."""
         return self._once("loaders", trainer, lambda: find_loaders(*self._of(trainer)))
+
+    def worker_states(self, trainer: Trainer, loader: LoaderUse) -> tuple[WorkerState, ...]:
+        """What each worker of a loader was at: making batches, running, waiting for a disk."""
+        return self._once(
+            "worker_states",
+            (trainer, loader.name),
+            lambda: find_worker_states(self.timeline, trainer, self.account(trainer), loader.name),
+        )
+
+    def making_states(self, trainer: Trainer, loader: LoaderUse) -> MakingStates | None:
+        """What making a loader's batches consists of: running, waiting for a disk; None where nobody looked."""
+        if loader.workers:
+            return making_states(self.worker_states(trainer, loader))
+        return training_thread_states(self.timeline, trainer, self.account(trainer), loader.share)
+
+    def denied_share(self, trainer: Trainer) -> float:
+        """The share of the steady loop in which the training's thread wanted a core that others had; 0 if unknown."""
+        return self._once(
+            "denied_share", trainer, lambda: denied_share(self.timeline, trainer, self.account(trainer))
+        )
+
+    def batch_flow(self, trainer: Trainer, loader: LoaderUse) -> BatchFlow | None:
+        """The sequence of a loader's batches, played with other queues; None where that is not known."""
+        return self._once(
+            "batch_flow", (trainer, loader.name), lambda: find_batch_flow(*self._of(trainer), loader)
+        )
 
     def syncs(self, trainer: Trainer) -> tuple[SyncLine, ...]:
         """Each line where values came to the host: count and blocked time per step; most time first."""

@@ -80,6 +80,11 @@ class LoaderUse:
     ready: ReadyBatches | None = None
     """How far its workers were ahead."""
 
+    @property
+    def late_share(self) -> float:
+        """``share`` without receiving batches that were ready; all of it where nobody looked."""
+        return self.share * (1.0 - self.ready.received_share) if self.ready else self.share
+
 
 LIMITED = 0.05
 """Workers count as the limit when the median wait is this share of the median step or more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +11,7 @@ import polars as pl
 from perfwrap.measures.account import Account
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.workers import worker_processes
 from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of, track_samples
 from perfwrap.timeline.model import Timeline
 
@@ -40,7 +42,8 @@ class Processors:
     throttled_share: float | None
     """Share of the time in which the cgroup's quota held processes back."""
     wanted_threads: int | None
-    """Compute threads that may run at once: torch's threads of all trainers and of all DataLoader workers."""
+    """Compute threads that may run at once: torch's threads of all trainers, and of the DataLoader workers that run
+    or want to."""
     trainers: int
     workers: int
     """DataLoader worker processes alive at once (as configured for the training loaders)."""
@@ -72,7 +75,7 @@ def find_processors(timeline: Timeline, host: str, trainers: tuple[Trained, ...]
         runnable=mean("host", "runnable_tasks"),
         tree_busy=_tree_busy(timeline, host, start, end),
         throttled_share=mean("cgroup", "throttled_share"),
-        wanted_threads=sum(known) + workers * THREADS_PER_WORKER
+        wanted_threads=sum(known) + _wanting(timeline, own, workers, start, end) * THREADS_PER_WORKER
         if known and len(known) == len(own)
         else None,
         trainers=len(own),
@@ -134,6 +137,17 @@ def _switches(timeline: Timeline, own: tuple[Trained, ...], start: int, end: int
 def _workers(loaders: tuple[LoaderUse, ...]) -> int:
     """Return how many workers feed the training at once."""
     return sum(loader.workers or 0 for loader in loaders if loader.training)
+
+
+def _wanting(timeline: Timeline, own: tuple[Trained, ...], workers: int, start: int, end: int) -> int:
+    """Return how many workers run or want to at once: those that wait for a disk or a server need no core."""
+    looks = [
+        mean_over(track_samples(timeline, process, "running_share"), start, end)
+        for trained in own
+        for process in worker_processes(timeline, trained.trainer)
+    ]
+    known = [share for share in looks if share is not None]
+    return min(workers, math.ceil(sum(known))) if known else workers
 
 
 def _number(text: str | None) -> float | None:

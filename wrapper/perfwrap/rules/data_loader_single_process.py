@@ -12,6 +12,7 @@ How the saving is worked out
     Measured: what a batch takes to make (the wait itself, as nothing overlaps) and what the rest of a step takes.
     With N workers a step takes max(rest, fetch / N), but never less than the processor time of both divided by
     the cores that the run may use (affinity and cgroup quota), plus about a millisecond to receive a batch.
+    What the training thread only waited for (a server, a disk) needs no core, so such workers may be more than those.
     Training on a CPU gives up a core for each worker beyond the free ones, so its rest grows. The far end of the
     range keeps half of the gain when workers and training must share cores, four fifths when they need not.
 
@@ -30,43 +31,24 @@ When it is wrong
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
-from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.measures.what_if import Limit, step_without
+from perfwrap.measures.worker_need import RECEIVE_NS, Step, best_workers, measured_step, saved
 from perfwrap.rules import making
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 
-RECEIVE_NS = 900_000
-"""What receiving a small batch from a worker costs the training thread: queue, unpickling, mapping shared
-memory. The least that was measured with torch 2.13 on two busy cores, for 32 and for 768 KiB."""
-
-MOST_WORKERS = 16
-"""More workers than this are never advised; by then something else is the limit."""
-
-ABOUT_AS_GOOD = 1.05
-"""A number of workers is as good as a larger one when its steps take at most 5 % longer."""
-
-KEPT_WITH_FREE_CORES, KEPT_WITH_SHARED_CORES = 0.8, 0.5
-"""The least share of the modelled gain that is promised; held against the mended twins of the workloads."""
-
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for training loaders without workers."""
     own = [loader for loader in evidence.loaders(trainer) if loader.training and loader.workers == 0]
-    found = [
-        _finding(evidence, trainer, loader)
-        for loader in own
-        if loader.share >= QUIET_SHARE and loader.batches
-    ]
+    exposed = [loader for loader in own if loader.share >= QUIET_SHARE]
+    steps = [(loader, measured_step(evidence, trainer, loader)) for loader in exposed]
+    found = [_finding(evidence, trainer, loader, step) for loader, step in steps if step is not None]
     if found:
         return found
     if not own:
@@ -75,9 +57,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return Clear(f"Making batches in the training process takes {largest} of the loop.")
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step) -> Finding:
     """Return the finding about one loader."""
-    step = _measured(evidence, trainer, loader)
     workers = best_workers(step)
     where = named("the DataLoader", loader.created)
     words = [
@@ -100,76 +81,15 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         location=locate(loader.created),
         experiment=f"workers={workers}" if workers else None,
         confidence="inferred",
-        claims=(pl.col("part") == "data") & (pl.col("name") == loader.name),
+        claims=making.waits(loader),
     )
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step as it was measured: ``fetch_ns`` making its batch, ``rest_ns`` for all else."""
-
-    fetch_ns: float
-    rest_ns: float
-    work_ns: float
-    """Processor time of both together."""
-    cores: float | None
-    threads: int
-    on_gpu: bool
-
-    @property
-    def now_ns(self) -> float:
-        """The step's time today."""
-        return self.fetch_ns + self.rest_ns
-
-    @property
-    def width(self) -> float:
-        """How many cores the rest of the step keeps busy; on a GPU the one that launches."""
-        if self.on_gpu or self.rest_ns <= 0:
-            return 1.0
-        return min(float(self.threads), max(1.0, (self.work_ns - self.fetch_ns) / self.rest_ns))
-
-    def with_workers(self, workers: int) -> float:
-        """Return the step's time with so many workers, when the training leaves them the cores they need."""
-        cores = self.cores if self.cores is not None else float(workers + self.threads)
-        left = max(1.0, cores - workers)
-        rest_ns = self.rest_ns * max(1.0, self.width / left)
-        limits = (Limit("workers", self.fetch_ns / workers), Limit("cores", self.work_ns / cores))
-        kept_ns = max(rest_ns, *(limit.step_ns for limit in limits))
-        return step_without(self.now_ns, self.now_ns - kept_ns - RECEIVE_NS, limits)
-
-
-def _measured(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Step:
-    """Return what was measured of the step."""
-    step_ns = mean_step_ns(evidence, trainer)
-    fetch_ns = loader.share * step_ns
-    processors = evidence.processors(trainer.host)
-    on_gpu = trains_on_gpu(evidence, trainer)
-    threads = 1 if on_gpu else processors.threads_per_trainer or 1
-    # Without samples of the processors: one core makes the batch, and the training keeps its threads busy.
-    busy = processors.tree_busy / max(1, processors.trainers) if processors.tree_busy else None
-    work_ns = step_ns * busy if busy else fetch_ns + (step_ns - fetch_ns) * threads
-    return Step(fetch_ns, step_ns - fetch_ns, work_ns, processors.usable, threads, on_gpu)
-
-
-def best_workers(step: Step) -> int:
-    """Return the smallest number of workers that is about as good as any; 0 when none of them gains."""
-    cores = MOST_WORKERS if step.cores is None else math.floor(step.cores)
-    most = min(MOST_WORKERS, cores - 1 if step.on_gpu or cores < 2 else cores)
-    times = {workers: step.with_workers(workers) for workers in range(1, most + 1)}
-    best_ns = min(times.values(), default=step.now_ns)
-    if best_ns > step.now_ns - RECEIVE_NS:
-        return 0
-    return next(workers for workers, time_ns in times.items() if time_ns <= ABOUT_AS_GOOD * best_ns)
 
 
 def _saving(step: Step, workers: int) -> tuple[float, float]:
     """Return the step-time ratios with so many workers, best and worst."""
     if not workers:
         return (1.0 - step.fetch_ns / step.now_ns, 1.0)
-    best = step.with_workers(workers) / step.now_ns
-    shared = step.cores is None or workers + step.threads > step.cores
-    kept = KEPT_WITH_SHARED_CORES if shared else KEPT_WITH_FREE_CORES
-    return (best, 1.0 - kept * (1.0 - best))
+    return saved(step, step.with_workers(workers), workers)
 
 
 def _dataset(loader: LoaderUse) -> str:

@@ -18,14 +18,13 @@ How to fix
 
 When it is wrong
     When one slow batch (a first epoch that fills the page cache, a network file system that stalled) stands
-    for most of the wait: look at p99 beside the median.
+    for most of the wait: look at p99 beside the median. Where other programs kept the training from running, receiving
+    batches that were ready is not counted.
 """
 
 from __future__ import annotations
 
 import math
-
-import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -45,17 +44,16 @@ workers."""
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for exposed waits of the training loaders."""
     loaders = [loader for loader in evidence.loaders(trainer) if loader.training]
-    found = [_finding(evidence, trainer, loader) for loader in loaders if loader.share >= QUIET_SHARE]
+    shares = [(loader, making.late_share(evidence, trainer, loader)) for loader in loaders]
+    found = [_finding(evidence, trainer, loader, share) for loader, share in shares if share >= QUIET_SHARE]
     if found:
         return found
     if not loaders:
         return Clear("No DataLoader fed the training.")
-    return Clear(
-        f"Waiting for batches takes {units.share(sum(loader.share for loader in loaders))} of the loop."
-    )
+    return Clear(f"Waiting for batches takes {units.share(sum(share for _, share in shares))} of the loop.")
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float) -> Finding:
     """Return the finding about one loader."""
     step_ns = mean_step_ns(evidence, trainer)
     rest_ns = (1.0 - loader.share) * step_ns
@@ -80,15 +78,15 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         words.append(f"{units.number(busy)} of {units.number(cores.usable)} usable cores were busy{own}.")
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for batches of {where}.",
-        share=loader.share,
-        saving=(1.0 - loader.share, 1.0 - loader.share / 2 if more else 1.0),
+        share=share,
+        saving=(1.0 - share, 1.0 - share / 2 if more else 1.0),
         evidence=tuple(words),
         advice=_advice(loader, where, more, full),
         verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={more}" if more else "cached-batch",
         confidence="inferred",
-        claims=(pl.col("part") == "data") & (pl.col("name") == loader.name),
+        claims=making.waits(loader),
     )
 
 

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import place
+from perfwrap.rules.model import QUIET_SHARE, Clear, NotChecked, place
 from perfwrap.rules.sampled import quote
+
+NO_RECORD = "Nothing was recorded inside of the workers: they were not reached, or their details rest."
+"""Why a rule about the inside of workers could not be checked."""
+
+
+DENIED = "Others took the cores from the workers so often that the times of single batches tell about that."
+"""Why a rule about the unevenness of batches could not be checked."""
+
+DENIED_SHARE = 0.2
+"""Share of making batches in which workers wanted a core and had none, from which their times are not their own."""
+
+TRAINING_DENIED_SHARE = 0.1
+"""Share of the loop in which the training wanted a core and had none, from which receiving is slow for that reason."""
+
+
+def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
+    """Say whether workers were without a core so often that the times of single batches say nothing of their own."""
+    states = evidence.making_states(trainer, loader)
+    return states is not None and states.denied_share >= DENIED_SHARE
+
+
+def late_share(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> float:
+    """Return the share of waiting for a loader that is the loader's.
+
+    Where others took the cores, receiving batches that were ready takes long for that reason.
+    """
+    crowded = evidence.denied_share(trainer) >= TRAINING_DENIED_SHARE or denied(evidence, trainer, loader)
+    return loader.late_share if crowded else loader.share
+
+
+def waits(loader: LoaderUse) -> pl.Expr:
+    """Return the claim of all that the training waits for a loader."""
+    return (pl.col("part") == "data") & (pl.col("name") == loader.name)
+
+
+def in_workers(evidence: Evidence, trainer: Trainer) -> tuple[list[LoaderUse], Clear | NotChecked | None]:
+    """Return the loaders whose workers the training waits for and were recorded, or why there is none."""
+    fed = [loader for loader in evidence.loaders(trainer) if loader.training and loader.workers]
+    if not fed:
+        return [], Clear("No DataLoader with workers fed the training.")
+    late = [loader for loader in fed if loader.late_share >= QUIET_SHARE]
+    if not late:
+        largest = units.share(max(loader.late_share for loader in fed))
+        return [], Clear(f"Waiting for batches that were not ready takes {largest} of the loop.")
+    known = [loader for loader in late if loader.making is not None]
+    return known, None if known else NotChecked(NO_RECORD)
 
 
 def split(loader: LoaderUse) -> tuple[str, ...]:
@@ -21,6 +69,17 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
     return (
         f"Of {units.duration(making.fetch_ns)} for making a batch, {units.duration(making.getitem_ns)} go into its "
         f"samples{samples} and {units.duration(making.collate_ns)} into collation{collation}.",
+    )
+
+
+def single(loader: LoaderUse) -> tuple[str, ...]:
+    """Return the sentence about the times of single samples; none where nobody watched them."""
+    samples = None if loader.making is None else loader.making.samples
+    if samples is None:
+        return ()
+    return (
+        f"A sample takes {units.duration(samples.median_ns)} as a median, {units.duration(samples.p99_ns)} at p99 and "
+        f"{units.duration(samples.longest_ns)} at most.",
     )
 
 
