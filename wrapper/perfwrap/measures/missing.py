@@ -132,6 +132,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "syncs": _probe("probe/sync"),
     "transfers": _probe("probe/transfers"),
     "gc": _probe("probe/garbage"),
+    "compilations": _probe("probe/compilation"),
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
     "gpu": _monitor("gpu", "gpu"),
