@@ -62,7 +62,12 @@ def find_round_trips(
     if away.is_empty() or back.is_empty():
         return ()
     pairs = back.sort("start").join_asof(
-        away.sort("start"), on="start", by=["size", "batch", "at_step"], strategy="backward", suffix="_away"
+        away.sort("start"),
+        on="start",
+        by=["size", "batch", "at_step"],
+        strategy="backward",
+        suffix="_away",
+        check_sortedness=False,
     )
     found = (
         pairs.drop_nulls("file_away")
