@@ -1,4 +1,5 @@
 # expect: logging_overhead line guilty
+# options: --sample 50
 # also: python_overhead slow_optimizer
 """Writes a CSV line, a JSON line and the whole history to disk in each step, and forces them out."""
 import csv

@@ -1,4 +1,5 @@
 # expect: logging_overhead line guilty
+# options: --sample 50
 # also: python_overhead slow_optimizer
 # held out
 """A Trainer with callbacks that print a table of all weights' statistics after each step."""

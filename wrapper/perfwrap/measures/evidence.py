@@ -18,6 +18,7 @@ from perfwrap.measures.gpu import Gpu, find_gpus
 from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.loaders import LoaderUse, find_loaders
+from perfwrap.measures.logged_gaps import LoggedGap, find_logged_gaps
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.optimizers import OptimizerUse, find_optimizers
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
@@ -177,6 +178,16 @@ class Evidence:
     def sampled_gap(self, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
         """Where stacks were in one stretch between the phases; None where too little was sampled."""
         return sampled_gap(self.timeline, trainer, self.account(trainer), gap, alone)
+
+    def logged_gaps(self, trainer: Trainer) -> tuple[LoggedGap, ...]:
+        """Stretches of the program's own code in which samples saw lines that write logs; most time first."""
+        return self._once(
+            "logged_gaps",
+            trainer,
+            lambda: find_logged_gaps(
+                self.timeline, trainer, self.account(trainer), self.python_gaps(trainer)
+            ),
+        )
 
     def processors(self, host: str) -> Processors:
         """Usable, busy and wanted processors of a host during the steady loop of its trainers."""
