@@ -44,6 +44,15 @@ def test_how_busy_the_gpu_was_must_be_known(loop: Any, ask: Callable[[Rule], Ans
 
 
 def test_on_a_cpu_nothing_is_said_of_a_gpu(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    loop.journal.fact("model/Net/device", "cpu")
     for _ in range(40):
         loop.compute()
     assert ask(rule) == NotChecked("The model ran on the CPU.")
+
+
+def test_where_the_device_is_not_known_nothing_is_said_of_it(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.compute()
+    assert isinstance(ask(rule), Clear)

@@ -57,9 +57,18 @@ def test_a_batch_that_comes_first_is_no_round_trip(loop: Any, ask: Callable[[Rul
 
 
 def test_on_a_cpu_nothing_is_said_of_a_gpu(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    loop.journal.fact("model/Net/device", "cpu")
     for _ in range(40):
         loop.compute()
     assert ask(rule) == NotChecked("The model ran on the CPU.")
+
+
+def test_where_the_device_is_not_known_nothing_is_said_of_it(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
 
 
 def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:

@@ -1,12 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import perfwrap.rules
 import pytest
+from perfwrap.diagnosis import diagnose
 from perfwrap.measures.missing import NEEDS
 from perfwrap.reports.explanation import HEADINGS, sections, summary
-from perfwrap.rules import RULES
+from perfwrap.rules import (
+    RULES,
+    blocking_transfer,
+    debug_mode_enabled,
+    device_round_trip,
+    evaluation_with_grad,
+    explicit_synchronize,
+    gradient_norm_per_step,
+    recompilation,
+    slow_optimizer,
+    unpinned_transfer,
+    zero_grad_memset,
+)
 from perfwrap.rules.model import Finding, Rule, rule_id
 
 FOLDER = Path(perfwrap.rules.__file__).parent
@@ -51,3 +66,27 @@ def test_what_a_longer_run_dilutes_is_never_worse_than_minor() -> None:
 
 def test_the_good_end_is_a_note() -> None:
     assert Finding("It is good.", 0.99, (1, 1), (), "Go on.", benign=True).severity == "note"
+
+
+RECORDED_ONLY = (
+    slow_optimizer,
+    zero_grad_memset,
+    gradient_norm_per_step,
+    debug_mode_enabled,
+    evaluation_with_grad,
+    recompilation,
+    explicit_synchronize,
+    unpinned_transfer,
+    blocking_transfer,
+    device_round_trip,
+)
+
+
+@pytest.mark.parametrize("rule", RECORDED_ONLY, ids=rule_id)
+def test_options_and_lines_are_not_read_out_of_imported_files(gpu_loop: Any, rule: Rule) -> None:
+    for _ in range(40):
+        gpu_loop.step()
+    timeline = replace(gpu_loop.recording.build(), run={"imported": ["trace.json"]})
+    outcome = next(outcome for outcome in diagnose(timeline).outcomes if outcome.rule == rule_id(rule))
+    assert outcome.state == "not checked"
+    assert "cannot be told from imported files" in outcome.why

@@ -244,7 +244,7 @@ class Evidence:
 
         Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
         ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``, ``phases``, ``start_up``, ``values``,
-        ``recorder``, ``compilations``. KeyError for another word.
+        ``recorder``, ``compilations``, ``options``, ``copies``. KeyError for another word.
         """
         return NEEDS[need](self)
 

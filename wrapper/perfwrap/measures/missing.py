@@ -133,6 +133,8 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "transfers": _probe("probe/transfers"),
     "gc": _probe("probe/garbage"),
     "compilations": _probe("probe/compilation"),
+    "options": _recorder("With which options the program calls PyTorch"),
+    "copies": _recorder("Which line copies to a GPU or waits for it"),
     "checkpoints": _probe("probe/serialization"),
     "host": _monitor("host", "host"),
     "gpu": _monitor("gpu", "gpu"),

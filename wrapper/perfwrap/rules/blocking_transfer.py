@@ -28,7 +28,7 @@ from perfwrap.measures.what_if import saving
 from perfwrap.rules.copies import PINNED_SHARE, amount, costly_copies, inside
 from perfwrap.rules.model import SHARE, Answer, Finding, locate, place
 
-NEEDS = ("transfers", "steady_steps")
+NEEDS = ("transfers", "steady_steps", "copies")
 
 FAST_SHARE = 0.5
 """Share of a line's calls with non_blocking from which it counts as one that does not wait."""

@@ -12,7 +12,7 @@ from perfwrap.measures.lines import Line
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers import TransferLine
 from perfwrap.rules.model import QUIET_SHARE, Clear, NotChecked, place
-from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, used_gpu
+from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, stayed_on_cpu
 
 PINNED_SHARE = 0.5
 """Share of a line's calls from which its memory counts as pinned: a first batch may differ."""
@@ -25,7 +25,7 @@ def costly_copies(
 
     The host's time in a copy costs something only as far as the GPU is idle.
     """
-    if not used_gpu(evidence, trainer):
+    if stayed_on_cpu(evidence, trainer):
         return ON_CPU
     lines = [line for line in evidence.transfers(trainer) if line.direction == "to_gpu" and chosen(line)]
     slow = [line for line in lines if line.share >= QUIET_SHARE]

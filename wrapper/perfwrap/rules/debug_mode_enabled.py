@@ -36,7 +36,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 
-NEEDS = ("steady_steps", "recorder")
+NEEDS = ("steady_steps", "options")
 
 MOSTLY = 0.5
 """Share of the loop during which an aid must be on; a profiler of some steps is no problem."""

@@ -30,9 +30,9 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.copies import on_lines
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
-from perfwrap.rules.on_gpu import ON_CPU, used_gpu
+from perfwrap.rules.on_gpu import ON_CPU, stayed_on_cpu
 
-NEEDS = ("transfers", "steady_steps")
+NEEDS = ("transfers", "steady_steps", "copies")
 
 MOST_STEPS = 0.5
 """Share of the steps from which it is a habit of the loop."""
@@ -40,7 +40,7 @@ MOST_STEPS = 0.5
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for copies there and back."""
-    if not used_gpu(evidence, trainer):
+    if stayed_on_cpu(evidence, trainer):
         return ON_CPU
     trips = [trip for trip in evidence.round_trips(trainer) if trip.steps_share >= MOST_STEPS]
     slow = [trip for trip in trips if trip.share >= QUIET_SHARE]

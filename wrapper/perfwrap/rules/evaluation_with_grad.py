@@ -31,7 +31,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
-NEEDS = ("steady_steps", "phases")
+NEEDS = ("steady_steps", "options")
 
 MOST_GONE = 0.4
 """Part of a forward pass that goes at best; measured, see above."""

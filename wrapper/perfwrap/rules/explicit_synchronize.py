@@ -31,9 +31,9 @@ from perfwrap.measures.syncs import SyncLine
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
-from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, used_gpu
+from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, stayed_on_cpu
 
-NEEDS = ("syncs", "steady_steps")
+NEEDS = ("syncs", "steady_steps", "copies")
 
 CALL = "synchronize"
 """Ends the names of the calls that wait and bring nothing back."""
@@ -42,7 +42,7 @@ CALL = "synchronize"
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for lines that synchronise."""
     lines = [line for line in evidence.syncs(trainer) if line.name.endswith(CALL)]
-    if not lines and not used_gpu(evidence, trainer):
+    if not lines and stayed_on_cpu(evidence, trainer):
         return ON_CPU
     slow = [line for line in lines if line.share >= QUIET_SHARE]
     if not slow:

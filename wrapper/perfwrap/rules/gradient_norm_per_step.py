@@ -38,7 +38,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
-NEEDS = ("steady_steps", "syncs")
+NEEDS = ("steady_steps", "syncs", "options")
 
 READS_LEAST, READS_MOST = 0.1, 0.98
 """Part of reading tensor by tensor that goes: at worst with one norm in each step, at best with one every 50 steps."""

@@ -12,9 +12,11 @@ ON_CPU = NotChecked("The model ran on the CPU.")
 UNKNOWN_IDLE = "how idle the GPU was is not known (run with monitors)"
 
 
-def used_gpu(evidence: Evidence, trainer: Trainer) -> bool:
-    """Say whether the trainer used a GPU at all, for its model or for anything that it copied."""
-    return trains_on_gpu(evidence, trainer) or bool(evidence.transfers(trainer))
+def stayed_on_cpu(evidence: Evidence, trainer: Trainer) -> bool:
+    """Say whether the trainer's models are known to have been on the CPU, and nothing was copied elsewhere."""
+    facts = evidence.facts(trainer.process).items()
+    devices = {value for key, value in facts if key.startswith("model/") and key.endswith("/device")}
+    return devices == {"cpu"} and not trains_on_gpu(evidence, trainer) and not evidence.transfers(trainer)
 
 
 def idle_share(evidence: Evidence, trainer: Trainer) -> float | None:

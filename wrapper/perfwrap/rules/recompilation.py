@@ -33,7 +33,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
-NEEDS = ("steady_steps", "compilations")
+NEEDS = ("steady_steps", "compilations", "options")
 
 LEAST_GONE = 0.5
 """Part of the time that goes at worst, when some cases remain."""

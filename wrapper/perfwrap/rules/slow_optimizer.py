@@ -34,7 +34,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
-NEEDS = ("steady_steps",)
+NEEDS = ("steady_steps", "options")
 
 OWN = "torch.optim."
 """Begins the classes of torch's own optimizers, whose options these are."""

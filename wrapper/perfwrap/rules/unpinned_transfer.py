@@ -30,7 +30,7 @@ from perfwrap.measures.what_if import saving
 from perfwrap.rules.copies import PINNED_SHARE, amount, costly_copies, inside
 from perfwrap.rules.model import SHARE, Answer, Finding, locate, named, place
 
-NEEDS = ("transfers", "steady_steps")
+NEEDS = ("transfers", "steady_steps", "copies")
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
