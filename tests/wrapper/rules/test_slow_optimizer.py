@@ -14,11 +14,14 @@ def write(
     tensors: int = 200,
     torch: str = "2.13.0+cpu",
     device: str = "cpu",
+    elements: int = 200_000,
     **options: object,
 ) -> None:
     facts = {"class": "torch.optim.sgd.SGD", "parameters": tensors, "foreach": None, "fused": None, **options}
     loop.journal.fact("torch", torch)
     loop.journal.fact("model/Net/device", device)
+    if elements:
+        loop.journal.fact("model/Net/parameters", elements)
     for key, value in facts.items():
         loop.journal.fact(f"optimizer/SGD#1/{key}", value)
     for _ in range(40):
@@ -55,7 +58,12 @@ def test_what_fused_would_not_mend_is_clear(
 
 
 def test_large_tensors_cost_their_arithmetic(loop: Any, ask: Callable[[Rule], Answer]) -> None:
-    write(loop, ms=60, tensors=200)
+    write(loop, ms=9, elements=25_000_000)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_where_the_size_is_not_known_nothing_is_guessed(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=9, elements=0)
     assert isinstance(ask(rule), Clear)
 
 
