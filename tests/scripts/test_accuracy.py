@@ -13,6 +13,10 @@ from perfwrap.rules.model import rule_id
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORKLOADS = sorted((REPOSITORY / "scripts" / "workloads").glob("*.py"))
 GPU_ONLY = {
+    "blocking_transfer",
+    "device_round_trip",
+    "explicit_synchronize",
+    "unpinned_transfer",
     "host_sync_in_step",
     "allocator_retries",
     "exposed_communication",
@@ -21,7 +25,14 @@ GPU_ONLY = {
     "launch_bound",
     "tensor_cores_unused",
 }
-WITHOUT_A_SCRIPT = {"data_loader_wait", "profiler_cost", "compute_bound"}
+WITHOUT_A_SCRIPT = {
+    "cpu_affinity_limit",
+    "cpu_quota_throttling",
+    "swapping",
+    "data_loader_wait",
+    "profiler_cost",
+    "compute_bound",
+}
 """What nothing can plant on its own: waits are explained by others, the rest is no problem of a script."""
 
 
