@@ -121,11 +121,18 @@ def launcher_of(script: Path) -> list[str]:
     return words
 
 
+def run_options(script: Path) -> list[str]:
+    """Return the options of ``perfwrap run`` that a script's head asks for, where its problem needs them."""
+    head = script.read_text(encoding="utf-8").splitlines()[:4]
+    return next((line.split(":", 1)[1].split() for line in head if line.startswith("# options:")), [])
+
+
 def profile(script: Path, folder: Path) -> Result:
     """Run one script under perfwrap and read what was found."""
     run = folder / script.stem
     launcher = launcher_of(script) or [sys.executable]
-    command = [sys.executable, "-m", "perfwrap", "run", "--out", str(run), "--", *launcher, str(script)]
+    command = [sys.executable, "-m", "perfwrap", "run", "--out", str(run), *run_options(script), "--"]
+    command += [*launcher, str(script)]
     # One compute thread: beside other programs, spinning OpenMP threads make the same work take many times longer.
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables)

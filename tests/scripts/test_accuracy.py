@@ -13,6 +13,10 @@ from perfwrap.rules.model import rule_id
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORKLOADS = sorted((REPOSITORY / "scripts" / "workloads").glob("*.py"))
 GPU_ONLY = {
+    "blocking_transfer",
+    "device_round_trip",
+    "explicit_synchronize",
+    "unpinned_transfer",
     "host_sync_in_step",
     "allocator_retries",
     "exposed_communication",
@@ -20,9 +24,29 @@ GPU_ONLY = {
     "gpu_waits_for_data",
     "launch_bound",
     "tensor_cores_unused",
+    *(
+        "degraded_link",
+        "unfused_elementwise",
+        "misaligned_shapes",
+        "cudnn_autotune_off",
+        "small_batch",
+        "kernel_hotspot",
+    ),
+    *(
+        "slow_attention",
+        "layout_conversions",
+        "dtype_casts",
+        "gpu_throttled",
+        "shared_gpu",
+        "busy_but_idle_units",
+    ),
+    "utilization_sawtooth",
     *("gpu_memory_growth", "fragmentation", "empty_cache_in_step", "memory_pressure", "data_parallel_module"),
 }
 WITHOUT_A_SCRIPT = {
+    "cpu_affinity_limit",
+    "cpu_quota_throttling",
+    "swapping",
     "data_loader_wait",
     "profiler_cost",
     "compute_bound",

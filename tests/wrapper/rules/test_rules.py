@@ -1,16 +1,42 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import perfwrap.rules
 import pytest
+from perfwrap.diagnosis import diagnose
 from perfwrap.measures.missing import NEEDS
 from perfwrap.reports.explanation import HEADINGS, sections, summary
-from perfwrap.rules import RULES
+from perfwrap.rules import (
+    RULES,
+    blocking_transfer,
+    debug_mode_enabled,
+    device_round_trip,
+    evaluation_with_grad,
+    explicit_synchronize,
+    gradient_norm_per_step,
+    recompilation,
+    slow_optimizer,
+    unpinned_transfer,
+    zero_grad_memset,
+)
 from perfwrap.rules.model import Finding, Rule, Severity, rule_id
 
 FOLDER = Path(perfwrap.rules.__file__).parent
-NO_RULES = {"__init__", "kept", "kernel_record", "making", "model", "sampled", "spread"}
+NO_RULES = {
+    "__init__",
+    "copies",
+    "kept",
+    "kernel_record",
+    "making",
+    "model",
+    "on_gpu",
+    "sampled",
+    "spread",
+    "thresholds",
+}
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=rule_id)
 
@@ -62,3 +88,27 @@ def test_what_costs_no_time_but_the_run_has_a_least_severity(
 
 def test_the_good_end_is_a_note() -> None:
     assert Finding("It is good.", 0.99, (1, 1), (), "Go on.", benign=True).severity == "note"
+
+
+RECORDED_ONLY = (
+    slow_optimizer,
+    zero_grad_memset,
+    gradient_norm_per_step,
+    debug_mode_enabled,
+    evaluation_with_grad,
+    recompilation,
+    explicit_synchronize,
+    unpinned_transfer,
+    blocking_transfer,
+    device_round_trip,
+)
+
+
+@pytest.mark.parametrize("rule", RECORDED_ONLY, ids=rule_id)
+def test_options_and_lines_are_not_read_out_of_imported_files(gpu_loop: Any, rule: Rule) -> None:
+    for _ in range(40):
+        gpu_loop.step()
+    timeline = replace(gpu_loop.recording.build(), run={"imported": ["trace.json"]})
+    outcome = next(outcome for outcome in diagnose(timeline).outcomes if outcome.rule == rule_id(rule))
+    assert outcome.state == "not checked"
+    assert "cannot be told from imported files" in outcome.why

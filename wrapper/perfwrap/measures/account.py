@@ -80,6 +80,11 @@ class Account:
         """Each part over the whole; all 0 when the account is empty."""
         return {part: value / self.total_ns if self.total_ns else 0.0 for part, value in self.ns.items()}
 
+    def share_of(self, condition: pl.Expr) -> float:
+        """Return the share of the segments of a condition; 0 when the account is empty."""
+        length = (pl.col("end") - pl.col("start")).sum()
+        return int(self.segments.filter(condition).select(length).item()) / max(1, self.total_ns)
+
 
 def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     """Return the account of a trainer's steady loop; an empty one when there are no steps."""

@@ -11,7 +11,9 @@ import polars as pl
 from perfwrap.measures.account import Account, find_account
 from perfwrap.measures.attached import Attached, find_attached
 from perfwrap.measures.batch_flow import BatchFlow, find_batch_flow
+from perfwrap.measures.call_sites import CallSite, find_call_sites
 from perfwrap.measures.checkpoints import CheckpointLine, find_checkpoints
+from perfwrap.measures.compilations import Compilations, find_compilations
 from perfwrap.measures.exchange_gap import exchange_gap_ns
 from perfwrap.measures.first_epoch import FirstEpoch, find_first_epoch
 from perfwrap.measures.garbage import Garbage, find_garbage
@@ -20,17 +22,21 @@ from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.kept_graphs import KeptGraphs, find_kept_graphs
 from perfwrap.measures.loaders import LoaderUse, find_loaders
+from perfwrap.measures.logged_gaps import LoggedGap, find_logged_gaps
 from perfwrap.measures.loop import trains_on_gpu
 from perfwrap.measures.matrix_work import MatrixWork, find_matrix_work
 from perfwrap.measures.memory import Allocator, find_allocator
 from perfwrap.measures.missing import NEEDS
+from perfwrap.measures.optimizers import OptimizerUse, find_optimizers
 from perfwrap.measures.own_cost import OwnCost, find_own_cost
 from perfwrap.measures.own_gpus import gpu_samples, own_gpus
 from perfwrap.measures.phase_balance import PhaseBalance, find_phase_balance
 from perfwrap.measures.processors import Processors, Trained, find_processors
 from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.roofline import roofline
+from perfwrap.measures.round_trips import RoundTrip, find_round_trips
 from perfwrap.measures.scalers import ScalerLine, find_scalers
+from perfwrap.measures.settings_in_force import share_switched_on
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
 from perfwrap.measures.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
@@ -49,7 +55,7 @@ from perfwrap.measures.worker_states import (
     making_states,
     training_thread_states,
 )
-from perfwrap.timeline.lookup import facts_of, host_facts, samples_of
+from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of
 from perfwrap.timeline.model import Timeline
 
 Figure = TypeVar("Figure")
@@ -128,6 +134,37 @@ class Evidence:
         """Each line that copied tensors between devices: bytes, time, direction; most time first."""
         return self._once("transfers", trainer, lambda: find_transfers(*self._of(trainer)))
 
+    def round_trips(self, trainer: Trainer) -> tuple[RoundTrip, ...]:
+        """Pairs of lines that copy as much from the GPU as goes back to it within a step; most time first."""
+        return self._once(
+            "round_trips",
+            trainer,
+            lambda: find_round_trips(self.timeline, trainer, self.steps(trainer), self.account(trainer)),
+        )
+
+    def optimizers(self, trainer: Trainer) -> tuple[OptimizerUse, ...]:
+        """Each optimizer of the trainer: time of its steps, number of tensors, options; most time first."""
+        facts = self.facts(trainer.process)
+        return self._once(
+            "optimizers", trainer, lambda: find_optimizers(self.account(trainer), self.steps(trainer), facts)
+        )
+
+    def call_sites(self, trainer: Trainer, topic: str) -> tuple[CallSite, ...]:
+        """Each line that clears (``zero_grad``) or clips (``clip``) gradients, with its options."""
+        return find_call_sites(self.facts(trainer.process), topic)
+
+    def compilations(self, trainer: Trainer) -> Compilations:
+        """What torch.compile did inside the steady loop, and why."""
+        return self._once(
+            "compilations",
+            trainer,
+            lambda: find_compilations(self.timeline, trainer, self.account(trainer)),
+        )
+
+    def switched_on(self, trainer: Trainer, fact: str) -> float:
+        """During which share of the steady loop a setting (``anomaly_detection``) was on."""
+        return share_switched_on(self.timeline, trainer, self.account(trainer), fact)
+
     def garbage(self, trainer: Trainer) -> Garbage:
         """Pauses of Python's garbage collector in the steady loop."""
         return self._once(
@@ -202,6 +239,16 @@ class Evidence:
     def sampled_gap(self, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
         """Where stacks were in one stretch between the phases; None where too little was sampled."""
         return sampled_gap(self.timeline, trainer, self.account(trainer), gap, alone)
+
+    def logged_gaps(self, trainer: Trainer) -> tuple[LoggedGap, ...]:
+        """Stretches of the program's own code in which samples saw lines that write logs; most time first."""
+        return self._once(
+            "logged_gaps",
+            trainer,
+            lambda: find_logged_gaps(
+                self.timeline, trainer, self.account(trainer), self.python_gaps(trainer)
+            ),
+        )
 
     def processors(self, host: str) -> Processors:
         """Usable, busy and wanted processors of a host during the steady loop of its trainers."""
@@ -291,12 +338,19 @@ class Evidence:
         """Time and value of a series (``host``, ``runnable_tasks``); empty when nobody sampled it."""
         return samples_of(self.timeline, entity, metric, host)
 
+    def mean_in_loop(self, trainer: Trainer, entity: str, metric: str) -> float | None:
+        """The mean of a series of the trainer's host over its steady loop; None where nobody sampled it there."""
+        account = self.account(trainer)
+        samples = self.series(entity, metric, trainer.host)
+        inside = samples.filter(pl.col("time").is_between(account.start, account.end))
+        return mean_over(inside, account.start, account.end)
+
     def missing(self, need: str) -> str | None:
         """Say why a need is not met (the reason for NotChecked), or None when it is met.
 
         Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
         ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``, ``phases``, ``start_up``, ``values``,
-        ``recorder``. KeyError for another word.
+        ``recorder``, ``compilations``, ``options``, ``copies``. KeyError for another word.
         """
         return NEEDS[need](self)
 

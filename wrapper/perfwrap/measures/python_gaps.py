@@ -29,6 +29,18 @@ class PythonGap:
     share: float
     """``total_ns`` over the whole account."""
 
+    @property
+    def segments(self) -> pl.Expr:
+        """The segments of the account in this stretch."""
+        own = pl.col("part") == "python"
+        if self.after is None:
+            own &= pl.col("file").is_null()
+        else:
+            own &= (pl.col("file") == self.after.file) & (pl.col("line") == self.after.line)
+        own &= pl.col("after_operation").fill_null("") == self.after_operation
+        own &= pl.col("before_operation").fill_null("") == self.before_operation
+        return own & pl.col("until_line").eq_missing(pl.lit(self.until_line, pl.Int32))
+
 
 LENGTH = pl.col("end") - pl.col("start")
 WAITING_OPERATION = "collective"

@@ -74,7 +74,14 @@ def sampled_making(
 def sampled_gap(
     timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
 ) -> Sampled | None:
-    """Return what was sampled in one stretch of the program's own code; None where too little was.
+    """Return what was sampled in one stretch of the program's own code; None where too little was."""
+    return sampled(gap_samples(timeline, trainer, account, gap, alone))
+
+
+def gap_samples(
+    timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
+) -> pl.DataFrame:
+    """Return the samples in one stretch of the program's own code; of two samplers only py-spy's.
 
     A sample that only tells its innermost line, in another function than the stretch's, counts when the stretch
     is ``alone``: then there is nowhere else that it could belong to.
@@ -85,7 +92,8 @@ def sampled_gap(
     # From outside whole stacks are seen: those of one frame stand for themselves.
     alone &= OUTSIDE not in rows["source"]
     inside = [stack for stack in rows["stack"].unique().to_list() if _is_in(stack, gap, alone)]
-    return sampled(rows.filter(pl.col("stack").is_in(inside)))
+    found = rows.filter(pl.col("stack").is_in(inside))
+    return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
 
 
 def sampled(rows: pl.DataFrame, besides: pl.DataFrame | None = None) -> Sampled | None:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.account import Account
+from perfwrap.measures.lines import Line
 from perfwrap.measures.loop_events import has_grad
 from perfwrap.measures.steps import Steps
 
@@ -27,6 +28,14 @@ class Validation:
     median_ns: float | None
     with_grad: bool
     """Whether forwards of the phases ran with gradients enabled."""
+    grad_share: float
+    """Time of those forwards in the steady loop, over the whole account."""
+    grad_line: Line | None
+    """The line that called most of them."""
+
+
+FORWARD = (pl.col("part") == "validation") & (pl.col("operation") == "forward")
+"""The segments of the account inside forward passes of the phases."""
 
 
 def find_validation(steps: Steps, account: Account) -> Validation:
@@ -53,4 +62,17 @@ def find_validation(steps: Steps, account: Account) -> Validation:
         share=account.shares["validation"],
         median_ns=float(np.median(durations)) if durations.size else None,
         with_grad=bool(has_grad(inside).any()),
+        grad_share=float(has_grad(inside).mean()) * account.share_of(FORWARD) if len(inside) else 0.0,
+        grad_line=_line(account),
     )
+
+
+def _line(account: Account) -> Line | None:
+    """Return the line on which most of the phases' forward passes were."""
+    known = account.segments.filter(FORWARD, pl.col("file").is_not_null())
+    if known.is_empty():
+        return None
+    length = (pl.col("end") - pl.col("start")).sum().alias("ns")
+    lines = known.group_by("file", "line").agg(pl.col("function").first(), length)
+    row = lines.sort("ns", "file", "line", descending=[True, False, False]).row(0, named=True)
+    return Line(row["file"], row["line"], row["function"] or "")

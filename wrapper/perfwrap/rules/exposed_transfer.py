@@ -35,6 +35,9 @@ NEEDS = ("trainer", "kernels")
 
 SECOND = 1e9
 
+PAGEABLE = "Pageable ->"
+"""Stands in the names of copies from such memory, where torch.profiler recorded them."""
+
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for copies that no kernel hides."""
@@ -59,6 +62,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             ".to(device, non_blocking=True), and a prefetch on a stream of its own.",
             verdict="transfer-bound",
             experiment="pin-memory",
+            claims=pl.col("part") == "transfer",
             of_window=True,
         )
     ]
@@ -72,4 +76,5 @@ def _copies(gpu: GpuActivity) -> str:
     size = int(rows["value"].sum())
     if size and spent:
         text += f" for {units.size(size)} ({units.size(size / spent * SECOND)}/s)"
-    return text + "."
+    loose = rows.filter(pl.col("name").str.contains(PAGEABLE)).height
+    return text + (f"; {units.count(loose)} of them from memory that is not pinned." if loose else ".")

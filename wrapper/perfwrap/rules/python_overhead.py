@@ -255,16 +255,4 @@ def _advice(stretch: Stretch, lines: str, step_ns: float) -> str:
 
 def _claims(stretches: Sequence[Stretch]) -> pl.Expr:
     """Return the segments of the account in these stretches."""
-    return reduce(or_, (_claim(gap) for stretch in stretches for gap in stretch.gaps))
-
-
-def _claim(gap: PythonGap) -> pl.Expr:
-    """Return the segments of the account in one gap."""
-    own = pl.col("part") == "python"
-    if gap.after is None:
-        own &= pl.col("file").is_null()
-    else:
-        own &= (pl.col("file") == gap.after.file) & (pl.col("line") == gap.after.line)
-    own &= pl.col("after_operation").fill_null("") == gap.after_operation
-    own &= pl.col("before_operation").fill_null("") == gap.before_operation
-    return own & pl.col("until_line").eq_missing(pl.lit(gap.until_line, pl.Int32))
+    return reduce(or_, (gap.segments for stretch in stretches for gap in stretch.gaps))

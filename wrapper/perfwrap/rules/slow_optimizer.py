@@ -1,0 +1,137 @@
+"""The optimizer updates its tensors one after the other.
+
+What it finds
+    An optimizer of torch's own that loops over its tensors in Python, in a loop that spends 2 % of its time or more
+    in the optimizer's step: on a GPU because of foreach=False, on a CPU with very many small tensors, for which torch
+    loops unless fused=True is given.
+
+Why it costs
+    The loop makes some ten calls of torch for each tensor, however small the tensor is. With hundreds of small ones
+    these calls are the step, not the arithmetic.
+
+How the saving is worked out
+    The time of the step is measured. On a CPU fused=True took 60 to 85 % off it for tensors of 256 to 1 M elements
+    (Adam, AdamW and SGD of torch 2.13, one thread). On a GPU the gain is inferred: from half of the host's time in
+    the step to nearly all of it.
+
+How to fix
+    Pass fused=True to the optimizer (torch 2.4 and later on a CPU), or on a GPU leave foreach=False away.
+
+When it is wrong
+    When foreach=False was chosen for want of GPU memory: foreach needs as much again as the parameters for a moment;
+    fused=True does not. Where the GPU is the limit, the host's time in the step is hidden behind it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
+from perfwrap.measures.optimizers import OptimizerUse
+from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import saving
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("steady_steps", "options")
+
+OWN = "torch.optim."
+"""Begins the classes of torch's own optimizers, whose options these are."""
+
+FUSED_ON_CPU = ("Adam", "AdamW", "SGD", "Adagrad")
+"""Optimizers with a fused kernel for the CPU; torch 2.4's release notes."""
+
+FIRST_FUSED_ON_CPU = (2, 4)
+"""The version of torch that brought them."""
+
+MANY_TENSORS = 50
+"""Tensors from which a loop over them counts: below, its calls take less than a millisecond."""
+
+SMALL_ELEMENTS = 16_384
+"""Elements of a tensor, on average, up to which calls cost more than arithmetic on a CPU: measured 9 to 110 us for a
+tensor of up to 4,096 elements with Adam or SGD, 125 to 560 us for one of 65,536. No limit of time is used, because a
+busy machine would move it."""
+
+FUSED_LEAST, FUSED_MOST = 0.60, 0.85
+"""Part of the step that fused=True takes off on a CPU; measured, see above."""
+
+LAUNCHES_LEAST, LAUNCHES_MOST = 0.5, 0.95
+"""Part of the host's time in the step that goes on a GPU, where hundreds of launches become a few."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look at how each optimizer goes through its tensors."""
+    on_gpu = trains_on_gpu(evidence, trainer)
+    found = evidence.optimizers(trainer)
+    version = _version(evidence.facts(trainer.process).get("torch", ""))
+    small = _elements(evidence, trainer) <= SMALL_ELEMENTS * sum(use.tensors or 0 for use in found)
+    slow = [
+        use
+        for use in found
+        if use.share >= QUIET_SHARE
+        and (_loops_on_gpu(use) if on_gpu else small and _loops_on_cpu(use, version))
+    ]
+    if not slow:
+        total = units.share(sum(use.share for use in found))
+        return Clear(f"Optimizer steps take {total} of the loop, none of it for a loop over small tensors.")
+    step_ns = mean_step_ns(evidence, trainer)
+    return [_finding(use, on_gpu, step_ns) for use in slow]
+
+
+def _loops_on_gpu(use: OptimizerUse) -> bool:
+    """Say whether the program itself asked for a loop."""
+    return use.kind.startswith(OWN) and use.foreach is False and not use.fused
+
+
+def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...]) -> bool:
+    """Say whether torch loops over many small tensors, and need not."""
+    if not use.kind.startswith(OWN) or use.kind.rpartition(".")[2] not in FUSED_ON_CPU:
+        return False
+    if version < FIRST_FUSED_ON_CPU or use.fused or use.tensors is None:
+        return False
+    return use.tensors >= MANY_TENSORS
+
+
+def _elements(evidence: Evidence, trainer: Trainer) -> float:
+    """Return how many elements the trainer's models have together; infinity where none of them tells."""
+    facts = evidence.facts(trainer.process).items()
+    told = [value for key, value in facts if key.startswith("model/") and key.endswith("/parameters")]
+    return sum(int(value) for value in told if value.isdigit()) if told else inf
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return the first two numbers of torch's version; (0, 0) where it is not known."""
+    numbers = text.split("+")[0].split(".")[:2]
+    return tuple(int(number) for number in numbers) if all(map(str.isdigit, numbers)) else (0, 0)
+
+
+def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float) -> Finding:
+    """Return the finding about one optimizer."""
+    kind = use.kind.rpartition(".")[2]
+    least, most = (LAUNCHES_LEAST, LAUNCHES_MOST) if on_gpu else (FUSED_LEAST, FUSED_MOST)
+    best, worst = saving(step_ns, least * use.share * step_ns, most * use.share * step_ns)
+    each = (
+        f", {units.duration(use.ns_per_step / use.tensors)} for each of "
+        f"{units.counted(use.tensors, 'tensor')}"
+        if use.tensors
+        else ""
+    )
+    options = "foreach=False" if use.foreach is False else "neither foreach nor fused"
+    return Finding(
+        title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which updates "
+        "one tensor after the other.",
+        share=use.share,
+        saving=(best, 1.0 if on_gpu else worst),
+        evidence=(f"{units.duration(use.ns_per_step)} per step{each}; it was made with {options}.",),
+        advice=f"Pass fused=True where the {kind} is made: one call then updates all tensors.",
+        verdict="launch-bound",
+        location=locate(use.where),
+        experiment="fused-optimizer",
+        confidence="inferred",
+        claims=(pl.col("operation") == "optimizer")
+        & (pl.col("name") == use.name)
+        & (pl.col("part") == "optimizer"),
+    )
