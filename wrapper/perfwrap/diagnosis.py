@@ -21,6 +21,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
+from perfwrap.measures.overview import Overview as Overview
+from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.roofline import roofline
@@ -89,15 +91,17 @@ class Diagnosis:
     run: dict[str, Any] = field(default_factory=dict)
     windows: tuple[str, ...] = ()
     """What torch's profiler watched of the trainers for perfwrap, or why it did not."""
+    overview: Overview | None = field(default=None, compare=False, repr=False)
+    """What a picture of the whole run needs; only where it was asked for."""
 
 
-def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES) -> Diagnosis:
-    """Return the diagnosis of a timeline; it may abstain, it never raises."""
-    diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules), None)
+def diagnose(timeline: Timeline, rules: Sequence[Rule] = RULES, overview: bool = False) -> Diagnosis:
+    """Return the diagnosis of a timeline, with the overview if asked for; it may abstain, it never raises."""
+    diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules, overview), None)
     return diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
 
 
-def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
+def _diagnose(timeline: Timeline, rules: Sequence[Rule], overview: bool) -> Diagnosis:
     """Return the diagnosis; raises where a measure fails that everything rests on."""
     evidence = Evidence(timeline)
     found: dict[Trainer, list[Finding]] = {trainer: [] for trainer in evidence.trainers}
@@ -125,6 +129,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         kernels=tuple(_guarded(lambda: roofline(timeline).to_dicts(), None)[0] or ()),
         run=timeline.run,
         windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
+        overview=_guarded(lambda: _overview(evidence, findings), None)[0] if overview else None,
     )
 
 
@@ -250,6 +255,11 @@ def _account(evidence: Evidence) -> dict[str, int]:
 def _gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
     """Return what each GPU did whose kernels were recorded."""
     return tuple(gpu_figures(gpu) for gpu in evidence.gpu_activity)
+
+
+def _overview(evidence: Evidence, findings: tuple[Finding, ...]) -> Overview:
+    """Return what a picture of the whole run needs."""
+    return find_overview(evidence, [(finding.claims, finding.ranks) for finding in findings])
 
 
 def _steps(evidence: Evidence) -> StepFigures:
