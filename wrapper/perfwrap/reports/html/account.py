@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from perfwrap.diagnosis import Overview
-from perfwrap.reports.html.encoding import SECOND_NS, levels, numbers
+from perfwrap.reports.html.encoding import SECOND_NS, Packed, levels, moments, numbers
 
 BINS = (4_000, 500)
 """Points of the parts' levels, the finest first."""
@@ -30,8 +30,7 @@ def steps_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
         return None
     size, unit = scale(table)
     points = table.select(
-        (((pl.col("start") + pl.col("end")) / 2 - origin) / SECOND_NS).alias("x"),
-        (pl.col("duration") / size).alias("y"),
+        ((pl.col("start") - origin) / SECOND_NS).alias("x"), (pl.col("duration") / size).alias("y")
     )
     counted = table.height - int(table["detailed"].sum())
     return {
@@ -39,7 +38,8 @@ def steps_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
         "title": "Step time",
         "unit": unit,
         "note": counted,
-        "traces": [{"name": "step time", "band": True, "color": "line", "levels": levels(points)}],
+        "end": (table["end"][-1] - origin) / SECOND_NS,
+        "traces": [{"name": "step time", "band": True, "levels": levels(points)}],
     }
 
 
@@ -53,16 +53,16 @@ def parts_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
         return None
     size, unit = scale(table)
     whole = int(parts["ns"].sum())
-    drawn = parts.group_by("part").agg(pl.col("ns").sum()).filter(pl.col("ns") >= LEAST_PART * whole)
+    sums = parts.group_by("part").agg(pl.col("ns").sum()).sort("ns", descending=True)
+    drawn = sums.filter(pl.col("ns") >= LEAST_PART * whole)
     frames = {part: parts.filter(pl.col("part") == part) for part in drawn["part"].cast(pl.String).to_list()}
-    counted = np.unique(parts["step"].to_numpy())
-    claims = {
-        number: claim
-        for number, (claim, claimant) in enumerate(zip(overview.claims, overview.claimants, strict=True))
-        if claimant == overview.main and claim.height and number < MOST_CLAIMS
-    }
+    # Steps in between that are no part of the account (watched by a profiler) stay empty.
+    counted = np.arange(parts["step"][0], parts["step"][-1] + 1)
+    # Another rank's claim is drawn at the same steps of this one: ranks go in lockstep.
+    claims = {number: claim for number, claim in enumerate(overview.claims[:MOST_CLAIMS]) if claim.height}
     layers = [_layer(table, counted, frames, claims, origin, size, most) for most in _bins(counted.size)]
-    return {"id": "parts", "title": "Where a step's time goes", "unit": unit, "layers": layers}
+    end = (table["end"][int(counted[-1])] - origin) / SECOND_NS
+    return {"id": "parts", "title": "Where a step's time goes", "unit": unit, "end": end, "layers": layers}
 
 
 def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
@@ -80,11 +80,17 @@ def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
             name: 100 * np.diff(_covered(states.filter(pl.col("state") == name), edges)) / length
             for name in reversed(names["state"].to_list())
         }
-        x = ((edges[:-1] + edges[1:]) / 2 - origin) / SECOND_NS
+        x = (edges[:-1] - origin) / SECOND_NS
         layers.append(
-            {"x": numbers(x, "f8"), "parts": {name: numbers(values) for name, values in shares.items()}}
+            {"x": moments(x), "parts": {name: numbers(values) for name, values in shares.items()}}
         )
-    return {"id": "states", "title": "GPU busy, and why it was idle", "unit": "%", "layers": layers}
+    return {
+        "id": "states",
+        "title": "GPU busy, and why it was idle",
+        "unit": "%",
+        "end": (last - origin) / SECOND_NS,
+        "layers": layers,
+    }
 
 
 def scale(table: pl.DataFrame) -> tuple[float, str]:
@@ -115,17 +121,16 @@ def _layer(
     together = -(-counted.size // most)
     bins = -(-counted.size // together)
     place = np.arange(counted.size) // together
-    middle = ((table["start"] + table["end"]) / 2).to_numpy()[counted]
     many = np.bincount(place, minlength=bins)
-    x = (np.bincount(place, middle - origin, bins) / many) / SECOND_NS
+    x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
 
-    def means(rows: pl.DataFrame) -> dict[str, str]:
-        inside = np.searchsorted(counted, rows["step"].to_numpy()) // together
-        keep = inside < bins
+    def means(rows: pl.DataFrame) -> Packed:
+        inside = (rows["step"].to_numpy() - counted[0]) // together
+        keep = (inside >= 0) & (inside < bins)
         return numbers(np.bincount(inside[keep], rows["ns"].to_numpy()[keep], bins) / many / size)
 
     return {
-        "x": numbers(x, "f8"),
+        "x": moments(x),
         "parts": {part: means(rows) for part, rows in frames.items()},
         "claims": {str(number): means(rows) for number, rows in claims.items()},
     }

@@ -23,8 +23,10 @@ FACTOR = 8
 """How many points of a level stand for one of the next."""
 
 SECOND_NS = 1e9
+GRAINS = 2**32 - 1
 
-Level = dict[str, Any]
+Packed = dict[str, Any]
+Level = dict[str, Packed]
 
 
 def clipped(text: object, longest: int = LONGEST) -> str:
@@ -36,10 +38,18 @@ def clipped(text: object, longest: int = LONGEST) -> str:
     return f"{told[:half]}\N{HORIZONTAL ELLIPSIS}{told[-half:]}"
 
 
-def numbers(values: ArrayLike, kind: str = "f4") -> dict[str, str]:
-    """Return numbers as the page reads them: little-endian (``f4``, ``f8``, ``i4``, ``u1``), in base64."""
-    packed = np.ascontiguousarray(values, dtype=f"<{kind}" if kind != "u1" else kind)
+def numbers(values: ArrayLike, kind: str = "f4") -> Packed:
+    """Return numbers as the page reads them: little-endian (``f4``, ``i4``, ``u4``, ``u1``), in base64."""
+    packed = np.ascontiguousarray(values, dtype=f"<{kind}")
     return {"d": kind, "b": base64.b64encode(packed.tobytes()).decode("ascii")}
+
+
+def moments(values: ArrayLike) -> Packed:
+    """Return moments in four bytes each: as parts of their extent, so that each is right to a billionth of it."""
+    exact = np.asarray(values, dtype=np.float64)
+    first, extent = (float(exact.min()), float(np.ptp(exact))) if exact.size else (0.0, 0.0)
+    step = extent / GRAINS or 1.0
+    return {**numbers(np.round((exact - first) / step), "u4"), "first": first, "step": step}
 
 
 def embedded(document: dict[str, Any]) -> str:
@@ -66,16 +76,16 @@ def levels(points: pl.DataFrame, finest: int = FINEST, coarsest: int = LEVEL) ->
 def _level(points: pl.DataFrame, size: int) -> Level:
     """Return one level: each point stands for so many."""
     if size == 1:
-        return {"x": numbers(points["x"].to_numpy(), "f8"), "y": numbers(points["y"].to_numpy())}
+        return {"x": moments(points["x"].to_numpy()), "y": numbers(points["y"].to_numpy())}
     rows = (
         points.with_row_index("place")
         .group_by(pl.col("place") // size, maintain_order=True)
         .agg(
-            pl.col("x").mean(),
+            pl.col("x").first(),
             pl.col("y").median(),
             pl.col("y").min().alias("low"),
             pl.col("y").max().alias("high"),
         )
     )
     packed = {name: numbers(rows[name].to_numpy()) for name in ("y", "low", "high")}
-    return {"x": numbers(rows["x"].to_numpy(), "f8"), **packed}
+    return {"x": moments(rows["x"].to_numpy()), **packed}

@@ -8,7 +8,7 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis, Overview
-from perfwrap.reports.html.encoding import clipped, numbers
+from perfwrap.reports.html.encoding import SECOND_NS, clipped, numbers
 from perfwrap.timeline.model import CATEGORIES, Timeline
 
 MOST_SPANS = 1_200
@@ -26,7 +26,8 @@ MARGIN = 0.03
 MOST_FINDINGS = 4
 """Findings that have a step of their own."""
 
-MICROSECOND_NS = 1e3
+UNITS = ((5e9, 1e9, "s"), (5e6, 1e6, "ms"), (0.0, 1e3, "µs"))
+"""From which length of a step on it is told in which unit, and how many nanoseconds that has."""
 
 Chosen = tuple[str, str, int, pl.DataFrame]
 """An id, what it is called, the trainer's place, and the row of the step."""
@@ -105,16 +106,19 @@ def _drawn(
     for track, depth in zip(kept["track"].to_list(), depths, strict=True):
         tall[track] = max(tall.get(track, 0), depth + 1)
     shown = [track for track in order if track in tall]
+    size, unit = next((size, unit) for least, size, unit in UNITS if end - start >= least)
     return {
         "step": step["index"],
-        "us": (end - start) / MICROSECOND_NS,
+        "unit": unit,
+        "length": (end - start) / size,
+        "seconds": (end - start) / SECOND_NS,
         "at": start,
         "left_out": rows.height - kept.height,
         "lanes": [{"name": _lane_name(timeline, track), "rows": tall[track]} for track in shown],
         "names": list(names),
-        "start": numbers(((begin - start) / MICROSECOND_NS).to_numpy(), "f8"),
-        "length": numbers(((finish - begin) / MICROSECOND_NS).to_numpy()),
-        "whole": numbers((kept["duration"] / MICROSECOND_NS).to_numpy()),
+        "start": numbers(((begin - start) / size).to_numpy()),
+        "drawn": numbers(((finish - begin) / size).to_numpy()),
+        "whole": numbers((kept["duration"] / size).to_numpy()),
         "lane": numbers([shown.index(track) for track in kept["track"].to_list()], "i4"),
         "depth": numbers(depths, "u1"),
         "label": numbers(label, "i4"),

@@ -14,12 +14,13 @@ from perfwrap.timeline.model import Timeline
 MOST_CURVES = 8
 """Devices that have a curve of their own; more are drawn as one band."""
 
+MOST_POINTS = 80_000
+"""Points of all sampled curves together, in their finest levels: what the file has room for."""
+
 FINEST_SAMPLES = FACTOR * LEVEL
-"""Points of a sampled curve's finest level."""
+"""The most of one curve."""
 
 GIB, MEGA, PERCENT = 2.0**30, 1e6, 0.01
-
-Row = tuple[str, dict[str, str], str, float]
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,12 @@ ROLES = {"main": "training", "worker": "workers", "agent": "launcher", "helper":
 def machine_panels(timeline: Timeline, overview: Overview, origin: int) -> list[dict[str, Any]]:
     """Return the panels of whatever was sampled; a panel that has nothing to show is not there."""
     counters = _counters(timeline)
-    panels = [_gpu_panel(timeline, counters, panel, origin) for panel in GPU_PANELS]
+    drawn = [metric for panel in (*GPU_PANELS, *HOST_PANELS) for metric in panel.metrics]
+    curves = counters.filter(pl.col("name").is_in(drawn)).height
+    finest = max(LEVEL, min(FINEST_SAMPLES, MOST_POINTS // max(1, curves)))
+    panels = [_gpu_panel(timeline, counters, panel, origin, finest) for panel in GPU_PANELS]
     host = counters.filter(pl.col("host") == _host(timeline, overview))
-    panels += [_host_panel(timeline, host, panel, origin) for panel in HOST_PANELS]
+    panels += [_host_panel(timeline, host, panel, origin, finest) for panel in HOST_PANELS]
     return [panel for panel in panels if panel["traces"]]
 
 
@@ -89,7 +93,9 @@ def _host(timeline: Timeline, overview: Overview) -> str | None:
     return next(iter(timeline.tracks.filter(pl.col("kind") == "host")["name"]), None)
 
 
-def _gpu_panel(timeline: Timeline, counters: pl.DataFrame, panel: Panel, origin: int) -> dict[str, Any]:
+def _gpu_panel(
+    timeline: Timeline, counters: pl.DataFrame, panel: Panel, origin: int, finest: int
+) -> dict[str, Any]:
     """Return one panel about GPUs: a curve for each, or one band for many."""
     traces = []
     gpus = counters.filter(pl.col("owner_kind").is_in(["gpu", "mig"]))
@@ -105,7 +111,7 @@ def _gpu_panel(timeline: Timeline, counters: pl.DataFrame, panel: Panel, origin:
             place = f"{host} {owner}" if hosts > 1 else owner
             name = " ".join(word for word in (place, told) if word)
             points = _points(timeline, [track], origin, panel.scale)
-            traces.append({"name": name, "levels": levels(points, FINEST_SAMPLES)})
+            traces.append({"name": name, "levels": levels(points, finest)})
     if panel.id == "gpu-clock" and traces:
         traces += _lowered(timeline, gpus, origin)
     return _told(panel, traces)
@@ -128,7 +134,9 @@ def _lowered(timeline: Timeline, gpus: pl.DataFrame, origin: int) -> list[dict[s
     return found
 
 
-def _host_panel(timeline: Timeline, counters: pl.DataFrame, panel: Panel, origin: int) -> dict[str, Any]:
+def _host_panel(
+    timeline: Timeline, counters: pl.DataFrame, panel: Panel, origin: int, finest: int
+) -> dict[str, Any]:
     """Return one panel about a host: a curve for the whole, and one for each kind of process, summed."""
     traces = []
     for metric, told in panel.metrics.items():
@@ -136,13 +144,13 @@ def _host_panel(timeline: Timeline, counters: pl.DataFrame, panel: Panel, origin
         whole = rows.filter(pl.col("owner_kind").is_in(["host", "cgroup"]))["track"].to_list()
         if whole:
             points = _points(timeline, whole[:1], origin, panel.scale)
-            traces.append({"name": told, "levels": levels(points, FINEST_SAMPLES)})
+            traces.append({"name": told, "levels": levels(points, finest)})
         for role, called in ROLES.items():
             own = rows.filter(pl.col("owner_kind") == "process", pl.col("owner_role") == role)
             if own.height:
                 points = _summed(timeline, own["track"].to_list(), origin, panel.scale)
                 name = called if own.height == 1 else f"{called} ({own.height})"
-                traces.append({"name": name, "levels": levels(points, FINEST_SAMPLES)})
+                traces.append({"name": name, "levels": levels(points, finest)})
     return _told(panel, traces)
 
 

@@ -19,6 +19,9 @@ TENTHS = 1000
 """The account is told in tenths of a per cent, which sum to 100.0 %."""
 
 TRY = "perfwrap try"
+LONGEST_COMMAND = 4_000
+AROUND = 3
+"""Lines of the program shown before and after those that a finding names."""
 PRESETS = ("three-run",)
 """Experiments that are told by ``--preset``."""
 
@@ -116,7 +119,7 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
         return None
     directory = str(diagnosis.run.get("cwd") or ".")
     end = diagnosis.run.get("end")
-    excerpt = read_excerpt(location, directory, end.get("wall_ns") if isinstance(end, dict) else None)
+    excerpt = read_excerpt(location, directory, end.get("wall_ns") if isinstance(end, dict) else None, AROUND)
     notes = []
     if excerpt is not None and excerpt.left_out:
         notes.append(units.counted(excerpt.left_out, "more line"))
@@ -128,7 +131,9 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
         "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/")),
         "line": location.line,
         "function": clipped(location.function, 200),
-        "lines": [] if excerpt is None else [[number, clipped(text, 400)] for number, text in excerpt.lines],
+        "lines": [] if excerpt is None else [
+            [number, clipped(text, 400), number not in excerpt.around] for number, text in excerpt.lines
+        ],
         "note": "; ".join(notes),
     }
 
@@ -141,10 +146,7 @@ def _experiment(finding: Finding, diagnosis: Diagnosis) -> str:
     words = [str(word) for word in run.get("command") or ()]
     known = words and "imported" not in run and not run.get("attached")
     change = f"--preset {finding.experiment}" if finding.experiment in PRESETS else finding.experiment
-    return clipped(f"{TRY} {change} -- {_command(words) if known else 'COMMAND'}", 4 * LINE)
-
-
-LINE = 1_000
+    return clipped(f"{TRY} {change} -- {_command(words) if known else 'COMMAND'}", LONGEST_COMMAND)
 
 
 def _documentation(name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from perfwrap.timeline.model import Timeline
 MOST_ROWS = 1_500
 """Rows of a table; further ones are only counted."""
 
+MOST_CHARACTERS = 200_000
 LEAST_SHARE = 0.005
 
 
@@ -101,8 +102,14 @@ def _coverage(timeline: Timeline, origin: int) -> dict[str, Any]:
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-    told = [["" if cell is None else clipped(cell, 400) for cell in row] for row in rows[:MOST_ROWS]]
-    return {"columns": columns, "rows": told, "left_out": max(0, len(rows) - MOST_ROWS)}
+    told: list[list[str]] = []
+    room = MOST_CHARACTERS
+    for row in rows[:MOST_ROWS]:
+        told.append(["" if cell is None else clipped(cell, 400) for cell in row])
+        room -= sum(map(len, told[-1]))
+        if room < 0:
+            break
+    return {"columns": columns, "rows": told, "left_out": len(rows) - len(told)}
 
 
 def _listed(shares: dict[str, float]) -> str:

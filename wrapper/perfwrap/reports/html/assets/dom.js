@@ -25,14 +25,15 @@ function heading(id, text, note) {
   ];
 }
 
-const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, u1: Uint8Array };
+const ARRAYS = { f4: Float32Array, i4: Int32Array, u4: Uint32Array, u1: Uint8Array };
 
 function numbers(packed) {
   if (!packed) return null;
   const raw = atob(packed.b);
   const bytes = new Uint8Array(raw.length);
   for (let place = 0; place < raw.length; place += 1) bytes[place] = raw.charCodeAt(place);
-  return new ARRAYS[packed.d](bytes.buffer);
+  const values = new ARRAYS[packed.d](bytes.buffer);
+  return packed.step ? Float64Array.from(values, (value) => packed.first + value * packed.step) : values;
 }
 
 // Plotly reads some markup in its texts: what the user's program wrote must not be any.
@@ -57,6 +58,9 @@ function short(text, most) {
   return signs.length <= most ? signs.join('') : signs.slice(0, most - 1).join('') + '…';
 }
 
+const FORMATS = {};
+
 function fixed(value, digits) {
-  return Number(value).toLocaleString('en', { maximumSignificantDigits: digits || 3 });
+  FORMATS[digits] = FORMATS[digits] || new Intl.NumberFormat('en', { maximumSignificantDigits: digits });
+  return FORMATS[digits].format(value);
 }

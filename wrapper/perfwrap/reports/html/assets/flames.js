@@ -1,6 +1,9 @@
 // Sampled Python stacks: the wider, the more samples.
 
-const GROUPS = { 'GPU busy': '#009e73', 'GPU not watched': '#7f8c8d', 'DataLoader workers': '#cc79a7' };
+const GROUPS = {
+  'GPU busy': '#009e73', 'GPU not watched': '#7f8c8d', 'DataLoader workers': '#cc79a7', 'waiting for batches': PARTS.data, 'making batches': PARTS.data,
+  'forward pass': PARTS.forward, 'backward pass': PARTS.backward, optimizer: PARTS.optimizer, sync: PARTS.sync, "the program's own Python": PARTS.python,
+};
 
 function buildFlames() {
   if (!data.flames) return;

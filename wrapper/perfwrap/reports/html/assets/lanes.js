@@ -6,7 +6,7 @@ function buildLanes() {
   if (!data.lanes.length) return;
   byId('steps').hidden = false;
   byId('steps').append(
-    ...heading('steps', 'Single steps, thread by thread', 'Microseconds since the step began; the two lines are its begin and its end. Drag to zoom.'),
+    ...heading('steps', 'Single steps, thread by thread', 'Time since the step began; the two dotted lines are its beginning and its end. Drag to zoom.'),
     element('div', { class: 'buttons', role: 'group' }, data.lanes.map((found, place) =>
       element('button', { 'aria-pressed': String(place === lane), 'data-lane': found.id, click: () => showLane(place, true) }, found.title))),
     element('div', { class: 'chart', id: 'lane-chart' }),
@@ -39,25 +39,25 @@ function drawLane() {
     if (!kinds.has(kind)) kinds.set(kind, { x: [], base: [], y: [], text: [], customdata: [] });
     const trace = kinds.get(kind);
     trace.base.push(start);
-    trace.x.push(columns.length[place]);
+    trace.x.push(columns.drawn[place]);
     trace.y.push(-(tops[columns.lane[place]] + columns.depth[place]) - 0.5);
     trace.text.push(labels[columns.label[place]]);
-    trace.customdata.push(fixed(columns.whole[place], 4));
+    trace.customdata.push(columns.whole[place]);
   });
   const traces = Array.from(kinds, ([kind, trace]) => Object.assign(trace, {
     type: 'bar', orientation: 'h', name: kind, width: trace.x.map(() => 0.92), textposition: 'none',
     marker: { color: CATEGORIES[kind], line: { color: colour('paper'), width: 0.4 } },
-    hovertemplate: '<b>%{text}</b><br>%{customdata} µs<extra>' + kind + '</extra>',
+    hovertemplate: '<b>%{text}</b><br>%{customdata:.4~g} ' + found.unit + '<extra>' + kind + '</extra>',
   }));
   const wide = isNarrow() ? 14 : 34;
   Plotly.react('lane-chart', traces, layout({
     height: Math.max(150, 20 * rows + 90), barmode: 'overlay', hovermode: 'closest', dragmode: isNarrow() ? false : 'zoom', uirevision: found.id,
     margin: { l: isNarrow() ? 96 : 210, r: 12, t: 8, b: 34 }, showlegend: true,
     legend: { orientation: 'h', y: 1, yanchor: 'bottom', x: 0, font: { size: 11 } },
-    xaxis: axis({ ticksuffix: ' µs', range: [-0.03 * found.us, 1.03 * found.us], exponentformat: 'none', separatethousands: true }),
+    xaxis: axis({ ticksuffix: ' ' + found.unit, range: [-0.03 * found.length, 1.03 * found.length], exponentformat: 'none', separatethousands: true }),
     yaxis: axis({ fixedrange: true, showgrid: false, range: [-rows, 0.2], tickvals: found.lanes.map((track, place) => -(tops[place] + track.rows / 2)),
       ticktext: found.lanes.map((track) => plain(short(track.name, wide), 60)) }),
-    shapes: [0, found.us].map((x) => ({ type: 'line', x0: x, x1: x, yref: 'paper', y0: 0, y1: 1, line: { color: colour('quiet'), width: 1, dash: 'dot' } })),
+    shapes: [0, found.length].map((x) => ({ type: 'line', x0: x, x1: x, yref: 'paper', y0: 0, y1: 1, line: { color: colour('quiet'), width: 1, dash: 'dot' } })),
   }), CONFIG);
   byId('lane-note').textContent = found.left_out ? 'The longest ' + fixed(columns.start.length, 9) + ' of ' + fixed(columns.start.length + found.left_out, 9) + ' spans are drawn.' : '';
 }

@@ -37,3 +37,10 @@ function fitting(levels, from, to) {
 function cut(values, found) {
   return Array.from(values.subarray(found.begin, found.end));
 }
+
+// The same for values that hold until the next point: the last holds until the end.
+function held(values, found, last) {
+  const taken = cut(values, found);
+  if (taken.length && found.end === values.length) taken.push(last === undefined ? taken[taken.length - 1] : last);
+  return taken;
+}

@@ -57,7 +57,7 @@ function drawnFinding(finding, number) {
   const meter = element('i', {});
   meter.style.width = Math.min(100, 100 * finding.share) + '%';
   const where = [finding.severity, finding.rule, place ? short(place.file, 90) + ':' + place.line : ''];
-  if (finding.ranks.length) where.push('ranks ' + short(finding.ranks.join(', '), 40));
+  if (finding.ranks.length) where.push((finding.ranks.length > 1 ? 'ranks ' : 'rank ') + short(finding.ranks.join(', '), 40));
   return element('details', { class: 'finding', id: 'finding-' + finding.id, toggle: (event) => followFinding(event, number) },
     element('summary', {},
       element('span', { class: 'number' }, number + 1 + '.'),
@@ -83,8 +83,8 @@ function drawnFinding(finding, number) {
 function drawnPlace(place) {
   return [
     element('h3', {}, element('span', { class: 'code' }, place.file + ':' + place.line), place.function ? ' in ' + place.function : ''),
-    place.lines.length ? element('pre', { class: 'lines' }, place.lines.map(([number, text]) =>
-      element('span', { class: 'row' + (number === place.line ? ' named' : '') },
+    place.lines.length ? element('pre', { class: 'lines' }, place.lines.map(([number, text, named]) =>
+      element('span', { class: 'row' + (named ? ' named' : '') },
         element('span', { class: 'at' }, String(number)), element('span', {}, text || ' ')))) : '',
     place.note ? element('p', { class: 'quiet small' }, '(' + place.note + ')') : '',
   ];

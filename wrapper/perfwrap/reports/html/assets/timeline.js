@@ -67,41 +67,44 @@ function timelineRows() {
 function curves(panel) {
   return panel.traces.flatMap((trace, place) => {
     const found = fitting(trace.levels, ...view.range);
+    const steps = panel.end !== undefined;
+    const taken = (values, last) => (steps ? held(values, found, last) : cut(values, found));
     const hue = curve(CURVES[place % CURVES.length]);
-    const x = cut(found.level.x, found);
-    const base = { type: 'scatter', x, name: plain(trace.name, 40), hovertemplate: '%{y:.4~g} ' + panel.unit };
+    const x = taken(found.level.x, panel.end);
+    const base = { type: 'scatter', mode: 'lines', x, name: plain(trace.name, 40), hovertemplate: '%{y:.4~g} ' + panel.unit };
+    const shape = steps ? 'hv' : 'linear';
     if (trace.markers) {
-      return [Object.assign(base, { y: cut(found.level.y, found), mode: 'markers', marker: { color: '#d55e00', symbol: 'x', size: 6 } })];
+      return [Object.assign(base, { y: taken(found.level.y), mode: 'markers', marker: { color: '#d55e00', symbol: 'x', size: 6 } })];
     }
-    const few = x.length < 150;
     const line = Object.assign({}, base, {
-      y: cut(found.level.y, found), mode: few ? 'lines+markers' : 'lines', line: { color: hue, width: 1.4 }, marker: { size: 4, color: hue },
-      showlegend: panel.traces.length > 1 || panel.id.startsWith('gpu'),
+      y: taken(found.level.y), line: { color: hue, width: 1.4, shape }, showlegend: panel.traces.length > 1 || panel.id.startsWith('gpu'),
     });
     if (!trace.band || !found.level.high) return [line];
-    const edge = { x, type: 'scatter', mode: 'lines', line: { width: 0 }, showlegend: false };
+    const edge = Object.assign({}, base, { line: { width: 0, shape }, showlegend: false });
     return [
-      Object.assign({}, edge, { y: cut(found.level.high, found), name: 'most', hovertemplate: '%{y:.4~g} ' + panel.unit }),
-      Object.assign({}, edge, { y: cut(found.level.low, found), name: 'least', fill: 'tonexty', fillcolor: hue + '44', hovertemplate: '%{y:.4~g} ' + panel.unit }),
-      Object.assign(line, { name: 'median' }),
+      Object.assign({}, edge, { y: taken(found.level.high), name: 'most' }),
+      Object.assign({}, edge, { y: taken(found.level.low), name: 'least', fill: 'tonexty', fillcolor: hue + '44' }),
+      Object.assign(line, { name: trace.name === 'step time' ? 'median' : line.name }),
     ];
   });
 }
 
 function stacked(panel) {
   const found = fitting(panel.layers, ...view.range);
-  const x = cut(found.level.x, found);
+  const x = held(found.level.x, found, panel.end);
   const hues = panel.id === 'states' ? STATES : PARTS;
-  const traces = Object.entries(found.level.parts).map(([part, values], place) => ({
-    type: 'scatter', mode: 'lines', stackgroup: 'one', x, y: cut(values, found), name: plain(part, 40),
-    line: { width: 0.5, color: hues[part] || CURVES[place % CURVES.length] }, fillcolor: hues[part] || CURVES[place % CURVES.length],
-    hovertemplate: '%{y:.4~g} ' + panel.unit, showlegend: panel.id === 'states' || !isNarrow(),
-  }));
+  const traces = Object.entries(found.level.parts).map(([part, values], place) => {
+    const hue = hues[part] || CURVES[place % CURVES.length];
+    return {
+      type: 'scatter', mode: 'lines', stackgroup: 'one', x, y: held(values, found), name: plain(part, 40), fillcolor: hue,
+      line: { width: 0, color: hue, shape: 'hv' }, hovertemplate: '%{y:.4~g} ' + panel.unit, showlegend: panel.id === 'states' || !isNarrow(),
+    };
+  });
   const claim = found.level.claims && found.level.claims[view.claim];
   if (claim) {
     traces.push({
-      type: 'scatter', mode: 'lines', x, y: cut(claim, found), name: 'finding ' + (view.claim + 1) + ' explains',
-      line: { color: colour('ink'), width: 2, dash: 'dot' }, hovertemplate: '%{y:.4~g} ' + panel.unit,
+      type: 'scatter', mode: 'lines', x, y: held(claim, found), name: 'finding ' + (view.claim + 1) + ' explains' + ofRank(view.claim),
+      line: { color: colour('ink'), width: 1.6, dash: 'dot', shape: 'hv' }, hovertemplate: '%{y:.4~g} ' + panel.unit,
     });
   }
   return traces;
@@ -117,15 +120,28 @@ function markTrace(mark, place) {
   };
 }
 
+function ofRank(number) {
+  const ranks = data.findings[number].ranks;
+  return ranks.length === 1 && data.ranks ? ' (rank ' + ranks[0] + ')' : '';
+}
+
+// Room for the title, and on a narrow screen for the legend below it.
+function gapAbove(row) {
+  if (!isNarrow()) return 36;
+  const shown = row.traces.filter((trace) => trace.showlegend !== false);
+  return 40 + 20 * Math.ceil(shown.length / 2);
+}
+
 function timelineLayout(rows) {
-  const gap = isNarrow() ? 58 : 36;
-  const inner = rows.reduce((sum, row) => sum + row.height + gap, 0);
+  const gaps = rows.map(gapAbove);
+  const inner = rows.reduce((sum, row, place) => sum + row.height + gaps[place], 0);
   const made = layout({
     height: inner + 40, margin: { l: isNarrow() ? 46 : 60, r: 10, t: 4, b: 36 }, hovermode: 'x unified',
     dragmode: isNarrow() ? false : 'zoom', annotations: [], shapes: [],
   });
   let above = 0;
   rows.forEach((row, place) => {
+    const gap = gaps[place];
     const top = 1 - (above + gap) / inner;
     const bottom = 1 - (above + gap + row.height) / inner;
     const name = 'yaxis' + (place ? place + 1 : '');
@@ -136,10 +152,10 @@ function timelineLayout(rows) {
     }
     if (row.panel && row.panel.id === 'states') made[name].range = [0, 100];
     if (row.panel && row.panel.id === 'steps' && view.log) made[name].type = 'log';
-    made.annotations.push({ xref: 'paper', yref: 'paper', x: 0, y: top, yshift: isNarrow() ? 18 : 0, xanchor: 'left', yanchor: 'bottom', showarrow: false,
+    made.annotations.push({ xref: 'paper', yref: 'paper', x: 0, y: top, yshift: gap - (isNarrow() ? 26 : 36), xanchor: 'left', yanchor: 'bottom', showarrow: false,
       text: '<b>' + plain(row.title, 60) + '</b>', font: { size: 12.5 } });
     made[place ? 'legend' + (place + 1) : 'legend'] = { orientation: 'h', x: isNarrow() ? 0 : 1, xanchor: isNarrow() ? 'left' : 'right', y: top,
-      yanchor: 'bottom', bgcolor: 'rgba(0,0,0,0)', font: { size: 11 }, tracegroupgap: 0, itemsizing: 'constant' };
+      yanchor: 'bottom', bgcolor: 'rgba(0,0,0,0)', font: { size: 11 }, tracegroupgap: 0, traceorder: 'normal', itemsizing: 'constant' };
     above += row.height + gap;
   });
   if (data.marks.some((mark) => mark.kind.length > 9) && !isNarrow()) made.margin.l = 118;
@@ -201,5 +217,5 @@ function changeLog() {
 
 function slowestStep() {
   const worst = data.lanes.find((lane) => lane.id === 'worst');
-  return worst ? [worst.at - worst.us / 1e6, worst.at + 2 * worst.us / 1e6] : null;
+  return worst ? [worst.at - worst.seconds, worst.at + 2 * worst.seconds] : null;
 }
