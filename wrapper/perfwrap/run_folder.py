@@ -12,6 +12,7 @@
     tools/window-*.json      what torch's profiler saw of some steps: window-<host>-<pid>.json
     timeline/*.parquet       the saved timeline; may be deleted and rebuilt
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
+    report.html              the report as one page that works offline
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ TOOLS = "tools"
 PY_SPY = "py-spy"
 TIMELINE = "timeline"
 DIAGNOSIS = "diagnosis.json"
+REPORT = "report.html"
 
 START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
 """Tab-separated fields of a line in ``starts/<host>.log``.
@@ -103,6 +105,11 @@ class RunFolder:
     def diagnosis(self) -> Path:
         """Where the diagnosis is."""
         return self.path / DIAGNOSIS
+
+    @property
+    def report(self) -> Path:
+        """Where the HTML report is."""
+        return self.path / REPORT
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap."""

@@ -49,9 +49,7 @@ class Overview:
     gpu_states: pl.DataFrame
 
 
-def find_overview(
-    evidence: Evidence, claims: Sequence[tuple[pl.Expr | None, tuple[int, ...]]]
-) -> Overview:
+def find_overview(evidence: Evidence, claims: Sequence[tuple[pl.Expr | None, tuple[int, ...]]]) -> Overview:
     """Return the overview of a run; ``claims`` are each finding's and the ranks that it was seen on."""
     trainers = evidence.trainers
     main = None if evidence.main is None else trainers.index(evidence.main)

@@ -66,9 +66,11 @@ def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> l
         return kept
     before = range(max(1, first - around), first)
     after = range(last + 1, min(len(lines), last + around) + 1)
-    return [(number, lines[number - 1]) for number in before] + kept + [
-        (number, lines[number - 1]) for number in after
-    ]
+    return (
+        [(number, lines[number - 1]) for number in before]
+        + kept
+        + [(number, lines[number - 1]) for number in after]
+    )
 
 
 def _numbers(location: Location, text: str) -> list[int]:

@@ -81,9 +81,7 @@ def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
             for name in reversed(names["state"].to_list())
         }
         x = (edges[:-1] - origin) / SECOND_NS
-        layers.append(
-            {"x": moments(x), "parts": {name: numbers(values) for name, values in shares.items()}}
-        )
+        layers.append({"x": moments(x), "parts": {name: numbers(values) for name, values in shares.items()}})
     return {
         "id": "states",
         "title": "GPU busy, and why it was idle",

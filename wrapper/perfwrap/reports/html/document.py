@@ -12,7 +12,9 @@ from perfwrap.reports.html import account, flames, lanes, machine, marks, ranks,
 from perfwrap.reports.html.encoding import SECOND_NS, clipped
 from perfwrap.timeline.model import CATEGORIES, Timeline
 
-NOTHING = Overview((), None, (), (), pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64, "state": pl.String}))
+NOTHING = Overview(
+    (), None, (), (), pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64, "state": pl.String})
+)
 """The overview of a run in which nothing trained, or whose overview failed."""
 
 

@@ -16,7 +16,7 @@ LONGEST = 1_000
 LEVEL = 1_000
 """Points that a chart shows at once; a curve has more only to zoom into."""
 
-FINEST = 120_000
+FINEST = 100_000
 """Points of a curve's finest level: what a report of a few megabytes has room for."""
 
 FACTOR = 8
@@ -58,22 +58,25 @@ def embedded(document: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def levels(points: pl.DataFrame, finest: int = FINEST, coarsest: int = LEVEL) -> list[Level]:
+def levels(
+    points: pl.DataFrame, finest: int = FINEST, coarsest: int = LEVEL, band: bool = True
+) -> list[Level]:
     """Return a curve in ever coarser levels, the finest first; ``points`` has the columns x (seconds) and y.
 
-    A point of a coarser level is the median of those that it stands for, between their least and their most.
+    A point of a coarser level is the median of those that it stands for, with a ``band`` between their least and
+    their most.
     """
     height = points.height
     size = -(-height // finest) if height else 1
     found = []
     while True:
-        found.append(_level(points, size))
+        found.append(_level(points, size, band))
         if height <= size * coarsest:
             return found
         size *= FACTOR
 
 
-def _level(points: pl.DataFrame, size: int) -> Level:
+def _level(points: pl.DataFrame, size: int, band: bool) -> Level:
     """Return one level: each point stands for so many."""
     if size == 1:
         return {"x": moments(points["x"].to_numpy()), "y": numbers(points["y"].to_numpy())}
@@ -87,5 +90,5 @@ def _level(points: pl.DataFrame, size: int) -> Level:
             pl.col("y").max().alias("high"),
         )
     )
-    packed = {name: numbers(rows[name].to_numpy()) for name in ("y", "low", "high")}
+    packed = {name: numbers(rows[name].to_numpy()) for name in ("y", "low", "high")[: 3 if band else 1]}
     return {"x": moments(rows["x"].to_numpy()), **packed}

@@ -63,13 +63,17 @@ def _grouped(timeline: Timeline, stacks: pl.DataFrame, overview: Overview) -> pl
     owners = timeline.tracks.filter(pl.col("kind") == "process").select(
         pl.col("id").alias("parent"), pl.col("role")
     )
-    threads = timeline.tracks.select(pl.col("id").alias("track"), "parent").join(owners, on="parent", how="left")
+    threads = timeline.tracks.select(pl.col("id").alias("track"), "parent").join(
+        owners, on="parent", how="left"
+    )
     rows = stacks.join(threads.select("track", "role"), on="track", how="left").sort("time")
     rows = _with_state(rows, overview)
     words = pl.col("operation").replace_strict(AT_WORK, default=None, return_dtype=pl.String)
     doing = words.fill_null(pl.col("operation")).fill_null(OWN_CODE)
-    group = pl.when(pl.col("role") == "worker").then(pl.lit("DataLoader workers")).otherwise(
-        pl.col("state").fill_null(UNWATCHED) if not overview.gpu_states.is_empty() else doing
+    group = (
+        pl.when(pl.col("role") == "worker")
+        .then(pl.lit("DataLoader workers"))
+        .otherwise(pl.col("state").fill_null(UNWATCHED) if not overview.gpu_states.is_empty() else doing)
     )
     known = pl.col("stack").fill_null("")
     return rows.group_by(group.alias("group"), known.alias("stack")).agg(pl.col("weight").sum()).sort("stack")

@@ -44,7 +44,9 @@ def lanes(timeline: Timeline, diagnosis: Diagnosis) -> list[dict[str, Any]]:
         row = step.row(0, named=True)
         rows = _spans(timeline, drawn, overview.trainers[place].trainer.host, row["start"], row["end"])
         if rows.height:
-            found.append({"id": name, "title": _title(told, row), **_drawn(timeline, rows, row, place, overview)})
+            found.append(
+                {"id": name, "title": _title(told, row), **_drawn(timeline, rows, row, place, overview)}
+            )
     return found
 
 
@@ -99,7 +101,9 @@ def _drawn(
     kept = kept.sort("start", pl.col("duration"), descending=[False, True])
     depths = _depths(kept)
     names: dict[str, int] = {}
-    label = [names.setdefault(text, len(names)) for text in (_label(row) for row in kept.iter_rows(named=True))]
+    label = [
+        names.setdefault(text, len(names)) for text in (_label(row) for row in kept.iter_rows(named=True))
+    ]
     begin = kept["start"].clip(start - margin, None)
     finish = (kept["start"] + kept["duration"]).clip(None, end + margin)
     tall: dict[int, int] = {}
@@ -128,7 +132,11 @@ def _drawn(
 
 def _lane_order(rows: pl.DataFrame, first: int) -> list[int]:
     """Return the tracks from the top: the training thread, then those with most in them."""
-    busy = rows.group_by("track").agg(pl.col("duration").sum()).sort("duration", "track", descending=[True, False])
+    busy = (
+        rows.group_by("track")
+        .agg(pl.col("duration").sum())
+        .sort("duration", "track", descending=[True, False])
+    )
     others = [track for track in busy["track"].to_list() if track != first]
     return ([first] if first in busy["track"] else []) + others[: MOST_LANES - 1]
 

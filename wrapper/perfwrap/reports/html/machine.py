@@ -14,7 +14,7 @@ from perfwrap.timeline.model import Timeline
 MOST_CURVES = 8
 """Devices that have a curve of their own; more are drawn as one band."""
 
-MOST_POINTS = 80_000
+MOST_POINTS = 60_000
 """Points of all sampled curves together, in their finest levels: what the file has room for."""
 
 FINEST_SAMPLES = FACTOR * LEVEL
@@ -67,7 +67,7 @@ def machine_panels(timeline: Timeline, overview: Overview, origin: int) -> list[
     curves = counters.filter(pl.col("name").is_in(drawn)).height
     finest = max(LEVEL, min(FINEST_SAMPLES, MOST_POINTS // max(1, curves)))
     panels = [_gpu_panel(timeline, counters, panel, origin, finest) for panel in GPU_PANELS]
-    host = counters.filter(pl.col("host") == _host(timeline, overview))
+    host = counters.filter(pl.col("host").eq_missing(pl.lit(_host(timeline, overview))))
     panels += [_host_panel(timeline, host, panel, origin, finest) for panel in HOST_PANELS]
     return [panel for panel in panels if panel["traces"]]
 
@@ -111,7 +111,7 @@ def _gpu_panel(
             place = f"{host} {owner}" if hosts > 1 else owner
             name = " ".join(word for word in (place, told) if word)
             points = _points(timeline, [track], origin, panel.scale)
-            traces.append({"name": name, "levels": levels(points, finest)})
+            traces.append({"name": name, "levels": levels(points, finest, band=False)})
     if panel.id == "gpu-clock" and traces:
         traces += _lowered(timeline, gpus, origin)
     return _told(panel, traces)
@@ -144,13 +144,13 @@ def _host_panel(
         whole = rows.filter(pl.col("owner_kind").is_in(["host", "cgroup"]))["track"].to_list()
         if whole:
             points = _points(timeline, whole[:1], origin, panel.scale)
-            traces.append({"name": told, "levels": levels(points, finest)})
+            traces.append({"name": told, "levels": levels(points, finest, band=False)})
         for role, called in ROLES.items():
             own = rows.filter(pl.col("owner_kind") == "process", pl.col("owner_role") == role)
             if own.height:
                 points = _summed(timeline, own["track"].to_list(), origin, panel.scale)
                 name = called if own.height == 1 else f"{called} ({own.height})"
-                traces.append({"name": name, "levels": levels(points, finest)})
+                traces.append({"name": name, "levels": levels(points, finest, band=False)})
     return _told(panel, traces)
 
 

@@ -53,7 +53,9 @@ def marks(timeline: Timeline, overview: Overview, origin: int) -> list[dict[str,
         found |= _spans(timeline, trainer.trainer.thread)
     for name, told in RECORDED.items():
         rows = timeline.marks.filter(pl.col("name") == name)
-        found[told] = [(time, 0, _detail(told, detail)) for time, detail in rows["time", "detail"].iter_rows()]
+        found[told] = [
+            (time, 0, _detail(told, detail)) for time, detail in rows["time", "detail"].iter_rows()
+        ]
     return [_told(kind, rows, origin) for kind, rows in found.items() if rows]
 
 
@@ -74,7 +76,8 @@ def _epochs(steps: pl.DataFrame) -> list[Mark]:
     known = steps.drop_nulls("epoch")
     begins = known.filter(pl.col("epoch") != pl.col("epoch").shift(1).fill_null(-1))
     return [
-        (start, 0, f"epoch {epoch + 1} begins") for start, epoch in begins.select("start", "epoch").iter_rows()
+        (start, 0, f"epoch {epoch + 1} begins")
+        for start, epoch in begins.select("start", "epoch").iter_rows()
     ]
 
 

@@ -80,9 +80,7 @@ def _part_times(
     return rows
 
 
-def _ratio(
-    sums: np.ndarray[Any, Any], many: np.ndarray[Any, Any], size: float
-) -> np.ndarray[Any, Any]:
+def _ratio(sums: np.ndarray[Any, Any], many: np.ndarray[Any, Any], size: float) -> np.ndarray[Any, Any]:
     return np.where(many > 0, sums / np.maximum(many, 1) / size, np.nan)
 
 

@@ -131,9 +131,9 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
         "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/")),
         "line": location.line,
         "function": clipped(location.function, 200),
-        "lines": [] if excerpt is None else [
-            [number, clipped(text, 400), number not in excerpt.around] for number, text in excerpt.lines
-        ],
+        "lines": []
+        if excerpt is None
+        else [[number, clipped(text, 400), number not in excerpt.around] for number, text in excerpt.lines],
         "note": "; ".join(notes),
     }
 

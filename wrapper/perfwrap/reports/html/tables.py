@@ -77,7 +77,11 @@ def _kernels(diagnosis: Diagnosis) -> dict[str, Any]:
 def _facts(timeline: Timeline) -> dict[str, Any]:
     """Return the last value of each fact of each track."""
     tracks = timeline.tracks.select(pl.col("id").alias("track"), pl.col("name").alias("of"))
-    last = timeline.facts.group_by("track", "key", maintain_order=True).last().join(tracks, on="track", how="left")
+    last = (
+        timeline.facts.group_by("track", "key", maintain_order=True)
+        .last()
+        .join(tracks, on="track", how="left")
+    )
     rows = last.sort("track", "key").select("of", "key", "value", "source").rows()
     return _table(["of", "what", "value", "told by"], [list(row) for row in rows])
 
