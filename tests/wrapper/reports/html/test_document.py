@@ -71,7 +71,9 @@ def test_the_costliest_finding_comes_first_with_its_lines_its_edit_and_its_exper
     named = [[number, text] for number, text, is_named in first["place"]["lines"] if is_named]
     assert named == [[first["place"]["line"], f"line_{named[0][0]} = {named[0][0]}"]]
     assert len(first["place"]["lines"]) == 7
-    assert first["experiment"] == "perfwrap try workers=1 -- python train.py --x 'a b'"
+    assert (
+        first["experiment"] == f"perfwrap try {diagnosis.findings[0].experiment} -- python train.py --x 'a b'"
+    )
     assert [title for title, _ in first["documentation"]["sections"]][-1] == "When it is wrong"
 
 

@@ -70,7 +70,7 @@ def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
     states = overview.gpu_states
     if states.is_empty():
         return None
-    first, last = int(states["start"][0]), int(states["end"].max() or 0)  # type: ignore[call-overload]
+    first, last = int(states["start"].to_numpy()[0]), int(states["end"].to_numpy().max())
     names = states.group_by("state").agg((pl.col("end") - pl.col("start")).sum().alias("ns")).sort("ns")
     layers = []
     for bins in (2_000, 300):

@@ -40,8 +40,13 @@ by scripts (plotly does), and images are what plotly draws of a chart that is sa
 def write(diagnosis: Diagnosis, timeline: Timeline, path: Path) -> None:
     """Write the report of a diagnosis that carries its overview; the file is there whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(page(diagnosis, timeline), encoding="utf-8")
-    temporary.replace(path)
+    text = page(diagnosis, timeline)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def page(diagnosis: Diagnosis, timeline: Timeline) -> str:

@@ -8,8 +8,16 @@ function writeLink(target) {
   }
 }
 
+function linked() {
+  try {
+    return decodeURIComponent(location.hash.slice(1)).split('/');
+  } catch (error) {
+    return [''];  // Somebody's own percent signs.
+  }
+}
+
 function followLink() {
-  const [target, ...more] = decodeURIComponent(location.hash.slice(1)).split('/');
+  const [target, ...more] = linked();
   if (target === 'time' && hasTimeline()) {
     const [from, to] = more.map(Number);
     if (to > from) zoom(from, to);
