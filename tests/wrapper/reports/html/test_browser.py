@@ -160,8 +160,10 @@ def test_hostile_texts_stay_texts(attacked: Path, open_page: Open, width: int) -
     own = attacked.as_uri()
     assert [link for link in links if link and not link.startswith(own)] == []
     assert page.ask("document.documentElement.scrollWidth") <= width
+    page.page.locator("#time-chart .nsewdrag").first.scroll_into_view_if_needed()
     box = page.page.locator("#time-chart .nsewdrag").first.bounding_box()
-    page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    page.page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 20)
+    page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 25)
     page.page.wait_for_selector("#time-chart .hoverlayer *", state="attached")
     assert page.ask("document.querySelectorAll('a[target], a[*|href*=\"example\"]').length") == 0
     assert page.ask("window.owned") is None
@@ -182,7 +184,7 @@ def test_a_stretch_that_is_dragged_over_in_one_chart_is_shown_in_all(slow: Path,
     assert page.ask(f"new Set({CHART}.data.map((trace) => trace.xaxis)).size") == 1
     assert page.ask(f"new Set({CHART}.data.map((trace) => trace.yaxis)).size") > 2
     assert page.ask("location.hash").startswith("#time/")
-    page.page.get_by_text("Whole run").click()
+    page.page.get_by_role("button", name="Whole run").click()
     assert page.range == pytest.approx(before)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ FINEST = 100_000
 FACTOR = 8
 """How many points of a level stand for one of the next."""
 
+MISLEADING = re.compile("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of reading round (CVE-2021-42574)."""
+
 SECOND_NS = 1e9
 GRAINS = 2**32 - 1
 
@@ -30,8 +34,8 @@ Level = dict[str, Packed]
 
 
 def clipped(text: object, longest: int = LONGEST) -> str:
-    """Return the text, without the middle where it is very long."""
-    told = str(text)
+    """Return the text, without the middle where it is very long, and without what would make it look like another."""
+    told = MISLEADING.sub("\N{REPLACEMENT CHARACTER}", str(text))
     if len(told) <= longest:
         return told
     half = (longest - 1) // 2

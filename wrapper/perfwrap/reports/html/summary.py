@@ -20,6 +20,7 @@ TENTHS = 1000
 
 TRY = "perfwrap try"
 LONGEST_COMMAND = 4_000
+LONGEST_PATH = 300
 AROUND = 3
 """Lines of the program shown before and after those that a finding names."""
 PRESETS = ("three-run",)
@@ -128,7 +129,7 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     if excerpt is None:
         notes.append("the file could not be read when this report was made")
     return {
-        "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/")),
+        "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/"), LONGEST_PATH),
         "line": location.line,
         "function": clipped(location.function, 200),
         "lines": []

@@ -55,7 +55,7 @@ function drawTimeline() {
 
 function timelineRows() {
   const rows = prepared().map((panel) => ({
-    title: panel.title + ' [' + panel.unit + ']' + (panel.note ? ' · ' + fixed(panel.note, 9) + ' steps are means of stretches' : ''),
+    title: panel.title + ' [' + panel.unit + ']' + (panel.note && !isNarrow() ? ' · ' + fixed(panel.note, 9) + ' steps were only counted: their mean is shown' : ''),
     height: TALL[panel.id] || 110, panel, traces: panel.layers ? stacked(panel) : curves(panel),
   }));
   if (data.marks.length) {
@@ -77,7 +77,7 @@ function curves(panel) {
       return [Object.assign(base, { y: taken(found.level.y), mode: 'markers', marker: { color: '#d55e00', symbol: 'x', size: 6 } })];
     }
     const line = Object.assign({}, base, {
-      y: taken(found.level.y), line: { color: hue, width: 1.4, shape }, showlegend: panel.traces.length > 1 || panel.id.startsWith('gpu'),
+      mode: x.length < 3 ? 'lines+markers' : 'lines', y: taken(found.level.y), line: { color: hue, width: 1.4, shape }, showlegend: panel.traces.length > 1 || panel.id.startsWith('gpu'),
     });
     if (!trace.band || !found.level.high) return [line];
     const edge = Object.assign({}, base, { line: { width: 0, shape }, showlegend: false });
