@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from perfwrap.diagnosis import Overview
+from perfwrap.reports.activity import WORDS
 from perfwrap.reports.html.encoding import SECOND_NS, Packed, levels, moments, numbers
 
 BINS = (4_000, 500)
@@ -86,6 +87,7 @@ def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
         "id": "states",
         "title": "GPU busy, and why it was idle",
         "unit": "%",
+        "words": {name: WORDS.get(name, name.replace("_", " ")) for name in names["state"].to_list()},
         "end": (last - origin) / SECOND_NS,
         "layers": layers,
     }

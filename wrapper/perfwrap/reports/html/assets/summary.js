@@ -31,7 +31,7 @@ function drawAccount() {
     element('div', { class: 'bar', role: 'img', 'aria-label': told }, data.account.map((row) => {
       const hue = PARTS[row.part] || '#9aa5b1';
       const piece = element('span', { title: row.part + ': ' + row.share + ', ' + (MEANINGS[row.part] || ''), class: row.tenths < 60 ? 'narrow' : '' },
-        row.tenths >= 90 ? row.part + ' ' + Math.round(row.tenths / 10) + ' %' : '');
+        row.tenths >= (isNarrow() ? 250 : 90) ? row.part + ' ' + Math.round(row.tenths / 10) + ' %' : '');
       Object.assign(piece.style, { flexGrow: row.tenths, background: hue, color: ink(hue) });
       return piece;
     })),
@@ -39,8 +39,14 @@ function drawAccount() {
       const swatch = element('span', { class: 'swatch' });
       swatch.style.background = PARTS[row.part] || '#9aa5b1';
       return element('li', {}, swatch, element('b', {}, row.share),
-        element('span', {}, row.part, element('span', { class: 'quiet' }, MEANINGS[row.part] && MEANINGS[row.part] !== row.part ? ' ' + MEANINGS[row.part] : '')));
+        element('span', {}, row.part, element('span', { class: 'quiet' }, explained(row.part))));
     })));
+}
+
+// What a part is, without saying its name twice.
+function explained(part) {
+  const meaning = MEANINGS[part] || '';
+  return meaning.startsWith(part) ? meaning.slice(part.length) : meaning && ' ' + meaning;
 }
 
 function drawFindings() {

@@ -11,10 +11,10 @@ const MEANINGS = {
 };
 const STATES = {
   busy: '#009e73', data: '#e69f00', sync: '#d55e00', transfer: '#f0e442', dispatch: '#56b4e9', queued: '#8f7ee7',
-  python: '#5b6b7b', checkpoint: '#cc79a7', validation: '#8f7ee7', gc: '#7f8c8d', compile: '#a5673f', optimizer: '#0072b2',
+  python: '#5b6b7b', checkpoint: '#cc79a7', validation: '#8f7ee7', gc: '#7f8c8d', compile: '#a5673f', optimizer: '#0072b2', profiler: '#c0c6cc',
 };
 const CATEGORIES = Object.assign({}, PARTS, {
-  step: '#c0c6cc', kernel: '#009e73', copy: '#f0e442', memset: '#c0c6cc', collective: '#8f7ee7', other: '#9aa5b1',
+  step: '#c0c6cc', kernel: '#999933', copy: '#f0e442', memset: '#c0c6cc', collective: '#8f7ee7', other: '#9aa5b1',
 });
 const CURVES = ['#0072b2', '#e69f00', '#009e73', '#d55e00', '#cc79a7', '#56b4e9', '#8f7ee7', '#7f8c8d'];
 const DARK_CURVES = { '#0072b2': '#4ca3dd' };

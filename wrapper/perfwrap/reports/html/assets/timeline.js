@@ -93,10 +93,10 @@ function stacked(panel) {
   const found = fitting(panel.layers, ...view.range);
   const x = held(found.level.x, found, panel.end);
   const hues = panel.id === 'states' ? STATES : PARTS;
-  const traces = Object.entries(found.level.parts).map(([part, values], place) => {
-    const hue = hues[part] || CURVES[place % CURVES.length];
+  const traces = Object.entries(found.level.parts).map(([part, values]) => {
+    const hue = hues[part] || '#c0c6cc';
     return {
-      type: 'scatter', mode: 'lines', stackgroup: 'one', x, y: held(values, found), name: plain(part, 40), fillcolor: hue,
+      type: 'scatter', mode: 'lines', stackgroup: 'one', x, y: held(values, found), name: plain(panel.words ? panel.words[part] : part, 40), fillcolor: hue,
       line: { width: 0, color: hue, shape: 'hv' }, hovertemplate: '%{y:.4~g} ' + panel.unit, showlegend: panel.id === 'states' || !isNarrow(),
     };
   });
