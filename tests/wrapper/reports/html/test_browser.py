@@ -232,6 +232,11 @@ def test_keys_zoom_change_the_shade_and_explain_themselves(slow: Path, open_page
 
 def test_on_paper_all_findings_are_open_and_light(slow: Path, open_page: Open, tmp_path: Path) -> None:
     page = open_page(slow, shade="dark")
+    page.ask(
+        "window.addEventListener('beforeprint', () => { window.wide = "
+        "Math.max(...[...document.querySelectorAll('.chart')].map((one) => one.layout.width)); })"
+    )
     page.page.pdf(path=str(tmp_path / "report.pdf"))
+    assert page.ask("window.wide") <= 700
     assert page.ask("[...document.querySelectorAll('details.finding')].every((one) => one.open)") is True
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")

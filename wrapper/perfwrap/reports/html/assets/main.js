@@ -36,6 +36,7 @@ async function drawCharts() {
 }
 
 function onPaper(printing) {
+  onPage = printing;
   if (printing) {
     for (const details of document.querySelectorAll('details.finding')) details.open = true;
   }

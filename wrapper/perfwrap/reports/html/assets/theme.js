@@ -24,6 +24,10 @@ const asked = window.matchMedia('(prefers-color-scheme: dark)');
 const SHADES = ['auto', 'light', 'dark'];
 let choice = 'auto';
 
+// Charts on paper are as wide as A4 and Letter have room for, in CSS pixels.
+const PAPER_WIDTH = 680;
+let onPage = false;
+
 function isDark() {
   return document.documentElement.dataset.shade === 'dark';
 }
@@ -64,7 +68,7 @@ function layout(more) {
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour('ink') },
     hoverlabel: { bgcolor: colour('raised'), bordercolor: colour('line'), font: { color: colour('ink'), size: 12 }, align: 'left' },
     margin: { l: 56, r: 12, t: 8, b: 36 },
-  }, more);
+  }, more, onPage ? { width: PAPER_WIDTH, autosize: false } : { autosize: true });
 }
 
 function axis(more) {
@@ -76,7 +80,7 @@ function axis(more) {
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false, doubleClick: 'reset', scrollZoom: false };
 
 function isNarrow() {
-  return window.innerWidth <= 640;
+  return onPage || window.innerWidth <= 640;
 }
 
 setShade();
