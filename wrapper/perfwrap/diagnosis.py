@@ -22,6 +22,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
+from perfwrap.measures.overview import Overview as Overview
+from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.processors import Processors
@@ -107,6 +109,8 @@ class Diagnosis:
     """The stretches of each trainer's time that findings claim, by its thread's track, with the columns of CLAIMED."""
     step_tables: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)
     """The steps of each trainer by its thread's track, with the columns of ``measures.steps``."""
+    overview: Overview | None = field(default=None, compare=False, repr=False)
+    """What a picture of the whole run needs; only where it was asked for."""
 
 
 def diagnose(
@@ -114,13 +118,15 @@ def diagnose(
     rules: Sequence[Rule] = RULES,
     skipped: Mapping[str, str] | None = None,
     thresholds: Thresholds | None = None,
+    overview: bool = False,
 ) -> Diagnosis:
     """Return the diagnosis of a timeline; it may abstain, it never raises.
 
     ``skipped`` names rules that are not asked, and why not; ``thresholds`` holds those that differ from the rules' own.
+    ``overview`` asks for that, too.
     """
     with applied({rule_id(rule): rule for rule in rules}, thresholds or {}):
-        diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules, skipped or {}), None)
+        diagnosis, failure = _guarded(lambda: _diagnose(timeline, rules, skipped or {}, overview), None)
     diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
     told = tuple(
         f"{rule} went by {name.lower()} = {value:g}, as settled by the user."
@@ -130,7 +136,9 @@ def diagnose(
     return replace(diagnosis, warnings=diagnosis.warnings + told)
 
 
-def _diagnose(timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, str]) -> Diagnosis:
+def _diagnose(
+    timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, str], overview: bool
+) -> Diagnosis:
     """Return the diagnosis; raises where a measure fails that everything rests on."""
     evidence = Evidence(timeline)
     found: dict[Trainer, list[Finding]] = {trainer: [] for trainer in evidence.trainers}
@@ -172,6 +180,7 @@ def _diagnose(timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, s
         processors=evidence.processors(main.host) if main else None,
         claimed=claimed,
         step_tables={trainer.thread: evidence.steps(trainer).table for trainer in evidence.trainers},
+        overview=_guarded(lambda: _overview(evidence, findings), None)[0] if overview else None,
     )
 
 
@@ -320,6 +329,11 @@ def _account(evidence: Evidence) -> dict[str, int]:
 def _gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
     """Return what each GPU did whose kernels were recorded."""
     return tuple(gpu_figures(gpu, evidence.matrix_work(gpu)) for gpu in evidence.gpu_activity)
+
+
+def _overview(evidence: Evidence, findings: tuple[Finding, ...]) -> Overview:
+    """Return what a picture of the whole run needs."""
+    return find_overview(evidence, [(finding.claims, finding.ranks) for finding in findings])
 
 
 def _steps(evidence: Evidence) -> StepFigures:

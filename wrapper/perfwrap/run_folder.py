@@ -13,6 +13,7 @@
     timeline/*.parquet       the saved timeline; may be deleted and rebuilt
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
     trace.json.gz            the timeline for ui.perfetto.dev; described in docs/trace.md
+    report.html              the report as one page that works offline
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ PY_SPY = "py-spy"
 TIMELINE = "timeline"
 DIAGNOSIS = "diagnosis.json"
 TRACE = "trace.json.gz"
+REPORT = "report.html"
 
 START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
 """Tab-separated fields of a line in ``starts/<host>.log``.
@@ -110,6 +112,11 @@ class RunFolder:
     def trace(self) -> Path:
         """Where the trace for viewers is."""
         return self.path / TRACE
+
+    @property
+    def report(self) -> Path:
+        """Where the HTML report is."""
+        return self.path / REPORT
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap."""

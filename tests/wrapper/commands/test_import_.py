@@ -25,8 +25,9 @@ def test_a_trace_is_diagnosed_and_the_report_can_be_drawn_again(
     assert "A step ends with each mark of a step (ProfilerStep)." in first
     assert str(out) in first
     written = (out / "diagnosis.json").read_text()
-    report(out)
+    report(out, html=True)
     assert capsys.readouterr().out == first
+    assert first.splitlines()[-1] == f"Report: {out}/report.html"
     assert (out / "diagnosis.json").read_text() == written
     assert json.loads(written)["steps"]["anchor"] == "mark of a step (ProfilerStep)"
     assert json.loads(written)["steps"]["count"] == 4

@@ -33,7 +33,9 @@ def test_the_report_of_a_run_goes_to_stderr_and_into_the_folder(
     out, err = capsys.readouterr()
     assert out == ""
     assert "Data-bound: 50 %" in err
-    assert err.splitlines()[-2] == f"Run folder: {folder}"
+    assert err.splitlines()[-3] == f"Run folder: {folder}"
+    assert err.splitlines()[-1] == f"Report: {folder}/report.html"
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert json.loads((folder / "diagnosis.json").read_text())["verdict"]["id"] == "data-bound"
 
 
@@ -43,6 +45,29 @@ def test_an_earlier_run_is_shown_again_on_stdout(run: Any, capsys: pytest.Captur
     out, err = capsys.readouterr()
     assert "Data-bound: 50 %" in out
     assert err == ""
+
+
+def test_the_html_report_of_an_earlier_run_is_written_where_it_is_asked_for(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(run)
+    report(folder)
+    assert not (folder / "report.html").exists()
+    report(folder, html=True)
+    assert capsys.readouterr().out.splitlines()[-1] == f"Report: {folder}/report.html"
+    assert (folder / "report.html").stat().st_size < 8_000_000
+
+
+def test_where_the_html_report_cannot_be_written_the_report_is_still_shown(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(run)
+    (folder / "report.html").mkdir()
+    report(folder, html=True)
+    out, err = capsys.readouterr()
+    assert "Data-bound" in out
+    assert f"{folder}/report.html cannot be written" in err
+    assert list(folder.glob(".report*")) == []
 
 
 def test_a_folder_that_cannot_be_written_is_still_reported(

@@ -17,6 +17,19 @@ Run: TypeAlias = Annotated[str, typer.Argument(help=RUN_HELP, autocompletion=run
 Format: TypeAlias = Annotated[
     str, typer.Option("--format", metavar="NAME", help="How to write it: terminal, json, markdown or github.")
 ]
+Html: TypeAlias = Annotated[bool, typer.Option("--html", help="Write RUN/report.html anew, too.")]
+Rules: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--rules", metavar="NAMES", show_default="all", help="Ask only these rules, joined by commas."
+    ),
+]
+Ignore: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--ignore", metavar="NAMES", show_default="none", help="Do not ask these rules, joined by commas."
+    ),
+]
 Allow: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -28,6 +41,11 @@ Allow: TypeAlias = Annotated[
 ]
 
 
+def words(joined: str) -> tuple[str, ...]:
+    """Return the words of a list that is joined by commas."""
+    return tuple(word.strip() for word in joined.split(",") if word.strip())
+
+
 def chosen(format: str, formats: Collection[str]) -> str:
     """Return the format that was asked for; PerfwrapError for another."""
     if format not in formats:
@@ -35,12 +53,12 @@ def chosen(format: str, formats: Collection[str]) -> str:
     return format
 
 
-def allowed(words: str) -> frozenset[str]:
+def allowed(joined: str) -> frozenset[str]:
     """Return the differences that are meant; PerfwrapError for a word that is none."""
     # Imported here, not above: the command line must start fast.
     from perfwrap.compare.obstacles import ALLOWABLE
 
-    found = frozenset(word.strip() for word in words.split(",") if word.strip())
+    found = frozenset(words(joined))
     for word in sorted(found - set(ALLOWABLE)):
         raise PerfwrapError(f"--allow knows nothing of {word!r}.", f"It takes any of {', '.join(ALLOWABLE)}.")
     return found

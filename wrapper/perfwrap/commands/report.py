@@ -9,17 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from perfwrap.commands import runs
-from perfwrap.commands.output_options import Format, Run, chosen, put
+from perfwrap.commands.output_options import Format, Html, Ignore, Rules, Run, chosen, put, words
 from perfwrap.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from perfwrap.configuration import Choice
     from perfwrap.diagnosis import Diagnosis
     from perfwrap.timeline.model import Timeline
 
 FORMATS = ("terminal", "json", "markdown", "github")
 
 
-def report(run: Run = runs.LATEST, format: Format = "terminal") -> None:
+def report(
+    run: Run = runs.LATEST,
+    format: Format = "terminal",
+    html: Html = False,
+    rules: Rules = "",
+    ignore: Ignore = "",
+) -> None:
     """Show the report of an earlier run once more, worked out anew from what was recorded.
 
     Needs neither torch nor the machine that the run was recorded on. Rewrites RUN/diagnosis.json. With --format
@@ -28,12 +35,23 @@ def report(run: Run = runs.LATEST, format: Format = "terminal") -> None:
     """
     form = chosen(format, FORMATS)
     folder = runs.find(str(run))
+    choice = choose(rules, ignore)
     if form == "terminal":
-        show(folder)
+        show(folder, html, choice)
         return
-    diagnosis, timeline = _diagnose(RunFolder(folder))
+    diagnosis, timeline = _diagnose(RunFolder(folder), html, choice)
     put(_texts(diagnosis, folder)[form]())
+    if html:
+        _write_html(diagnosis, timeline, RunFolder(folder).report)
     _write_trace(diagnosis, timeline, RunFolder(folder))
+
+
+def choose(rules: str = "", ignore: str = "") -> Choice:
+    """Return which rules shall be asked: those of the options, and of the settings nearest to this folder."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.configuration import choose
+
+    return choose(Path.cwd(), words(rules), words(ignore))
 
 
 def _texts(diagnosis: Diagnosis, folder: Path) -> dict[str, Callable[[], str]]:
@@ -52,42 +70,61 @@ def _texts(diagnosis: Diagnosis, folder: Path) -> dict[str, Callable[[], str]]:
     }
 
 
-def show(folder: Path) -> None:
-    """Diagnose a run, write its diagnosis.json, and show the report on standard output."""
-    _show(folder, sys.stdout)
+def show(folder: Path, html: bool = True, choice: Choice | None = None) -> None:
+    """Diagnose a run, write what belongs to it, and show the report on standard output."""
+    _show(folder, sys.stdout, html, choice)
 
 
-def report_run(folder: Path) -> None:
-    """Diagnose a run that has just ended, write its diagnosis.json, and show the report on stderr."""
-    _show(folder, sys.stderr)
+def report_run(folder: Path, choice: Choice | None = None) -> None:
+    """Diagnose a run that has just ended, write what belongs to it, and show the report on stderr."""
+    _show(folder, sys.stderr, True, choice)
 
 
-def _show(folder: Path, stream: TextIO) -> None:
-    """Diagnose a run, write its diagnosis.json, and show the report."""
+def _show(folder: Path, stream: TextIO, html: bool, choice: Choice | None) -> None:
+    """Diagnose a run, write what is to be written, and show the report."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.reports import terminal
     from perfwrap.reports.page import Page
 
-    diagnosis, timeline = _diagnose(RunFolder(folder))
+    diagnosis, timeline = _diagnose(RunFolder(folder), html, choice)
     page = Page(stream)
     if stream is sys.stderr:
         page.blank()
     terminal.draw(diagnosis, folder, page)
     page.show()
+    if html and _write_html(diagnosis, timeline, RunFolder(folder).report):
+        page = Page(stream)
+        page.line(("Report: ", ""), (str(RunFolder(folder).report), "bold"))
+        page.show()
     _write_trace(diagnosis, timeline, RunFolder(folder))
 
 
-def _diagnose(folder: RunFolder) -> tuple[Diagnosis, Timeline]:
+def _diagnose(folder: RunFolder, overview: bool, choice: Choice | None) -> tuple[Diagnosis, Timeline]:
     """Return the diagnosis of a run; what cannot be written is said, not fatal: the report is still shown."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.reports import json
 
-    diagnosis, timeline = _read(folder.path)
+    diagnosis, timeline = _read(folder.path, overview, choice)
     try:
         json.write(diagnosis, folder.diagnosis)
     except OSError as error:
         print(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}", file=sys.stderr)
     return diagnosis, timeline
+
+
+def _write_html(diagnosis: Diagnosis, timeline: Timeline, path: Path) -> bool:
+    """Write the HTML report; where it cannot be written, say why and return False."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap.reports.html import page
+    from perfwrap.reports.waiting import Waiting
+
+    try:
+        with Waiting(f"Writing {path.name}"):
+            page.write(diagnosis, timeline, path)
+    except (OSError, ImportError) as error:  # ImportError: plotly is missing.
+        print(f"perfwrap: {path} cannot be written: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _write_trace(diagnosis: Diagnosis, timeline: Timeline, folder: RunFolder) -> None:
@@ -105,18 +142,22 @@ def _write_trace(diagnosis: Diagnosis, timeline: Timeline, folder: RunFolder) ->
 
 def diagnosed(folder: Path) -> Diagnosis:
     """Return the diagnosis of a run, worked out anew; nothing is written."""
-    return _read(folder)[0]
+    return _read(folder, False, None)[0]
 
 
-def _read(folder: Path) -> tuple[Diagnosis, Timeline]:
+def _read(folder: Path, overview: bool, choice: Choice | None) -> tuple[Diagnosis, Timeline]:
     """Return the diagnosis of a run, and the timeline that it is of."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.diagnosis import diagnose
     from perfwrap.reports.waiting import Waiting
 
+    choice = choice or choose()
     with Waiting(f"Reading {folder.name}"):
         timeline = _timeline(RunFolder(folder))
-        return diagnose(timeline), timeline
+        diagnosis = diagnose(
+            timeline, skipped=choice.skipped, thresholds=choice.thresholds, overview=overview
+        )
+    return diagnosis, timeline
 
 
 def _timeline(folder: RunFolder) -> Timeline:

@@ -21,17 +21,24 @@ Numbered = tuple[int, str]
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Numbered lines; ``left_out`` more belong to the stretch. ``changed``: the file is newer than the run."""
+    """Numbered lines; ``left_out`` more belong to the stretch. ``changed``: the file is newer than the run.
+
+    ``around`` are the numbers of those lines that only stand around the stretch.
+    """
 
     lines: tuple[Numbered, ...]
     left_out: int = 0
     changed: bool = False
+    around: frozenset[int] = frozenset()
 
 
-def read_excerpt(location: Location, directory: str, run_end_ns: int | None) -> Excerpt | None:
+def read_excerpt(
+    location: Location, directory: str, run_end_ns: int | None, around: int = 0
+) -> Excerpt | None:
     """Return the lines that the location names, None when the file cannot be read or is shorter.
 
     ``directory`` is what a relative path is relative to, ``run_end_ns`` the wall clock at the end of the run.
+    ``around`` more lines before and after them show where they stand.
     """
     path = Path(directory, location.file)
     try:
@@ -47,7 +54,23 @@ def read_excerpt(location: Location, directory: str, run_end_ns: int | None) -> 
     wanted = [(number, lines[number - 1]) for number in _numbers(location, text) if number <= len(lines)]
     kept = _kept(wanted, location)
     changed = run_end_ns is not None and found.st_mtime_ns > run_end_ns
-    return Excerpt(tuple(_dedented(kept)), len(wanted) - len(kept), changed)
+    shown = _with_surroundings(kept, lines, around)
+    beside = frozenset(number for number, _ in shown) - {number for number, _ in kept}
+    return Excerpt(tuple(_dedented(shown)), len(wanted) - len(kept), changed, beside)
+
+
+def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> list[Numbered]:
+    """Return the lines with those before the first and after the last; a stretch round a loop stays alone."""
+    first, last = kept[0][0], kept[-1][0]
+    if not around or last < first:
+        return kept
+    before = range(max(1, first - around), first)
+    after = range(last + 1, min(len(lines), last + around) + 1)
+    return (
+        [(number, lines[number - 1]) for number in before]
+        + kept
+        + [(number, lines[number - 1]) for number in after]
+    )
 
 
 def _numbers(location: Location, text: str) -> list[int]:

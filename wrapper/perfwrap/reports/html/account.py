@@ -1,0 +1,145 @@
+"""The steps of the trainer that stands for the run, and where their time went, over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from perfwrap.diagnosis import Overview
+from perfwrap.reports.activity import WORDS
+from perfwrap.reports.html.encoding import SECOND_NS, Packed, levels, moments, numbers
+
+BINS = (4_000, 500)
+"""Points of the parts' levels, the finest first."""
+
+SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+LEAST_PART = 0.001
+"""A part with less of the loop than this is not drawn by itself."""
+MOST_CLAIMS = 12
+"""Findings whose time is drawn."""
+
+Floats = NDArray[np.float64]
+
+
+def steps_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
+    """Return each step's time over time; None without steps."""
+    table = _main_steps(overview)
+    if table is None or table.is_empty():
+        return None
+    size, unit = scale(table)
+    points = table.select(
+        ((pl.col("start") - origin) / SECOND_NS).alias("x"), (pl.col("duration") / size).alias("y")
+    )
+    counted = table.height - int(table["detailed"].sum())
+    return {
+        "id": "steps",
+        "title": "Step time",
+        "unit": unit,
+        "note": counted,
+        "end": (table["end"][-1] - origin) / SECOND_NS,
+        "traces": [{"name": "step time", "band": True, "levels": levels(points)}],
+    }
+
+
+def parts_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
+    """Return what a step's time goes to, over time, and what of it each finding explains."""
+    table = _main_steps(overview)
+    if table is None or overview.main is None:
+        return None
+    parts = overview.trainers[overview.main].parts
+    if parts.is_empty():
+        return None
+    size, unit = scale(table)
+    whole = int(parts["ns"].sum())
+    sums = parts.group_by("part").agg(pl.col("ns").sum()).sort("ns", descending=True)
+    drawn = sums.filter(pl.col("ns") >= LEAST_PART * whole)
+    frames = {part: parts.filter(pl.col("part") == part) for part in drawn["part"].cast(pl.String).to_list()}
+    # Steps in between that are no part of the account (watched by a profiler) stay empty.
+    counted = np.arange(parts["step"][0], parts["step"][-1] + 1)
+    # Another rank's claim is drawn at the same steps of this one: ranks go in lockstep.
+    claims = {number: claim for number, claim in enumerate(overview.claims[:MOST_CLAIMS]) if claim.height}
+    layers = [_layer(table, counted, frames, claims, origin, size, most) for most in _bins(counted.size)]
+    end = (table["end"][int(counted[-1])] - origin) / SECOND_NS
+    return {"id": "parts", "title": "Where a step's time goes", "unit": unit, "end": end, "layers": layers}
+
+
+def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
+    """Return how busy the GPU was where that was recorded, and what its idle moments are blamed on."""
+    states = overview.gpu_states
+    if states.is_empty():
+        return None
+    first, last = int(states["start"].to_numpy()[0]), int(states["end"].to_numpy().max())
+    names = states.group_by("state").agg((pl.col("end") - pl.col("start")).sum().alias("ns")).sort("ns")
+    layers = []
+    for bins in (2_000, 300):
+        edges = np.linspace(first, last, bins + 1)
+        length = (last - first) / bins
+        shares = {
+            name: 100 * np.diff(_covered(states.filter(pl.col("state") == name), edges)) / length
+            for name in reversed(names["state"].to_list())
+        }
+        x = (edges[:-1] - origin) / SECOND_NS
+        layers.append({"x": moments(x), "parts": {name: numbers(values) for name, values in shares.items()}})
+    return {
+        "id": "states",
+        "title": "GPU busy, and why it was idle",
+        "unit": "%",
+        "words": {name: WORDS.get(name, name.replace("_", " ")) for name in names["state"].to_list()},
+        "end": (last - origin) / SECOND_NS,
+        "layers": layers,
+    }
+
+
+def scale(table: pl.DataFrame) -> tuple[float, str]:
+    """Return the unit that step times are told in: nanoseconds of one, and its name."""
+    median = float(table["duration"].median() or 0.0)  # type: ignore[arg-type]
+    return next(((size, unit) for size, unit in SCALES if median >= size), SCALES[-1])
+
+
+def _main_steps(overview: Overview) -> pl.DataFrame | None:
+    return None if overview.main is None else overview.trainers[overview.main].steps
+
+
+def _bins(steps: int) -> list[int]:
+    """Return how many points each level has."""
+    return [BINS[0], BINS[1]] if steps > BINS[1] else [BINS[0]]
+
+
+def _layer(
+    table: pl.DataFrame,
+    counted: NDArray[np.int64],
+    frames: dict[str, pl.DataFrame],
+    claims: dict[int, pl.DataFrame],
+    origin: int,
+    size: float,
+    most: int,
+) -> dict[str, Any]:
+    """Return one level: the mean time of each part in stretches of equally many steps."""
+    together = -(-counted.size // most)
+    bins = -(-counted.size // together)
+    place = np.arange(counted.size) // together
+    many = np.bincount(place, minlength=bins)
+    x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
+
+    def means(rows: pl.DataFrame) -> Packed:
+        inside = (rows["step"].to_numpy() - counted[0]) // together
+        keep = (inside >= 0) & (inside < bins)
+        return numbers(np.bincount(inside[keep], rows["ns"].to_numpy()[keep], bins) / many / size)
+
+    return {
+        "x": moments(x),
+        "parts": {part: means(rows) for part, rows in frames.items()},
+        "claims": {str(number): means(rows) for number, rows in claims.items()},
+    }
+
+
+def _covered(rows: pl.DataFrame, edges: Floats) -> Floats:
+    """Return how much of the stretches lies before each edge."""
+    start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
+    whole = np.cumsum(end - start)
+    moments = np.ravel(np.column_stack([start, end]))
+    reached = np.ravel(np.column_stack([whole - (end - start), whole]))
+    return np.asarray(np.interp(edges, moments, reached), dtype=np.float64)

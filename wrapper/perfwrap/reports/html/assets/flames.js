@@ -1,0 +1,41 @@
+// Sampled Python stacks: the wider, the more samples.
+
+const GROUPS = {
+  'GPU busy': '#009e73', 'GPU not watched': '#7f8c8d', 'DataLoader workers': '#cc79a7', 'waiting for batches': PARTS.data, 'making batches': PARTS.data,
+  'forward pass': PARTS.forward, 'backward pass': PARTS.backward, optimizer: PARTS.optimizer, sync: PARTS.sync, "the program's own Python": PARTS.python,
+};
+
+function buildFlames() {
+  if (!data.flames) return;
+  byId('stacks').hidden = false;
+  byId('stacks').append(
+    ...heading('stacks', 'Python stacks, by ' + data.flames.by, fixed(data.flames.total, 9) + ' samples taken by ' + data.flames.source +
+      '. The wider, the more often. Click a frame to look closer, and the top to come back. Frames of libraries are grey.'),
+    element('div', { class: 'chart', id: 'flame-chart' }));
+  charts.push(drawFlames);
+}
+
+function frameColour(label, kind, place) {
+  if (kind === 'all') return colour('grid');
+  if (kind === 'group') return GROUPS[label] || CURVES[place % CURVES.length];
+  return /site-packages|dist-packages|<frozen|\/lib\/python/.test(label) ? (isDark() ? '#4a5561' : '#c9d1d9') : '#56b4e9';
+}
+
+function frameName(label) {
+  const found = /^(.*?) \((.*):(\d+)\)$/.exec(label);
+  return found ? found[1] + ' ' + found[2].split('/').pop() + ':' + found[3] : label;
+}
+
+function drawFlames() {
+  const { parent, label, samples, kind } = data.flames;
+  const depth = [];
+  parent.forEach((above, place) => { depth[place] = above < 0 ? 0 : depth[above] + 1; });
+  const deepest = Math.max(...depth);
+  Plotly.react('flame-chart', [{
+    type: 'icicle', branchvalues: 'total', ids: label.map((_, place) => 'n' + place), parents: parent.map((above) => (above < 0 ? '' : 'n' + above)),
+    labels: label.map((text) => plain(short(frameName(text), 80), 100)), values: samples, tiling: { orientation: 'v', pad: 0 }, sort: false,
+    text: label.map((text) => plain(text, 90)), textinfo: 'label', hovertemplate: '%{text}<br>%{value:,} samples, %{percentRoot:.1%}<extra></extra>',
+    textposition: 'middle left', pathbar: { visible: false },
+    marker: { colors: label.map((text, place) => frameColour(text, kind[place], place)), line: { width: 0.6, color: colour('paper') } },
+  }], layout({ height: Math.min(900, 40 + 22 * (deepest + 1)), margin: { l: 0, r: 0, t: 4, b: 4 }, uniformtext: { minsize: 10, mode: 'hide' } }), CONFIG);
+}

@@ -1,0 +1,80 @@
+"""All that the page is told, as plain values: see each part's own file for what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.diagnosis import Diagnosis, Overview
+from perfwrap.reports.html import account, flames, lanes, machine, marks, ranks, summary, tables
+from perfwrap.reports.html.encoding import SECOND_NS, clipped
+from perfwrap.timeline.model import CATEGORIES, Timeline
+
+NOTHING = Overview(
+    (), None, (), (), pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64, "state": pl.String})
+)
+"""The overview of a run in which nothing trained, or whose overview failed."""
+
+
+def document(diagnosis: Diagnosis, timeline: Timeline) -> dict[str, Any]:
+    """Return the page's data. Times are seconds since ``origin``: the start of the run, or of what was recorded."""
+    overview = diagnosis.overview or NOTHING
+    first, last = _extent(timeline)
+    panels = [
+        account.steps_panel(overview, first),
+        account.parts_panel(overview, first),
+        account.states_panel(overview, first),
+        *machine.machine_panels(timeline, overview, first),
+    ]
+    chosen = lanes.lanes(timeline, diagnosis)
+    for lane in chosen:
+        lane["at"] = (lane["at"] - first) / SECOND_NS
+    return {
+        "heading": summary.heading(diagnosis),
+        "verdict": summary.verdict(diagnosis),
+        "account": summary.account(diagnosis),
+        "findings": summary.findings(diagnosis),
+        "outcomes": summary.outcomes(diagnosis),
+        "notes": _notes(diagnosis),
+        "seconds": (last - first) / SECOND_NS,
+        "panels": [panel for panel in panels if panel is not None],
+        "marks": marks.marks(timeline, overview, first),
+        "lanes": chosen,
+        "categories": list(CATEGORIES),
+        "flames": flames.flames(timeline, overview),
+        "ranks": ranks.ranks(diagnosis),
+        "tables": tables.tables(timeline, diagnosis, first),
+    }
+
+
+def _extent(timeline: Timeline) -> tuple[int, int]:
+    """Return the first and the last moment of the run, or of what was recorded of it."""
+    start, end = timeline.run.get("start"), timeline.run.get("end")
+    ends = pl.col("start") + pl.col("duration")
+    known = [
+        *timeline.spans.select(pl.col("start").min(), ends.max().alias("last")).row(0),
+        *timeline.samples.select(pl.col("time").min(), pl.col("time").max().alias("last")).row(0),
+        *timeline.stacks.select(pl.col("time").min(), pl.col("time").max().alias("last")).row(0),
+    ]
+    moments = [moment for moment in known if moment is not None] or [0]
+    first = start["monotonic_ns"] if isinstance(start, dict) else min(moments)
+    last = end["monotonic_ns"] if isinstance(end, dict) else max(moments)
+    return first, max(first + 1, last)
+
+
+def _notes(diagnosis: Diagnosis) -> list[str]:
+    """Return what else is to be known: perfwrap's own cost, the profiler's windows, and warnings."""
+    found = []
+    cost = diagnosis.perfwrap_cost
+    if cost is not None and diagnosis.account:
+        how = "measured against steps without its probes" if cost.measured else "estimated"
+        found.append(
+            f"perfwrap itself took {units.share(cost.share)} of the loop "
+            f"({units.share(cost.low)} to {units.share(cost.high)}, {how})."
+        )
+    for note in dict.fromkeys(diagnosis.windows):
+        left_out = "; these steps are in no figure of the account" if "tools/" in note else ""
+        found.append(clipped(f"PyTorch's profiler: {note}{left_out}."))
+    return found + [clipped(f"Warning: {warning}") for warning in diagnosis.warnings]

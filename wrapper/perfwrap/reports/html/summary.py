@@ -1,0 +1,173 @@
+"""The first screen's data: what was run, the verdict, the account, and the findings with all that belongs to them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import Any
+
+from perfwrap import units
+from perfwrap.diagnosis import Diagnosis
+from perfwrap.reports import ending
+from perfwrap.reports.excerpt import read_excerpt
+from perfwrap.reports.explanation import sections, summary
+from perfwrap.reports.html.encoding import clipped
+from perfwrap.rules import RULES
+from perfwrap.rules.model import Finding, rule_id
+
+TENTHS = 1000
+"""The account is told in tenths of a per cent, which sum to 100.0 %."""
+
+TRY = "perfwrap try"
+LONGEST_COMMAND = 4_000
+LONGEST_PATH = 300
+AROUND = 3
+"""Lines of the program shown before and after those that a finding names."""
+PRESETS = ("three-run",)
+"""Experiments that are told by ``--preset``."""
+
+
+def heading(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what was run, for how long, and how it ended."""
+    run = diagnosis.run
+    words = [str(word) for word in run.get("command") or ()]
+    end = run.get("end")
+    return {
+        "command": clipped(_command(words)),
+        "directory": clipped(run.get("cwd") or ""),
+        "ended": " · ".join(text for text in (_wall(run), ending.sentence(run)) if text),
+        "wall_ms": end["wall_ns"] / 1e6 if isinstance(end, dict) and "wall_ns" in end else None,
+        "versions": {str(key): clipped(value, 80) for key, value in (run.get("versions") or {}).items()},
+    }
+
+
+def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the verdict and the few figures that stand below it."""
+    found, steps = diagnosis.verdict, diagnosis.steps
+    figures = []
+    if steps.count:
+        figures.append(("Steps", f"{units.count(steps.steady)} steady of {units.count(steps.count)}"))
+        figures.append(("Median step", units.duration(steps.median_ns, 3)))
+        figures.append(("99 % of steps below", units.duration(steps.p99_ns, 3)))
+    if steps.samples_per_s:
+        figures.append(("Throughput", units.rate(steps.samples_per_s, "samples")))
+    if len(diagnosis.ranks) > 1:
+        figures.append(("Trainers", units.count(len(diagnosis.ranks))))
+    for gpu in diagnosis.gpu_activity[:1]:
+        figures.append((f"{gpu.device} busy", units.share(gpu.busy_share)))
+    return {
+        "id": found.id,
+        "sentence": clipped(found.sentence),
+        "confidence": found.confidence,
+        "figures": [{"name": name, "value": value} for name, value in figures],
+        "ends_with": clipped(steps.anchor) if "imported" in diagnosis.run else "",
+    }
+
+
+def account(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Return the parts of the training loop, the largest first; their shares sum to exactly 100 %."""
+    tenths = units.apportion({part: float(ns) for part, ns in diagnosis.account.items()}, TENTHS)
+    rows = [(part, value) for part, value in tenths.items() if value]
+    return [
+        {"part": part, "tenths": value, "share": f"{value / 10:.1f} %"}
+        for part, value in sorted(rows, key=lambda row: -row[1])
+    ]
+
+
+def findings(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Return the findings in their order: by the time that they cost."""
+    names: dict[str, int] = {}
+    rows = []
+    for finding in diagnosis.findings:
+        names[finding.rule] = names.get(finding.rule, 0) + 1
+        again = f"-{names[finding.rule]}" if names[finding.rule] > 1 else ""
+        rows.append({"id": finding.rule + again, **_finding(finding, diagnosis)})
+    return rows
+
+
+def outcomes(diagnosis: Diagnosis) -> list[dict[str, str]]:
+    """Return what became of each rule."""
+    return [
+        {"rule": outcome.rule, "state": outcome.state, "why": clipped(outcome.why)}
+        for outcome in diagnosis.outcomes
+    ]
+
+
+def _finding(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return one finding."""
+    of = "of the run" if finding.of_run else "of GPU time" if finding.of_window else "of the loop"
+    gain = finding.saving[0] < 0.995
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "share": finding.share,
+        "cost": f"{units.share(finding.share)} {of}" if finding.share > 0 else "",
+        "sentence": clipped(finding.sentence),
+        "evidence": [clipped(sentence) for sentence in finding.evidence],
+        "advice": clipped(finding.advice),
+        "gain": f"{units.saving(*finding.saving)}; {finding.confidence}" if gain else "",
+        "experiment": _experiment(finding, diagnosis),
+        "ranks": list(finding.ranks),
+        "place": _place(finding, diagnosis),
+        "documentation": _documentation(finding.rule),
+    }
+
+
+def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """Return the line that a finding names, with the lines of the file as far as they can be read."""
+    location = finding.location
+    if location is None:
+        return None
+    directory = str(diagnosis.run.get("cwd") or ".")
+    end = diagnosis.run.get("end")
+    excerpt = read_excerpt(location, directory, end.get("wall_ns") if isinstance(end, dict) else None, AROUND)
+    notes = []
+    if excerpt is not None and excerpt.left_out:
+        notes.append(units.counted(excerpt.left_out, "more line"))
+    if excerpt is not None and excerpt.changed:
+        notes.append("the file has changed since the run")
+    if excerpt is None:
+        notes.append("the file could not be read when this report was made")
+    return {
+        "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/"), LONGEST_PATH),
+        "line": location.line,
+        "function": clipped(location.function, 200),
+        "lines": []
+        if excerpt is None
+        else [[number, clipped(text, 400), number not in excerpt.around] for number, text in excerpt.lines],
+        "note": "; ".join(notes),
+    }
+
+
+def _experiment(finding: Finding, diagnosis: Diagnosis) -> str:
+    """Return the command that would prove the finding, empty where there is none."""
+    if not finding.experiment:
+        return ""
+    run = diagnosis.run
+    words = [str(word) for word in run.get("command") or ()]
+    known = words and "imported" not in run and not run.get("attached")
+    change = f"--preset {finding.experiment}" if finding.experiment in PRESETS else finding.experiment
+    return clipped(f"{TRY} {change} -- {_command(words) if known else 'COMMAND'}", LONGEST_COMMAND)
+
+
+def _documentation(name: str) -> dict[str, Any]:
+    """Return a rule's own documentation, empty for a rule that is not known."""
+    rule = next((rule for rule in RULES if rule_id(rule) == name), None)
+    if rule is None:
+        return {"summary": "", "sections": []}
+    told = sections(rule)
+    return {"summary": summary(rule), "sections": [[title, texts] for title, texts in told.items()]}
+
+
+def _command(words: list[str]) -> str:
+    """Return the command as it could be typed, its program without the folder that it lies in."""
+    return shlex.join([PurePath(words[0]).name, *words[1:]]) if words else ""
+
+
+def _wall(run: dict[str, Any]) -> str:
+    """Return how long the run took."""
+    start, end = run.get("start"), run.get("end")
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return ""
+    verb = "watched for" if run.get("attached") else "ran"
+    return f"{verb} {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"

@@ -1,0 +1,122 @@
+"""What is told in tables: the GPUs, what was learned about processes and hosts, and who watched what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.diagnosis import Diagnosis, GpuFigures
+from perfwrap.reports.activity import WORDS
+from perfwrap.reports.html.encoding import clipped
+from perfwrap.timeline.model import Timeline
+
+MOST_ROWS = 1_500
+"""Rows of a table; further ones are only counted."""
+
+MOST_CHARACTERS = 200_000
+LEAST_SHARE = 0.005
+
+
+def tables(timeline: Timeline, diagnosis: Diagnosis, origin: int) -> dict[str, Any]:
+    """Return the tables; each has columns and rows of text."""
+    return {
+        "gpus": _gpus(diagnosis),
+        "kernels": _kernels(diagnosis),
+        "facts": _facts(timeline),
+        "coverage": _coverage(timeline, origin),
+    }
+
+
+def _gpus(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what each GPU did while its kernels were recorded."""
+    rows = []
+    for gpu in diagnosis.gpu_activity:
+        classes = {kind.name: float(kind.duration_ns) for kind in gpu.classes}
+        total = sum(classes.values())
+        kinds = {name: value / total for name, value in classes.items()} if total else {}
+        idle = {WORDS.get(blame, blame): share for blame, share in gpu.idle.items()}
+        rows.append(
+            [
+                f"{gpu.host} {gpu.device}",
+                units.share(gpu.busy_share),
+                _listed(idle),
+                _listed(_exposed(gpu)),
+                _listed(kinds),
+                units.count(gpu.kernels),
+                units.duration(gpu.launches.kernel_ns),
+            ]
+        )
+    return _table(["GPU", "busy", "idle", "exposed", "kernels by time", "kernels", "median kernel"], rows)
+
+
+def _exposed(gpu: GpuFigures) -> dict[str, float]:
+    window = gpu.window_ns or 1
+    return {
+        "copies": gpu.copies_exposed_ns / window,
+        "collectives": gpu.collective_exposed_ns / window,
+    }
+
+
+def _kernels(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what limits each kernel that ncu measured."""
+    rows = [
+        [
+            kernel["kernel"],
+            kernel["bound"] or units.UNKNOWN,
+            units.share(kernel["compute_share"]),
+            units.share(kernel["memory_share"]),
+            units.duration(kernel["duration_ns"]),
+        ]
+        for kernel in diagnosis.kernels
+    ]
+    return _table(["kernel", "limited by", "compute", "memory", "time"], rows)
+
+
+def _facts(timeline: Timeline) -> dict[str, Any]:
+    """Return the last value of each fact of each track."""
+    tracks = timeline.tracks.select(pl.col("id").alias("track"), pl.col("name").alias("of"))
+    last = (
+        timeline.facts.group_by("track", "key", maintain_order=True)
+        .last()
+        .join(tracks, on="track", how="left")
+    )
+    rows = last.sort("track", "key").select("of", "key", "value", "source").rows()
+    return _table(["of", "what", "value", "told by"], [list(row) for row in rows])
+
+
+def _coverage(timeline: Timeline, origin: int) -> dict[str, Any]:
+    """Return who watched what, for how long, and what was lost."""
+    tracks = timeline.tracks.select(pl.col("id").alias("track"), pl.col("name").alias("of"))
+    found = timeline.coverage.join(tracks, on="track", how="left", maintain_order="left")
+    rows = [
+        [
+            row["what"],
+            row["of"],
+            "" if row["start"] is None else units.duration(row["start"] - origin),
+            "" if None in (row["start"], row["end"]) else units.duration(row["end"] - row["start"]),
+            "" if not row["lost"] else units.count(row["lost"]),
+            row["note"],
+            row["source"],
+        ]
+        for row in found.iter_rows(named=True)
+    ]
+    return _table(["what", "of", "from", "for", "lost", "note", "told by"], rows)
+
+
+def _table(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
+    told: list[list[str]] = []
+    room = MOST_CHARACTERS
+    for row in rows[:MOST_ROWS]:
+        told.append(["" if cell is None else clipped(cell, 400) for cell in row])
+        room -= sum(map(len, told[-1]))
+        if room < 0:
+            break
+    return {"columns": columns, "rows": told, "left_out": len(rows) - len(told)}
+
+
+def _listed(shares: dict[str, float]) -> str:
+    """Return the shares in words, the largest first, without those that are not worth a word."""
+    known = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {units.share(share)}" for name, share in known if share >= LEAST_SHARE)
