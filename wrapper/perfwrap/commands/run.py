@@ -14,6 +14,7 @@ from perfwrap.commands.recording_options import (
     Budget,
     Command,
     MaxOverhead,
+    Name,
     Ncu,
     NcuFrom,
     NcuOptions,
@@ -29,6 +30,7 @@ from perfwrap.commands.recording_options import (
     PySpyRate,
     Rate,
     Sample,
+    Tags,
     Window,
     WindowDetail,
     WindowRanks,
@@ -55,6 +57,8 @@ LEAST_OVERHEAD = 0.001
 def run(
     command: Command = None,
     out: Out = None,
+    name: Name = "",
+    tags: Tags = "",
     nvtx: Nvtx = False,
     no_monitors: NoMonitors = False,
     rate: Rate = DEFAULT_RATE_HZ,
@@ -84,6 +88,8 @@ def run(
         raise PerfwrapError("There is no command to run.", "For example: perfwrap run -- python train.py")
     options = Options(
         out=out,
+        name=name.strip(),
+        tags=tuple(dict.fromkeys(word.strip() for word in tags.split(",") if word.strip())),
         nvtx=nvtx,
         monitors=not no_monitors,
         rate_hz=rate,
