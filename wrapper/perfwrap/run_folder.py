@@ -121,9 +121,15 @@ class RunFolder:
                 "Give the folder that `perfwrap run` named at its end.",
             ) from None
         except (OSError, ValueError) as error:
-            raise PerfwrapError(f"{self.manifest} cannot be read: {error}") from error
+            raise PerfwrapError(
+                f"{self.manifest} cannot be read: {error}",
+                "The run cannot be read without it; record it again.",
+            ) from error
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-            raise PerfwrapError(f"{self.manifest} is not a perfwrap manifest.")
+            raise PerfwrapError(
+                f"{self.manifest} is not a perfwrap manifest.",
+                "Give the folder that `perfwrap run` named at its end.",
+            )
         if manifest["format"] > FORMAT:
             raise PerfwrapError(
                 f"{self.path} was written by a newer perfwrap (format {manifest['format']}, this one reads {FORMAT}).",

@@ -150,7 +150,9 @@ def _details(asked: str) -> tuple[str, ...]:
 def _ranks(asked: str) -> str:
     """Return which ranks were asked for; PerfwrapError for anything but one or all."""
     if asked not in ("0", "all"):
-        raise PerfwrapError(f"--window-ranks takes 0 or all, not {asked!r}.", "")
+        raise PerfwrapError(
+            f"--window-ranks takes 0 or all, not {asked!r}.", "For example: --window-ranks all"
+        )
     return asked
 
 
@@ -159,7 +161,9 @@ def _words(options: str, ours: tuple[str, ...]) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(options))
     except ValueError as error:
-        raise PerfwrapError(f"The options {options!r} cannot be taken apart: {error}.") from error
+        raise PerfwrapError(
+            f"The options {options!r} cannot be taken apart: {error}.", "Look at their quotes."
+        ) from error
     for word in words:
         if not word.startswith("-"):
             raise PerfwrapError(

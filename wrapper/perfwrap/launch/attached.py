@@ -43,6 +43,7 @@ def find_job(pid: int) -> Job:
     if known is None or known[0] in proc.ENDED:
         raise PerfwrapError(
             f"There is no process {pid}." if known is None else f"Process {pid} has ended.",
+            "Give the number of a process that runs: pgrep -f train.py",
             "Give the pid of the training command, or of torchrun; `pgrep -af python` lists them.",
         )
     place = Path(f"/proc/{pid}")
@@ -61,7 +62,9 @@ def find_job(pid: int) -> Job:
             f"The system does not let perfwrap look at process {pid}: {error.strerror}.", "Try it with sudo."
         ) from error
     except (OSError, StopIteration) as error:
-        raise PerfwrapError(f"Process {pid} has ended.") from error
+        raise PerfwrapError(
+            f"Process {pid} has ended.", "Give the number of a process that is still running."
+        ) from error
 
 
 def watch(job: Job, options: Options, seconds: float | None) -> tuple[Path, list[str]]:
