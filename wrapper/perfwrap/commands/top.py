@@ -68,7 +68,7 @@ def _folder(run: str | None) -> Path:
                 "Name the run folder, or start a run: perfwrap run -- python train.py",
             )
         return newest
-    return runs.find(run)
+    return runs.find(str(run))
 
 
 def _print(watch: Watch, folder: Path) -> None:

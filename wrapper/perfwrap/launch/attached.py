@@ -43,7 +43,6 @@ def find_job(pid: int) -> Job:
     if known is None or known[0] in proc.ENDED:
         raise PerfwrapError(
             f"There is no process {pid}." if known is None else f"Process {pid} has ended.",
-            "Give the number of a process that runs: pgrep -f train.py",
             "Give the pid of the training command, or of torchrun; `pgrep -af python` lists them.",
         )
     place = Path(f"/proc/{pid}")
