@@ -1,4 +1,4 @@
-"""Comparisons of step times that were really recorded: 13 equal runs, the first on a quiet machine, others on a busy one."""
+"""Comparisons of real step times: 13 equal runs, the first on a quiet machine, the others on a busy one."""
 
 from __future__ import annotations
 
