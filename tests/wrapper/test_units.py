@@ -118,3 +118,12 @@ def test_apportioned_parts_sum_to_the_whole_and_are_off_by_less_than_one(
     total = math.fsum(parts.values())
     assert sum(shares.values()) == (whole if total else 0)
     assert all(abs(shares[name] - whole * (parts[name] / total)) < 1.001 for name in parts if total)
+
+
+def test_changes_have_a_sign() -> None:
+    assert [units.signed_share(value) for value in (0.123, -0.031, 0.0)] == ["+12 %", "-3.1 %", "0 %"]
+    assert [units.signed_duration(value) for value in (1.2e6, -240.0, 0.0)] == ["+1.2 ms", "-240 ns", "0 ns"]
+
+
+def test_noise_beyond_the_figure_itself_is_told_without_digits() -> None:
+    assert [units.noise(value) for value in (0.021, 0.5, 725.0)] == ["±2.1 %", "±50 %", "over ±100 %"]

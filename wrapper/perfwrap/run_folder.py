@@ -128,9 +128,15 @@ class RunFolder:
                 "Give the folder that `perfwrap run` named at its end.",
             ) from None
         except (OSError, ValueError) as error:
-            raise PerfwrapError(f"{self.manifest} cannot be read: {error}") from error
+            raise PerfwrapError(
+                f"{self.manifest} cannot be read: {error}",
+                "The run cannot be read without it; record it again.",
+            ) from error
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-            raise PerfwrapError(f"{self.manifest} is not a perfwrap manifest.")
+            raise PerfwrapError(
+                f"{self.manifest} is not a perfwrap manifest.",
+                "Give the folder that `perfwrap run` named at its end.",
+            )
         if manifest["format"] > FORMAT:
             raise PerfwrapError(
                 f"{self.path} was written by a newer perfwrap (format {manifest['format']}, this one reads {FORMAT}).",
@@ -145,12 +151,12 @@ class RunFolder:
         temporary.replace(self.manifest)
 
 
-def create(out: Path | None, command: list[str]) -> RunFolder:
-    """Make a new run folder, mode 0700: ``out`` itself, or one named after time and command.
+def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
+    """Make a new run folder, mode 0700: ``out`` itself, or one named after time and ``name`` or else the command.
 
     Raises PerfwrapError when ``out`` already holds something or cannot be made.
     """
-    path = (out if out is not None else Path(RUNS) / _default_name(command)).absolute()
+    path = (out if out is not None else Path(RUNS) / _default_name(command, name)).absolute()
     try:
         if out is None:
             path = _make_first_free(path)
@@ -200,10 +206,10 @@ def create_parent(out: Path | None, name: str) -> Path:
     return path
 
 
-def _default_name(command: list[str]) -> str:
-    """Return e.g. ``20260131-235959-train``: UTC time and the script's stem, or the program's name."""
+def _default_name(command: list[str], name: str = "") -> str:
+    """Return e.g. ``20260131-235959-train``: UTC time and the name, the script's stem or the program's name."""
     scripts = [word for word in command if word.endswith((".py", ".sh", ".pyz"))]
-    stem = Path(scripts[0] if scripts else command[0]).stem if command else "run"
+    stem = name or (Path(scripts[0] if scripts else command[0]).stem if command else "run")
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", stem)[:40].strip("._") or "run"
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + safe
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,15 @@ def test_the_launcher_is_the_same_under_both_names(tmp_path: Path) -> None:
     words = ["run", "--no-monitors", "--no-report", "sh", "-c", "exit 12"]
     assert subprocess.run([script, *words], cwd=tmp_path, capture_output=True).returncode == 12
     assert subprocess.run([*PERFWRAP, *words], cwd=tmp_path, capture_output=True).returncode == 12
+
+
+def test_a_run_has_the_name_and_the_tags_that_it_was_given(tmp_path: Path) -> None:
+    answer = perfwrap(
+        "--no-monitors", "--no-report", "--name", "two words", "--tags", "a, b,a", "true", cwd=tmp_path
+    )
+    assert answer.returncode == 0
+    (folder,) = (tmp_path / "perfwrap_runs").iterdir()
+    manifest = json.loads((folder / "run.json").read_text())
+    assert folder.name.endswith("-two_words")
+    assert manifest["name"] == "two words"
+    assert manifest["tags"] == ["a", "b"]

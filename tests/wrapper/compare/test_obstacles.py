@@ -109,11 +109,22 @@ def test_too_few_steps_cannot_be_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy", "own", "crowded"), [(8.0, 2.0, True), (8.0, 7.9, False), (5.0, 1.0, False), (None, 1.0, False)]
+    ("busy", "own", "switches", "crowded"),
+    [
+        (8.0, 2.0, None, True),
+        (8.0, 2.0, 130.0, True),
+        (8.0, 2.0, 3.0, False),  # it has cores of its own
+        (8.0, 7.9, 130.0, False),
+        (5.0, 1.0, 130.0, False),
+        (None, 1.0, 130.0, False),
+    ],
 )
-def test_others_matter_only_where_no_core_is_free(busy: float | None, own: float, crowded: bool) -> None:
+def test_others_matter_only_where_they_take_cores_away(
+    busy: float | None, own: float, switches: float | None, crowded: bool
+) -> None:
     other = document()
-    other["machine"] = {"cores_online": 8, "cores_busy": busy, "own_cores": own}
+    figures = {"cores_online": 8, "cores_busy": busy, "own_cores": own, "switches_per_s": switches}
+    other["machine"] = figures
     assert kinds(document(), other) == (["load"] if crowded else [])
 
 

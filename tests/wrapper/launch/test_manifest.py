@@ -28,6 +28,8 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
     assert manifest["start"]["wall_ns"] < manifest["end"]["wall_ns"]
     assert manifest["options"] == {
         "out": prefix[prefix.index("--out") + 1],
+        "name": "",
+        "tags": [],
         "nvtx": True,
         "monitors": False,
         "rate_hz": 5.0,

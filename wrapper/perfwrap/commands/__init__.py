@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perfwrap.commands import attach, check, compare, demo, doctor, explain, import_, report, run, top, try_
+from perfwrap.commands import (
+    attach,
+    check,
+    clean,
+    compare,
+    demo,
+    doctor,
+    explain,
+    import_,
+    list_,
+    open_,
+    report,
+    run,
+    top,
+    try_,
+)
 
 PASS_THROUGH = {"allow_interspersed_args": False}
 """For commands that take somebody else's: what stands behind its first word is its own."""
@@ -18,6 +33,9 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     ("report", report.report, {}),
     ("compare", compare.compare, {}),
     ("check", check.check, {}),
+    ("open", open_.open_, {}),
+    ("list", list_.list_, {}),
+    ("clean", clean.clean, {}),
     ("import", import_.import_, {}),
     ("explain", explain.explain, {}),
     ("doctor", doctor.doctor, PASS_THROUGH),

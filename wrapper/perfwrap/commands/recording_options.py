@@ -11,6 +11,16 @@ Out: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"),
 ]
+Name: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="What to call the run; other commands find it by that.", show_default="none"
+    ),
+]
+Tags: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="WORDS", help="Words to find the run by, joined by commas.", show_default="none"),
+]
 Rate: TypeAlias = Annotated[
     float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
 ]

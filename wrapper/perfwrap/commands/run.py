@@ -16,6 +16,7 @@ from perfwrap.commands.recording_options import (
     Change,
     Command,
     MaxOverhead,
+    Name,
     Ncu,
     NcuFrom,
     NcuOptions,
@@ -31,6 +32,7 @@ from perfwrap.commands.recording_options import (
     PySpyRate,
     Rate,
     Sample,
+    Tags,
     TrialPrecision,
     TrialSteps,
     TrialWarmUp,
@@ -62,6 +64,8 @@ LEAST_OVERHEAD = 0.001
 def run(
     command: Command = None,
     out: Out = None,
+    name: Name = "",
+    tags: Tags = "",
     nvtx: Nvtx = False,
     no_monitors: NoMonitors = False,
     rate: Rate = DEFAULT_RATE_HZ,
@@ -96,6 +100,8 @@ def run(
         raise PerfwrapError("There is no command to run.", "For example: perfwrap run -- python train.py")
     options = Options(
         out=out,
+        name=name.strip(),
+        tags=tuple(dict.fromkeys(word.strip() for word in tags.split(",") if word.strip())),
         nvtx=nvtx,
         monitors=not no_monitors,
         rate_hz=rate,
@@ -160,7 +166,9 @@ def _details(asked: str) -> tuple[str, ...]:
 def _ranks(asked: str) -> str:
     """Return which ranks were asked for; PerfwrapError for anything but one or all."""
     if asked not in ("0", "all"):
-        raise PerfwrapError(f"--window-ranks takes 0 or all, not {asked!r}.", "")
+        raise PerfwrapError(
+            f"--window-ranks takes 0 or all, not {asked!r}.", "For example: --window-ranks all"
+        )
     return asked
 
 
@@ -176,7 +184,9 @@ def _words(options: str, ours: tuple[str, ...]) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(options))
     except ValueError as error:
-        raise PerfwrapError(f"The options {options!r} cannot be taken apart: {error}.") from error
+        raise PerfwrapError(
+            f"The options {options!r} cannot be taken apart: {error}.", "Look at their quotes."
+        ) from error
     for word in words:
         if not word.startswith("-"):
             raise PerfwrapError(

@@ -77,7 +77,7 @@ def document(name: str) -> tuple[str, dict[str, Any]]:
     from perfwrap.commands.report import diagnosed
     from perfwrap.reports import json as json_report
 
-    return folder.name, json_report.document(diagnosed(folder))
+    return _given_name(folder) or folder.name, json_report.document(diagnosed(folder))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfwrap import run_folder
+from perfwrap.commands import runs
+from perfwrap.commands.output_options import RUN_HELP
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
 
@@ -27,8 +29,10 @@ FOOT = "q quits"
 
 def top(
     run: Annotated[
-        Path | None,
-        typer.Argument(help="The folder of a run.", show_default="the newest below perfwrap_runs"),
+        str | None,
+        typer.Argument(
+            help=RUN_HELP, show_default="the newest below perfwrap_runs", autocompletion=runs.complete
+        ),
     ] = None,
 ) -> None:
     """Show a running job live in the terminal: the verdict so far, step times, GPUs, processes.
@@ -54,7 +58,7 @@ def top(
     _print(watch, folder)
 
 
-def _folder(run: Path | None) -> Path:
+def _folder(run: str | None) -> Path:
     """Return the folder that is meant; PerfwrapError when there is none."""
     if run is None:
         newest = run_folder.newest(Path(run_folder.RUNS))
@@ -64,12 +68,7 @@ def _folder(run: Path | None) -> Path:
                 "Name the run folder, or start a run: perfwrap run -- python train.py",
             )
         return newest
-    if not run.is_dir():
-        raise PerfwrapError(
-            f"{run} is not a folder." if run.exists() else f"There is no folder {run}.",
-            "Give the folder that `perfwrap run` named when it started or ended.",
-        )
-    return run
+    return runs.find(str(run))
 
 
 def _print(watch: Watch, folder: Path) -> None:

@@ -61,7 +61,9 @@ def find_job(pid: int) -> Job:
             f"The system does not let perfwrap look at process {pid}: {error.strerror}.", "Try it with sudo."
         ) from error
     except (OSError, StopIteration) as error:
-        raise PerfwrapError(f"Process {pid} has ended.") from error
+        raise PerfwrapError(
+            f"Process {pid} has ended.", "Give the number of a process that is still running."
+        ) from error
 
 
 def watch(job: Job, options: Options, seconds: float | None) -> tuple[Path, list[str]]:

@@ -7,6 +7,7 @@
     clock         list of such pairs                host      facts about the machine (host.py)
     versions      perfwrap, launcher_python         options   what the user asked of the recording
     environment   variables that matter for speed   warnings  what could not be recorded, in sentences
+    name, tags    what the user calls the run, where he does; and words to find it by
     attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
@@ -36,8 +37,11 @@ from perfwrap.launch.options import Options
 def begin(command: list[str], options: Options, variables: Mapping[str, str]) -> dict[str, Any]:
     """Return the manifest of a run that is about to start; ``end`` and ``exit`` are still unknown."""
     now = clock_pair()
+    called = {"name": options.name} if options.name else {}
     return {
         "command": command,
+        **called,
+        "tags": list(options.tags),
         "cwd": str(Path.cwd()),
         "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},
         "options": asdict(options) | {"out": None if options.out is None else str(options.out)},

@@ -35,6 +35,9 @@ class Options:
     """The options of ``perfwrap run``; the manifest keeps them."""
 
     out: Path | None = None
+    name: str = ""
+    """What the user calls the run; nothing for no name."""
+    tags: tuple[str, ...] = ()
     nvtx: bool = False
     monitors: bool = True
     rate_hz: float = DEFAULT_RATE_HZ

@@ -35,7 +35,7 @@ class Recording:
     def prepare(self, command: list[str], options: Options, variables: Mapping[str, str]) -> None:
         """Set up as much as is possible, and note what is not."""
         try:
-            folder = run_folder.create(options.out, command)
+            folder = run_folder.create(options.out, command, options.name)
             self.manifest = manifest.begin(command, options, variables)
             folder.write_manifest(self.manifest)
         except (PerfwrapError, OSError) as error:

@@ -40,8 +40,8 @@ def draw_one(comparison: Comparison, page: Page) -> None:
     page.paragraph(comparison.sentence, style=STYLES.get(comparison.outcome, "bold"))
     for obstacle in comparison.obstacles:
         page.paragraph(obstacle.sentence, indent=2, hanging="- ")
-    kinds = sorted({obstacle.kind for obstacle in comparison.obstacles if obstacle.kind != "steps"})
-    if kinds:
+    kinds = sorted({obstacle.kind for obstacle in comparison.obstacles})
+    if kinds and "steps" not in kinds:
         page.paragraph(
             f"To conclude all the same, where that is meant: --allow {','.join(kinds)}",
             indent=2,
@@ -157,5 +157,6 @@ def _conditions(conditions: Sequence[ConditionChange], page: Page) -> None:
 
 def condition_words(change: ConditionChange) -> str:
     """Return a condition that differs, in words."""
-    before, after = ("not set" if value is None else value for value in (change.before, change.after))
+    absent = "not set" if change.key.startswith("env/") else "not recorded"
+    before, after = (absent if value is None else value for value in (change.before, change.after))
     return f"{change.key}: {before} → {after}"

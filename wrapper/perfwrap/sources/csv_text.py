@@ -33,7 +33,9 @@ def read_text(path: Path) -> str:
             raise PerfwrapError(f"{path} is too large for a table of a tool.", "Is it one?")
         return decoded(path.read_bytes())
     except OSError as error:
-        raise PerfwrapError(f"{path} cannot be read: {error.strerror}.") from error
+        raise PerfwrapError(
+            f"{path} cannot be read: {error.strerror}.", "Name a file that you may read."
+        ) from error
 
 
 def rows(text: str) -> Iterator[list[str]]:

@@ -45,7 +45,9 @@ def add(
         )
     with opened(path) as file:
         if not any(table in file.columns for table in OWN_TABLES):
-            raise PerfwrapError(f"{path} is a database, but no export of nsys.")
+            raise PerfwrapError(
+                f"{path} is a database, but no export of nsys.", "nsys export --type sqlite REPORT makes one."
+            )
         _add(begin(file, builder, path, clock, host))
 
 

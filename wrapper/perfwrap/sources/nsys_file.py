@@ -120,7 +120,10 @@ def opened(path: Path) -> Iterator[NsysFile]:
             connection = sqlite3.connect(address, uri=True, check_same_thread=False)
             connection.text_factory = _text
         except sqlite3.Error as error:
-            raise PerfwrapError(f"{path} cannot be opened: {error}") from error
+            raise PerfwrapError(
+                f"{path} cannot be opened: {error}",
+                "Name a file that you may read, or export the report again.",
+            ) from error
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             # SQLite refuses a file that was cut short, unless one says that one is about to mend it.
@@ -154,7 +157,10 @@ def _unpacked(path: Path) -> Iterator[Path]:
         with path.open("rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     except OSError as error:
-        raise PerfwrapError(f"{path} cannot be read: {error.strerror}.") from error
+        raise PerfwrapError(
+            f"{path} cannot be read: {error.strerror}.",
+            "Name a file that you may read, or export the report again.",
+        ) from error
     if not packed:
         yield path
         return
@@ -164,7 +170,10 @@ def _unpacked(path: Path) -> Iterator[Path]:
         except (OSError, EOFError, zlib.error) as error:
             # What stands before the damage is a database whose last pages are missing.
             if copy.tell() == 0:
-                raise PerfwrapError(f"{path} cannot be unpacked: {error}") from error
+                raise PerfwrapError(
+                    f"{path} cannot be unpacked: {error}",
+                    "Name a file that you may read, or export the report again.",
+                ) from error
         copy.flush()
         yield Path(copy.name)
 

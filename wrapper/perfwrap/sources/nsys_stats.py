@@ -75,7 +75,9 @@ def add(builder: TimelineBuilder, path: Path) -> None:
     """Add all tables of a file; PerfwrapError where there is none."""
     found = list(_tables(read_text(path)))
     if not found:
-        raise PerfwrapError(f"{path} holds no table of nsys stats.")
+        raise PerfwrapError(
+            f"{path} holds no table of nsys stats.", "nsys stats --format csv REPORT makes them."
+        )
     # Tables of one report share their correlation ids: `nsys stats -o X` writes X_cuda_gpu_trace.csv and so on.
     report = re.sub(r"_?(cuda|nvtx|gpu).*$", "", path.stem)
     process = builder.process(HOST, 0, f"{SOURCE} {report}")

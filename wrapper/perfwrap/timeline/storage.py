@@ -33,7 +33,10 @@ def save(timeline: Timeline, folder: Path) -> None:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
         temporary.replace(index)
     except OSError as error:
-        raise PerfwrapError(f"The timeline cannot be saved in {folder}: {error.strerror}.") from error
+        raise PerfwrapError(
+            f"The timeline cannot be saved in {folder}: {error.strerror}.",
+            "Choose another place with --out DIR.",
+        ) from error
 
 
 def load(folder: Path) -> Timeline:
@@ -43,7 +46,9 @@ def load(folder: Path) -> Timeline:
         content = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         number = content["format"]
     except FileNotFoundError:
-        raise PerfwrapError(f"{folder} holds no saved timeline.") from None
+        raise PerfwrapError(
+            f"{folder} holds no saved timeline.", "Import the files again with `perfwrap import`."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PerfwrapError(f"{folder / INDEX} cannot be read: {error}", mend) from error
     if not isinstance(number, int) or number > FORMAT:

@@ -1,0 +1,163 @@
+"""`perfwrap list`, `clean` and `open`, shell completion and colours, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfwrap.commands.open_ import VIEWER, OneFile
+from perfwrap.run_folder import RunFolder
+
+DAY = 86_400 * 10**9
+Made = Callable[..., Path]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Make a run folder of so many days ago."""
+
+    def make(folder: str, days: float = 0.0, ended: bool = True, **manifest: Any) -> Path:
+        path = tmp_path / "perfwrap_runs" / folder
+        path.mkdir(parents=True)
+        moment = {"monotonic_ns": 1, "wall_ns": round(time.time_ns() - days * DAY)}
+        later = {"monotonic_ns": 12 * 10**9, "wall_ns": moment["wall_ns"]} if ended else None
+        content = {"command": ["python", "train.py"], "start": moment, "end": later, **manifest}
+        RunFolder(path).write_manifest(content)
+        (path / "journal").mkdir()
+        return path
+
+    return make
+
+
+def perfwrap(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "COLUMNS": "80", **variables}
+    command = [sys.executable, "-m", "perfwrap", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+
+
+def test_runs_are_listed_the_newest_last_with_what_is_known(made: Made, tmp_path: Path) -> None:
+    made("20260102-b", days=1, name="tuned", tags=["bf16", "two"])
+    first = made("20260101-a", days=2)
+    (first / "diagnosis.json").write_text(
+        '{"verdict": {"id": "data-bound"}, "steps": {"median_ns": 15300000}}'
+    )
+    made("20260103-c", ended=False)
+    text = perfwrap(tmp_path, "list").stdout
+    assert text.index("20260101-a") < text.index("tuned #bf16 #two") < text.index("20260103-c")
+    assert "data-bound · 15.3 ms a step" in text
+    assert "not ended · not diagnosed" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_runs_are_listed_for_programs_and_by_tag(made: Made, tmp_path: Path) -> None:
+    made("a", tags=["x"])
+    made("b")
+    listed = json.loads(perfwrap(tmp_path, "list", "--format", "json", "--tag", "x").stdout)["runs"]
+    assert [run["folder"] for run in listed] == ["a"]
+    assert listed[0]["duration_ns"] == 12 * 10**9 - 1
+
+
+def test_a_place_without_runs_is_said(tmp_path: Path) -> None:
+    ended = perfwrap(tmp_path, "list")
+    assert ended.returncode == 2
+    assert "perfwrap run" in ended.stderr
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "perfwrap_runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "remain"),
+    [
+        (("--keep", "1"), ["new", "running"]),
+        (("--older-than", "30d"), ["middle", "new", "running"]),
+        (("--older-than", "2w", "--keep", "2"), ["middle", "new", "running"]),
+        (("middle",), ["new", "old", "running"]),
+        (("running", "old"), ["middle", "new"]),
+    ],
+)
+def test_runs_are_removed_by_name_number_and_age_only_when_told(
+    made: Made, tmp_path: Path, words: tuple[str, ...], remain: list[str]
+) -> None:
+    made("old", days=60)
+    made("middle", days=20)
+    made("new")
+    made("running", days=90, ended=False)
+    told = perfwrap(tmp_path, "clean", *words)
+    assert "would remove" in told.stdout
+    assert left(tmp_path) == ["middle", "new", "old", "running"]
+    perfwrap(tmp_path, "clean", *words, "--yes")
+    assert left(tmp_path) == remain
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--older-than", "soon"), ("a", "--keep", "1"), ("elsewhere", "--yes"), ("gone", "--yes")]
+)
+def test_what_is_no_run_or_no_choice_is_never_removed(
+    made: Made, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    made("a")
+    (tmp_path / "elsewhere").mkdir()
+    ended = perfwrap(tmp_path, "clean", *words)
+    assert ended.returncode == 2
+    assert left(tmp_path) == ["a"]
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_the_file_that_would_be_opened_is_named(made: Made, tmp_path: Path) -> None:
+    run = made("a")
+    missing = perfwrap(tmp_path, "open", "--path")
+    assert missing.returncode == 2
+    assert "perfwrap report" in missing.stderr
+    (run / "trace.json.gz").write_bytes(b"x")
+    assert perfwrap(tmp_path, "open", "--path").stdout.strip() == str(run / "trace.json.gz")
+    (run / "report.html").write_bytes(b"x")
+    assert perfwrap(tmp_path, "open", "a", "--path").stdout.strip() == str(run / "report.html")
+    assert perfwrap(tmp_path, "open", "--trace", "--path").stdout.strip() == str(run / "trace.json.gz")
+
+
+def test_a_trace_is_served_to_perfettos_page_and_nothing_else_is(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(b"content")
+    (tmp_path / "secret").write_bytes(b"secret")
+    with OneFile(file, 0) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        server.timeout = 60
+        answered = threading.Thread(target=lambda: [server.wait() for _ in range(2)])
+        answered.start()
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{address}/secret", timeout=60)
+        assert not server.served
+        with urllib.request.urlopen(f"{address}/trace.json.gz", timeout=60) as answer:
+            assert answer.read() == b"content"
+            assert answer.headers["Access-Control-Allow-Origin"] == VIEWER
+        answered.join(60)
+        assert server.served
+
+
+def test_the_shell_completes_the_names_of_runs(made: Made, tmp_path: Path) -> None:
+    made("20260101-train", name="tuned")
+    script = Path(sys.executable).with_name("perfwrap")  # whose name the shell knows, not the module's
+    asked = {"_PERFWRAP_COMPLETE": "complete_bash", "COMP_WORDS": "perfwrap report tu", "COMP_CWORD": "2"}
+    ended = subprocess.run(
+        [script], capture_output=True, text=True, cwd=tmp_path, env={"PATH": os.environ["PATH"], **asked}
+    )
+    assert ended.stdout.split() == ["tuned"]
+
+
+@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_no_color_is_honoured(made: Made, tmp_path: Path, variables: dict[str, str], coloured: bool) -> None:
+    made("a", name="tuned", tags=["x"])
+    text = perfwrap(tmp_path, "list", FORCE_COLOR="1", TERM="xterm-256color", **variables).stdout
+    assert "tuned" in text
+    assert ("\x1b[36m" in text) is coloured

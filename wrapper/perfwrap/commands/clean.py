@@ -1,0 +1,105 @@
+"""Remove runs that are not needed any more."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfwrap import run_folder
+from perfwrap.commands import runs
+from perfwrap.errors import PerfwrapError
+from perfwrap.run_folder import RunFolder
+
+AGES = {"h": 3600, "d": 86400, "w": 604800}
+"""Seconds in each unit of --older-than."""
+
+
+def clean(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN...]", help="Runs to remove.", autocompletion=runs.complete),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Remove all but the N newest.", show_default=False),
+    ] = None,
+    older_than: Annotated[
+        str,
+        typer.Option(metavar="AGE", help="Remove those older than 12h, 30d or 4w.", show_default="any"),
+    ] = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Really remove; without it they are only named.")
+    ] = False,
+) -> None:
+    """Remove runs that are not needed any more: those named, or those below perfwrap_runs by number and age.
+
+    Without --yes nothing is removed: the runs are named with their sizes. Runs that have not ended are left alone,
+    unless they are named.
+    """
+    if not names and keep is None and not older_than:
+        raise PerfwrapError(
+            "Nothing says which runs to remove.", "Name runs, or say --keep 10 or --older-than 30d."
+        )
+    if names and (keep is not None or older_than):
+        raise PerfwrapError("Runs are named and chosen by number or age at once.", "Do the one or the other.")
+    doomed = [_run(name) for name in names] if names else _chosen(keep, older_than)
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap import units
+    from perfwrap.reports.page import Page
+    from perfwrap.reports.waiting import Waiting
+
+    page = Page(sys.stdout)
+    with Waiting("Removing runs" if yes else "Looking at runs", len(doomed)) as waiting:
+        for path in doomed:
+            size = units.size(sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir()))
+            if yes:
+                _remove(path)
+            page.line((f"{'removed' if yes else 'would remove'} {path} ({size})", ""))
+            waiting.advance()
+    if not doomed:
+        page.line(("There is nothing to remove.", ""))
+    elif not yes:
+        page.line(("Nothing was removed; --yes does it.", "bold"))
+    page.show()
+
+
+def _run(name: str) -> Path:
+    """Return the folder of a run; PerfwrapError for a folder that is none, so that nothing else is ever removed."""
+    path = runs.find(name)
+    RunFolder(path).read_manifest()
+    return path
+
+
+def _chosen(keep: int | None, older_than: str) -> list[Path]:
+    """Return the ended runs below perfwrap_runs that are neither among the newest nor young enough."""
+    age = _age(older_than)
+    known = [path for path in runs.folders(Path(run_folder.RUNS)) if runs.manifest(path).get("end")]
+    known = known[: max(0, len(known) - keep)] if keep is not None else known
+    now = time.time_ns()
+    return [path for path in known if now - runs.manifest(path)["end"]["wall_ns"] >= age]
+
+
+def _age(text: str) -> int:
+    """Return an age in nanoseconds; PerfwrapError for what is none."""
+    if not text:
+        return 0
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text.strip())
+    if found is None:
+        raise PerfwrapError(f"--older-than {text!r} is no age.", "For example: --older-than 30d")
+    return int(found[1]) * AGES[found[2]] * 10**9
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder; PerfwrapError where that fails."""
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise PerfwrapError(
+            f"{path} cannot be removed: {error.strerror}.", "Look at who owns the folder."
+        ) from error

@@ -1,0 +1,121 @@
+"""Open a run in a browser: its report, or its timeline."""
+
+from __future__ import annotations
+
+import webbrowser
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfwrap.commands import runs
+from perfwrap.commands.output_options import Run
+from perfwrap.errors import PerfwrapError
+from perfwrap.run_folder import RunFolder
+
+REPORT = "report.html"
+VIEWER = "https://ui.perfetto.dev"
+PORT = 9001
+"""The only port of this machine from which Perfetto's page may fetch a trace (its content security policy)."""
+PATIENCE_SECONDS = 60
+
+
+def open_(
+    run: Run = runs.LATEST,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="The timeline in ui.perfetto.dev, which keeps it in the browser.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Only print which file it is.")] = False,
+) -> None:
+    """Open a run in a browser: its report, or with --trace (or where it has no report) its timeline.
+
+    Perfetto's page fetches the trace from this machine, through a server that serves this one file, to this page,
+    once; nothing is uploaded.
+    """
+    folder = runs.find(str(run))
+    report = folder / REPORT
+    chosen = RunFolder(folder).trace if trace or not report.is_file() else report
+    if not chosen.is_file():
+        raise PerfwrapError(
+            f"{folder} has no {chosen.name}.", f"`perfwrap report {folder}` makes it from what was recorded."
+        )
+    if path:
+        typer.echo(chosen.absolute())
+    elif chosen == report:
+        _browse(chosen.absolute().as_uri(), chosen)
+    else:
+        _serve(chosen)
+
+
+def _browse(address: str, file: Path) -> None:
+    """Show an address in the user's browser; PerfwrapError where there is none."""
+    if not webbrowser.open(address):
+        raise PerfwrapError(
+            "No browser could be started here.",
+            f"Copy {file.absolute()} to a machine with one and open it there.",
+        )
+
+
+def _serve(file: Path) -> None:
+    """Have Perfetto's page fetch the file from here, and leave when it has."""
+    try:
+        server = OneFile(file, PORT)
+    except OSError as error:
+        raise PerfwrapError(
+            f"Port {PORT} of this machine cannot be used: {error.strerror}.",
+            f"Open {VIEWER} and give it {file.absolute()}.",
+        ) from error
+    with server:
+        address = f"{VIEWER}/#!/?url=http://127.0.0.1:{server.server_port}/{file.name}"
+        typer.echo(f"Opening {address}", err=True)
+        _browse(address, file)
+        server.timeout = PATIENCE_SECONDS
+        while not server.served:
+            if not server.wait():
+                raise PerfwrapError(
+                    "The browser did not fetch the trace.", f"Open {VIEWER} and give it {file.absolute()}."
+                )
+
+
+class OneFile(HTTPServer):
+    """Serves one file to Perfetto's page, on this machine only."""
+
+    def __init__(self, file: Path, port: int) -> None:
+        super().__init__(("127.0.0.1", port), Answer)
+        self.file = file
+        self.served = False
+        self._came = True
+
+    def wait(self) -> bool:
+        """Answer one request; False when none came in time."""
+        self._came = True
+        self.handle_request()
+        return self._came
+
+    def handle_timeout(self) -> None:
+        """Note that nobody came."""
+        self._came = False
+
+
+class Answer(BaseHTTPRequestHandler):
+    """Answers with the file, or not at all."""
+
+    server: OneFile
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that the library looks for
+        """Send the file to whoever asks for it by its name."""
+        if self.path != f"/{self.server.file.name}":
+            self.send_error(404)
+            return
+        content = self.server.file.read_bytes()
+        self.send_response(200)
+        self.send_header("Access-Control-Allow-Origin", VIEWER)
+        self.send_header("Content-Type", "application/gzip")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        self.server.served = True
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Keep quiet."""
