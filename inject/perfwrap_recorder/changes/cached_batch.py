@@ -1,8 +1,9 @@
 """Has each DataLoader yield its first batch again and again: what input work costs at most.
 
-Replaces ``_next_data`` of the loaders' iterators, ``_reset`` of those with workers, and ``DataLoader._get_iterator``:
-from the second epoch on no workers are started. An epoch has as many batches as ever. Where the loader's length is not known,
-batches are repeated as long as the program trains with them; a loop that only evaluates gets its own.
+Replaces ``_next_data`` of the loaders' iterators, ``_reset`` of those with workers, and
+``DataLoader._get_iterator``: from the second epoch on no workers are started. An epoch has as many batches as ever.
+Where the loader's length is not known, batches are repeated as long as the program trains with them; a loop that only
+evaluates gets its own.
 
 Containers are new for each batch. A tensor that the program has changed in place is made anew from a copy.
 """

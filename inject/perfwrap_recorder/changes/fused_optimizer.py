@@ -24,8 +24,8 @@ def install(torch, change):
     fusible = [kind for kind in kinds if can_be_fused(kind)]
     made = []
 
-    def adjust(kind, optimizer, arguments, options, frame):
-        reason = find_reason(torch, kind, optimizer, arguments, options)
+    def adjust(kind, optimizer, given, options, frame):
+        reason = find_reason(torch, kind, optimizer, given, options)
         if reason:
             change.refuse(reason)
             return None
@@ -43,7 +43,7 @@ def install(torch, change):
             change.take_back("a state that was loaded switched it off again")
 
     for kind in fusible:
-        wrapping.patch(torch, kind, "__init__", _maker(change, kind, adjust), over=True)
+        wrapping.patch(torch, kind, "__init__", _maker(torch, change, kind, adjust), over=True)
     watch_others(torch, change, fusible)
     change.checks.append(look)
 
@@ -55,34 +55,34 @@ def can_be_fused(kind):
     return code is not None and "fused" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _maker(change, kind, adjust):
+def _maker(torch, change, kind, adjust):
     def make(original, _, __):
         def wrapper(self, *arguments, **options):
-            if not options.get("fused"):
-                found = guard.run(change.key, adjust, kind, self, arguments, options, _getframe().f_back)
-                options = found or options
-            return original(self, *arguments, **options)
+            if options.get("fused") or not (arguments or "params" in options):
+                return original(self, *arguments, **options)
+            given, rest = (arguments[0], arguments[1:]) if arguments else (options.pop("params"), ())
+            if not isinstance(given, torch.Tensor):
+                given = list(given)  # as torch does: a generator can be read once only
+            found = guard.run(change.key, adjust, kind, self, given, options, _getframe().f_back)
+            return original(self, given, *rest, **(found or options))
 
         return wrapper
 
     return make
 
 
-def find_reason(torch, kind, optimizer, arguments, options):
+def find_reason(torch, kind, optimizer, given, options):
     """Return why the optimizer cannot be made fused, "" where it can."""
     name = type(optimizer).__name__
     if type(optimizer) is not kind and type(optimizer).step is not kind.step:
         return "%s has a step of its own" % name
     if options.get("differentiable"):
         return "%s is differentiable, which no fused optimizer is" % name
-    given = arguments[0] if arguments else options.get("params")
-    if not isinstance(given, (list, tuple)):
-        return "the parameters of %s are given by %s, which must not be read twice" % (
-            name,
-            type(given).__name__,
-        )
+    parameters = tensors_of(given) if isinstance(given, list) else None
+    if parameters is None:
+        return "%s was given parameters in a form that cannot be looked into" % name
     devices = find_devices(torch)
-    for parameter in tensors_of(given):
+    for parameter in parameters:
         if not torch.is_floating_point(parameter):
             return "%s has parameters that are not of floating point" % name
         if parameter.device.type not in devices:
@@ -91,16 +91,18 @@ def find_reason(torch, kind, optimizer, arguments, options):
 
 
 def tensors_of(given):
-    """Return the parameters in a list of them, of pairs with their names, or of groups; only lists are looked into."""
+    """Return the parameters in a list of them, of pairs with their names, or of groups.
+
+    None where a group holds anything but a list: a generator could be read once only.
+    """
     found = []
     for item in given:
-        if isinstance(item, dict):
-            inner = item.get("params")
-            found += tensors_of(inner if isinstance(inner, (list, tuple)) else [inner])
-        elif isinstance(item, tuple):
-            found.append(item[1])
-        elif hasattr(item, "device"):
-            found.append(item)
+        inner = item.get("params") if isinstance(item, dict) else [item]
+        inner = inner if isinstance(inner, (list, tuple)) else [inner]
+        inner = [one[1] if isinstance(one, tuple) and len(one) == 2 else one for one in inner]
+        if not all(hasattr(one, "device") for one in inner):
+            return None
+        found += inner
     return found
 
 
@@ -116,7 +118,7 @@ def watch_others(torch, change, fusible):
     def make(original, _, __):
         def wrapper(self, *arguments, **options):
             if not isinstance(self, tuple(fusible)):
-                change.refuse("%s has no fused form" % type(self).__name__)
+                guard.run(change.key, change.refuse, "%s has no fused form" % type(self).__name__)
             return original(self, *arguments, **options)
 
         return wrapper

@@ -14,14 +14,21 @@ def install(torch, change):
     """Freeze when the time has come."""
 
     def look(moment, is_step):
-        if is_step and not change.count and journal.step_kind() != journal.FETCH:
-            if journal.count_steps() >= STEPS:
-                gc.collect()
-                gc.freeze()
-                change.apply(None, "all objects collected", "%d objects frozen" % gc.get_freeze_count())
+        is_ours = is_step and not done and journal.step_kind() != journal.FETCH
+        if is_ours and journal.count_steps() >= STEPS:
+            done.append(True)
+            freeze(change)
         return False
 
-    if not gc.isenabled():
-        change.refuse("the program collects no garbage")
-        return
+    done = []
     step_ends.watch(change.key, look)
+
+
+def freeze(change):
+    """Freeze what is alive."""
+    if not gc.isenabled():
+        change.refuse("the program has switched garbage collection off")
+        return
+    gc.collect()
+    gc.freeze()
+    change.apply(None, "all objects are collected", "%d objects frozen" % gc.get_freeze_count())

@@ -15,8 +15,12 @@ from perfwrap_recorder.source_lines import is_own_business
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
+_before = []  # what the first variable was
+
+
 def prepare(change):
     """Set the variables, for what is loaded from now on and for other processes that the program starts."""
+    _before.append(os.environ.get(VARIABLES[0]))
     for name in VARIABLES:
         os.environ[name] = change.value
 
@@ -35,10 +39,9 @@ def install(torch, change):
 
         return wrapper
 
-    before = torch.get_num_threads()
-    if before != wanted:
-        torch.set_num_threads(wanted)
-        change.apply(None, "%d threads" % before, "%d threads" % wanted)
-    else:
+    if _before == [change.value]:
         change.explain("there are %d threads already" % wanted)
+    else:
+        torch.set_num_threads(wanted)
+        change.apply(None, "OMP_NUM_THREADS=%s" % (_before[0] or ""), "%d threads" % wanted)
     wrapping.patch(torch, torch, "set_num_threads", make, over=True)

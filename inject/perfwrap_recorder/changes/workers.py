@@ -1,10 +1,10 @@
 """Sets ``num_workers`` of each DataLoader.
 
 Refuses where workers would do harm: an iterable dataset that does not divide itself among workers gives each sample
-once per worker; a dataset that holds tensors on a GPU cannot be read in a forked process; a daemon may have no children;
-where workers are spawned, what they are given must be fit for pickle. An iterable dataset is taken to divide itself
-when its class, what it holds or ``worker_init_fn`` asks ``get_worker_info``, or when the program has several workers
-already.
+once per worker; a dataset that holds tensors on a GPU cannot be read in a forked process; a daemon may have no
+children; where workers are spawned, what they are given must be fit for pickle. An iterable dataset is taken to divide
+itself when its class, what it holds or ``worker_init_fn`` asks ``get_worker_info``, or when the program has several
+workers already.
 """
 
 from __future__ import annotations

@@ -69,10 +69,17 @@ class Tried:
     facts: dict[str, str]
     """Of the process that trained."""
     script: Path
+    ranks: dict[str, dict[str, str]]
+    """The facts of each rank."""
 
     def said(self, name: str, what: str = "status") -> str:
         """Return what is said of a change."""
         return self.facts.get(f"change/{name}/{what}", "")
+
+    def line(self, text: str) -> int:
+        """Return the line of the program, without the preamble, that first holds a text."""
+        lines = self.script.read_text().splitlines()[LINES:]
+        return next(number for number, line in enumerate(lines, 1) if text in line)
 
     def sites(self, name: str) -> list[tuple[str, int, str, str]]:
         """Return file, line of the program, before and after of each site of a change."""
@@ -122,11 +129,10 @@ class Tries:
         assert not failed, failed
         if check:
             assert done.returncode == 0, done.stderr
-        facts = max(
-            (facts for facts, _ in read_all),
-            key=lambda found: ("role" in found, -("worker_id" in found), len(found)),
-        )
-        return Tried(done.returncode, done.stdout, done.stderr, facts, script)
+        all_facts = [facts for facts, _ in read_all if "worker_id" not in facts]
+        facts = max(all_facts, key=lambda found: ("trial/end" in found, len(found)), default={})
+        ranks = {found["rank"]: found for found in all_facts if "rank" in found}
+        return Tried(done.returncode, done.stdout, done.stderr, facts, script, ranks)
 
 
 @pytest.fixture
