@@ -182,7 +182,7 @@ def _step_ended(torch, moment, is_step):
     if _trial.learn(journal.count_steps(), moment):
         if not Leaving.told:
             Leaving.told = True
-            guard.run("trial_facts", _tell, _trial.end, journal.count_steps(), True)
+            guard.run("trial_facts", _tell, _trial.end, journal.count_steps())
         _leave()
     return True
 
@@ -200,7 +200,7 @@ def _look_at_ranks(torch):
         _trial.precision = 0.0 if _trial.has_others else _trial.precision
 
 
-def _tell(end, last, reads_loss):
+def _tell(end, last):
     journal.fact("trial/end", end)
     if _trial.first is not None and _trial.count >= _trial.first:
         journal.fact("trial/first_step", _trial.first)
@@ -211,8 +211,7 @@ def _tell(end, last, reads_loss):
     changes = sys.modules.get("perfwrap_recorder.change")
     if changes:
         changes.settle()
-    if reads_loss:
-        guard.run("trial_loss", _tell_loss)
+    guard.run("trial_loss", _tell_loss)
 
 
 def _tell_loss():
@@ -244,7 +243,7 @@ def _say_way(way):
 
 def _end_with_program():
     if _trial is not None and not Leaving.told and _trial.count:
-        _tell(LOOP_ENDED, _trial.count, sys.exc_info()[0] is None)
+        _tell(LOOP_ENDED, _trial.count)
 
 
 def _begin_in_child():

@@ -179,10 +179,10 @@ def last_step(trial, plan, times) -> int:
 def test_warm_up_lasts_until_steps_have_settled(trial) -> None:
     calm = trial.Trial(20)
     assert last_step(trial, calm, [100] * 99) == 30
-    slow = trial.Trial(20)
-    assert last_step(trial, slow, [1000 - 40 * at for at in range(23)] + [80] * 99) > 40
+    late = trial.Trial(20)
+    assert last_step(trial, late, [100] * 8 + [1000] + [100] * 99) == 34
     never = trial.Trial(20)
-    assert last_step(trial, never, [100, 300] * 99) == trial.PATIENT_STEPS + 20
+    assert last_step(trial, never, [100, 100, 300] * 99) == trial.PATIENT_STEPS + 20
 
 
 def test_steady_steps_are_precise_early_and_noisy_ones_are_not(trial) -> None:
