@@ -118,3 +118,20 @@ def test_apportioned_parts_sum_to_the_whole_and_are_off_by_less_than_one(
     total = math.fsum(parts.values())
     assert sum(shares.values()) == (whole if total else 0)
     assert all(abs(shares[name] - whole * (parts[name] / total)) < 1.001 for name in parts if total)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.5, None, None, "0.50"),
+        (0.504, 0.45, 1.0, "0.50 (0.45 to 1.00)"),
+        (0.00342, 0.0012, 0.0104, "0.0034 (0.0012 to 0.01)"),
+        (0.26, 0.0, 31371494.6, "0.26 (0 to >99)"),
+        (12.3, 9.87, 15.0, "12 (9.87 to 15)"),
+        (float("nan"), None, None, "unknown"),
+    ],
+)
+def test_a_ratio_has_its_interval_however_wide(
+    value: float, low: float | None, high: float | None, text: str
+) -> None:
+    assert units.ratio(value, low, high) == text

@@ -92,7 +92,8 @@ def try_(
 
     planned = _planned(changes, preset, find_batch_size)
     settings = Settings(steps, _warm_up(warm_up), _share(precision), timeout, allow_writes)
-    folder = run_folder.create_parent(out, f"try-{Path(command[-1 if len(command) == 1 else 1]).stem}")
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    folder = run_folder.create_parent(out, f"try-{Path((scripts or command)[0]).stem}")
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
