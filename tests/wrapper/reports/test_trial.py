@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
+from perfwrap import units
 from perfwrap.experiments.edits import Edit
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.plan import BASELINE, Planned
@@ -143,9 +145,14 @@ def test_the_largest_batch_is_told_with_its_margin() -> None:
     assert "Use at most 921" in text
 
 
-def test_memory_has_a_column_where_it_was_sampled() -> None:
-    from dataclasses import replace
+def test_a_long_interval_moves_no_column() -> None:
+    text = drawn(replace(GAIN, ratio=Ratio(0.00342, 0.0012, 0.0104)), NOISE)
+    table = [line for line in text.splitlines() if line.startswith(("  workers", "  set-to-none"))]
+    assert table[0].index(units.times(1 / 0.00342)) == table[1].index("noise")
+    assert max(map(len, text.splitlines())) <= 80
 
+
+def test_memory_has_a_column_where_it_was_sampled() -> None:
     text = drawn(replace(GAIN, peak_bytes=3 * 2**30))
     assert "3 GiB" in text and "memory" in text
     assert max(map(len, text.splitlines())) <= 80

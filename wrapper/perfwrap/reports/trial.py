@@ -13,8 +13,9 @@ from perfwrap.experiments.variants import KINDS
 from perfwrap.experiments.written import Written
 from perfwrap.reports.page import Page
 
-COLUMNS = (8, 10, 21, 7)
-"""Step, samples, ratio, loss; then what a row is."""
+COLUMNS = (8, 10, 8)
+"""Step, samples and loss; the ratio between them takes what it needs, and what a row is stands last."""
+RATIO_HEADING = "time of a step"
 MEMORY_COLUMNS, LAST_COLUMNS, LEAST_NAME_COLUMNS = 9, 13, 10
 MOST_FILES = 5
 """Of those that the program wrote; more are only counted."""
@@ -48,18 +49,19 @@ def draw(trial: Trial, rows: Sequence[Row], written: Written, page: Page) -> Non
 def _table(rows: Sequence[Row], page: Page) -> None:
     """Draw the rows; names get what the other columns leave."""
     has_memory = any(row.peak_bytes is not None for row in rows)
-    others = sum(COLUMNS) + (MEMORY_COLUMNS if has_memory else 0) + LAST_COLUMNS
+    ratio_columns = 2 + max(len(text) for text in (RATIO_HEADING, *(_cells(row)[3] for row in rows)))
+    others = sum(COLUMNS) + ratio_columns + (MEMORY_COLUMNS if has_memory else 0) + LAST_COLUMNS
     longest = max(len(row.name) for row in rows) + 1
     names = max(LEAST_NAME_COLUMNS, min(longest, page.width - 2 - others))
 
     def draw_line(cells: Sequence[str], memory: str, word: str, style: str, word_style: str) -> None:
         name, step, per_second, found, loss = cells
-        step_columns, rate_columns, ratio_columns, loss_columns = COLUMNS
+        step_columns, rate_columns, loss_columns = COLUMNS
         text = f"{page.clipped(name, names - 1):<{names}}{step:>{step_columns}}{per_second:>{rate_columns}}"
         text += f"  {found:<{ratio_columns - 2}}" + (f"{memory:>{MEMORY_COLUMNS}}" if has_memory else "")
         page.line((f"{text}{loss:>{loss_columns - 1}} ", style), (word, word_style), indent=2)
 
-    draw_line(("variant", "step", "samples/s", "time of a step", "loss"), "memory", "", "bold", "")
+    draw_line(("variant", "step", "samples/s", RATIO_HEADING, "loss"), "memory", "", "bold", "")
     for row in rows:
         memory = "" if row.peak_bytes is None else units.size(row.peak_bytes)
         draw_line(_cells(row), memory, _word(row), "", STYLES.get(row.judgement, ""))
