@@ -49,7 +49,7 @@ def falling_back(change, compiled, eager, name):
     def call(*arguments, **options):
         try:
             return calls[0](*arguments, **options)
-        except Exception as error:
+        except RuntimeError as error:  # all failures of the compiler's are such
             if calls[0] is eager or not is_failure(error):
                 raise
             calls[0] = eager

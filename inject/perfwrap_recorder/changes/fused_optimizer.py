@@ -58,7 +58,10 @@ def can_be_fused(kind):
 def _maker(torch, change, kind, adjust):
     def make(original, _, __):
         def wrapper(self, *arguments, **options):
-            if options.get("fused") or not (arguments or "params" in options):
+            if options.get("fused"):
+                guard.run(change.key, change.refuse, "%s is fused already" % type(self).__name__)
+                return original(self, *arguments, **options)
+            if not arguments and "params" not in options:
                 return original(self, *arguments, **options)
             given, rest = (arguments[0], arguments[1:]) if arguments else (options.pop("params"), ())
             if not isinstance(given, torch.Tensor):

@@ -24,6 +24,8 @@ def _maker(change, default):
                 return original(self, *arguments, **options)
             value = call_sites.option(arguments, options, 0, "set_to_none", default)
             if value:
+                if not change.count:
+                    guard.run(change.key, change.explain, "gradients are set to None already")
                 return original(self, *arguments, **options)
             guard.run(change.key, change.apply, _getframe().f_back, "set_to_none=False", "set_to_none=True")
             return original(self, set_to_none=True)

@@ -34,6 +34,8 @@ def test_without_a_command_it_says_how_to_give_one(words: list[str], tmp_path: P
         ["--max-overhead", "much", "true"],
         ["--max-overhead", "0%", "true"],
         ["--max-overhead", "101", "true"],
+        ["--trial-warm-up", "soon", "true"],
+        ["--trial-precision", "2%", "true"],
     ],
 )
 def test_a_wrong_option_is_a_mistake_and_nothing_runs(words: list[str], tmp_path: Path) -> None:

@@ -144,6 +144,17 @@ made[0].load_state_dict(torch.optim.Adam(model.parameters(), fused=False).state_
     assert tried(program, "fused-optimizer").stdout == "[2] True\n[1, 1] True\n"
 
 
+def test_what_is_so_already_is_said(tried) -> None:
+    program = """
+optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], 0.1, fused=True)
+optimizer.zero_grad()
+"""
+    done = tried(program, "fused-optimizer", "set-to-none")
+    assert (done.said("fused-optimizer"), done.said("set-to-none")) == ("refused", "unused")
+    assert "already" in done.said("fused-optimizer", "reason")
+    assert "already" in done.said("set-to-none", "reason")
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the default compiler of torch.compile needs g++")
 def test_the_outermost_module_is_compiled_under_the_other_changes(tried) -> None:
     program = (
