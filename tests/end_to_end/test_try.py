@@ -166,7 +166,8 @@ def test_what_cannot_be_tried_is_said_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_what_was_measured(number: signal.Signals, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder, out = program(tmp_path / "work"), tmp_path / "out"
     words = command("--out", out, "--steps", 20, "none", "--", sys.executable, "train.py", 4)
@@ -175,7 +176,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         printed, _ = process.communicate()
     assert "baseline: 20 steps" in first
     assert process.returncode == 0

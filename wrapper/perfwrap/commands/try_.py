@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,6 +95,9 @@ def try_(
     settings = Settings(steps, _warm_up(warm_up), _share(precision), timeout, allow_writes)
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     folder = run_folder.create_parent(out, f"try-{Path((scripts or command)[0]).stem}")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C: the run under way has a session of its own and would outlive this process.
+        signal.signal(number, signal.default_int_handler)
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
