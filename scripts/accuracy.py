@@ -3,6 +3,7 @@
     python scripts/accuracy.py                     all of scripts/workloads
     python scripts/accuracy.py gc_ healthy         those whose names contain one of the words
     python scripts/accuracy.py --keep DIR          keep run folders and reports in DIR
+    python scripts/accuracy.py --predictions DIR   run nothing: hold predictions against each try.json below DIR
 
 Prints a line per script, a confusion table and the figures: right rule first, right rule among the first
 three, right line, false alarms. The exit code is 1 when a planted problem is missed or a healthy script
@@ -182,12 +183,36 @@ def show_table(results: list[Result]) -> None:
     print(f"false alarms {sum(bool(result.alarms) for result in healthy)} of {len(healthy)} healthy scripts")
 
 
+def show_predictions(folder: Path) -> int:
+    """Print what the rules had predicted in each try.json below a folder, beside what was measured; 1 without any."""
+    rows = [
+        row
+        for path in sorted(folder.rglob("try.json"))
+        for row in json.loads(path.read_text(encoding="utf-8"))["variants"]
+        if row["prediction_error"] is not None
+    ]
+    for row in rows:
+        low, high = row["predicted"]
+        print(
+            f"{row['rule']:<28} {row['name']:<20} predicted {low:.2f} to {high:.2f}, measured {row['ratio']:.2f}, "
+            f"error {row['prediction_error']:+.2f}"
+        )
+    inside = sum(row["prediction_error"] == 0 for row in rows)
+    print(f"\npredicted rightly {inside} of {len(rows)}")
+    return 0 if rows else 1
+
+
 def main() -> int:
     """Run the workloads that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("words", nargs="*", help="run only scripts whose names contain one of these")
     parser.add_argument("--keep", type=Path, help="keep run folders and reports in this new folder")
+    parser.add_argument(
+        "--predictions", type=Path, help="compare predictions with the try.json files below a folder"
+    )
     arguments = parser.parse_args()
+    if arguments.predictions:
+        return show_predictions(arguments.predictions)
     scripts = [
         path
         for path in sorted(WORKLOADS.glob("*.py"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -128,3 +129,24 @@ def test_a_head_line_says_what_starts_a_script(accuracy: ModuleType) -> None:
     assert words[1:3] == ["-m", "torch.distributed.run"]
     assert words[-2:] == ["--nproc-per-node", "2"]
     assert accuracy.launcher_of(accuracy.WORKLOADS / "straggler_data.py") == []
+
+
+def test_predictions_are_held_against_what_was_tried(
+    accuracy: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {
+        "rule": "gc_pause",
+        "name": "gc-freeze",
+        "ratio": 0.5,
+        "predicted": [0.6, 0.8],
+        "prediction_error": -0.1,
+    }
+    inside = {**row, "ratio": 0.7, "prediction_error": 0.0}
+    unknown = {**row, "predicted": None, "prediction_error": None}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "try.json").write_text(json.dumps({"variants": [row, inside, unknown]}))
+    assert accuracy.show_predictions(tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert "predicted 0.60 to 0.80, measured 0.50, error -0.10" in printed
+    assert "predicted rightly 1 of 2" in printed
+    assert accuracy.show_predictions(tmp_path / "nothing") == 1

@@ -127,3 +127,20 @@ def test_changes_have_a_sign() -> None:
 
 def test_noise_beyond_the_figure_itself_is_told_without_digits() -> None:
     assert [units.noise(value) for value in (0.021, 0.5, 725.0)] == ["±2.1 %", "±50 %", "over ±100 %"]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.5, None, None, "0.50"),
+        (0.504, 0.45, 1.0, "0.50 (0.45 to 1.00)"),
+        (0.00342, 0.0012, 0.0104, "0.0034 (0.0012 to 0.01)"),
+        (0.26, 0.0, 31371494.6, "0.26 (0 to >99)"),
+        (12.3, 9.87, 15.0, "12 (9.87 to 15)"),
+        (float("nan"), None, None, "unknown"),
+    ],
+)
+def test_a_ratio_has_its_interval_however_wide(
+    value: float, low: float | None, high: float | None, text: str
+) -> None:
+    assert units.ratio(value, low, high) == text

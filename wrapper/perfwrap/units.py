@@ -109,11 +109,19 @@ def times(factor: float) -> str:
 
 
 def ratio(value: float, low: float | None = None, high: float | None = None) -> str:
-    """Return e.g. ``0.50`` or ``0.50 (0.48 to 0.53)``: a ratio with the interval that it lies in, as far as known."""
+    """Return e.g. ``0.50``, ``0.0034`` or ``0.50 (0.48 to 0.53)``: a ratio, and the interval that it lies in."""
+    if low is None or high is None:
+        return _ratio(value)
+    return f"{_ratio(value)} ({_ratio(low)} to {_ratio(high)})"
+
+
+def _ratio(value: float) -> str:
+    """Return one ratio in as few characters as tell it."""
     if not math.isfinite(value):
         return UNKNOWN
-    ends = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-    return f"{value:.2f}{ends}"
+    if value < 0.1:
+        return number(value)
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}" if value < 99.5 else ">99"
 
 
 def saving(low: float, high: float) -> str:

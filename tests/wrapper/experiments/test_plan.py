@@ -91,7 +91,7 @@ def test_the_search_ends_close_to_the_largest_batch_that_fits(limit: int) -> Non
     found = batch_size.find(32, None, fits)
     assert found.largest <= limit
     assert found.smallest is not None and found.smallest > limit
-    assert found.smallest - found.largest <= max(1, found.smallest / 16)
+    assert found.smallest - found.largest <= max(1, found.smallest * batch_size.CLOSE_ENOUGH)
     assert found.advised <= 0.9 * found.largest
     assert found.reason == "out of memory"
     assert len(tried) == len(set(tried)) < 12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,7 +93,11 @@ def try_(
 
     planned = _planned(changes, preset, find_batch_size)
     settings = Settings(steps, _warm_up(warm_up), _share(precision), timeout, allow_writes)
-    folder = run_folder.create_parent(out, f"try-{Path(command[-1 if len(command) == 1 else 1]).stem}")
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    folder = run_folder.create_parent(out, f"try-{Path((scripts or command)[0]).stem}")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C: the run under way has a session of its own and would outlive this process.
+        signal.signal(number, signal.default_int_handler)
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)

@@ -15,8 +15,8 @@ from perfwrap.experiments.variants import parse
 MARGIN = 0.1
 """Of the largest batch that fits: what longer samples, fragmentation and other people's processes take at times."""
 
-CLOSE_ENOUGH = 1 / 16
-"""The search ends when what fits and what does not are this close, as a share of what does not."""
+CLOSE_ENOUGH = 1 / 8
+"""The search ends when what fits and what does not are this close, as a share of what does not: about the margin."""
 
 MOST_DOUBLINGS = 10
 

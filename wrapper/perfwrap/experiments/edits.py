@@ -80,7 +80,7 @@ def _argument(change: str, site: Site) -> Argument | None:
         "fused-optimizer": Argument("fused", "True", None, OPTIMIZER),
         "set-to-none": Argument("set_to_none", "True", 0, re.compile("zero_grad")),
         "non-blocking": Argument("non_blocking", "True", None, re.compile("to|cuda")),
-        "no-debug": Argument("mode", "False", 0, re.compile("set_detect_anomaly|detect_anomaly")),
+        "no-debug": Argument("mode", "False", 0, re.compile("set_detect_anomaly")),
         "threads": Argument("int", value, 0, re.compile("set_num_threads")),
     }.get(name)
     given = ASSIGNED.fullmatch(site.after)

@@ -27,8 +27,9 @@ Judgement = Literal["gain", "slower", "noise", "not repeated", "not measured"]
 LEAST_COMMON_STEPS = 20
 """Runs are compared over the steps that all of them measured, if these are at least so many."""
 
-LOSS_BAND = 0.05
-"""By so much of itself the loss may leave what the baseline's repeats ended at: batches come in another order."""
+LOSS_BAND = 0.5
+"""By so much of itself the loss may leave what the baseline's repeats ended at: it is that of one batch, and other
+batches, or the same in another order, differ by tens of per cent. What this warns of is nonsense."""
 ROUGH_LOSS_BAND = 1.0
 """The same where the losses are of different steps: one batch is easily twice as hard as another."""
 LOSS_SPREADS = 3.0

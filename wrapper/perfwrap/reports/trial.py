@@ -13,7 +13,10 @@ from perfwrap.experiments.variants import KINDS
 from perfwrap.experiments.written import Written
 from perfwrap.reports.page import Page
 
-NAME_COLUMNS, STEP_COLUMNS, RATE_COLUMNS, RATIO_COLUMNS, LOSS_COLUMNS = 22, 9, 10, 22, 8
+COLUMNS = (8, 10, 8)
+"""Step, samples and loss; the ratio between them takes what it needs, and what a row is stands last."""
+RATIO_HEADING = "time of a step"
+MEMORY_COLUMNS, LAST_COLUMNS, LEAST_NAME_COLUMNS = 9, 13, 10
 MOST_FILES = 5
 """Of those that the program wrote; more are only counted."""
 STYLES = {"gain": "bold green", "slower": "red", "noise": "dim"}
@@ -44,28 +47,34 @@ def draw(trial: Trial, rows: Sequence[Row], written: Written, page: Page) -> Non
 
 
 def _table(rows: Sequence[Row], page: Page) -> None:
-    """Draw the rows."""
-    page.line(
-        (_cells("variant", "step", "samples/s", "time of a step", "loss") + "what it is", "bold"), indent=2
-    )
+    """Draw the rows; names get what the other columns leave."""
+    has_memory = any(row.peak_bytes is not None for row in rows)
+    ratio_columns = 2 + max(len(text) for text in (RATIO_HEADING, *(_cells(row)[3] for row in rows)))
+    others = sum(COLUMNS) + ratio_columns + (MEMORY_COLUMNS if has_memory else 0) + LAST_COLUMNS
+    longest = max(len(row.name) for row in rows) + 1
+    names = max(LEAST_NAME_COLUMNS, min(longest, page.width - 2 - others))
+
+    def draw_line(cells: Sequence[str], memory: str, word: str, style: str, word_style: str) -> None:
+        name, step, per_second, found, loss = cells
+        step_columns, rate_columns, loss_columns = COLUMNS
+        text = f"{page.clipped(name, names - 1):<{names}}{step:>{step_columns}}{per_second:>{rate_columns}}"
+        text += f"  {found:<{ratio_columns - 2}}" + (f"{memory:>{MEMORY_COLUMNS}}" if has_memory else "")
+        page.line((f"{text}{loss:>{loss_columns - 1}} ", style), (word, word_style), indent=2)
+
+    draw_line(("variant", "step", "samples/s", RATIO_HEADING, "loss"), "memory", "", "bold", "")
     for row in rows:
-        found = row.ratio
-        text = "" if found is None else units.ratio(found.value, found.low, found.high)
-        cells = _cells(
-            page.clipped(row.name, NAME_COLUMNS - 1),
-            units.duration(row.median_ns, 3) if row.median_ns is not None else "",
-            units.number(row.samples_per_s, 3) if row.samples_per_s else "",
-            text,
-            units.number(row.loss, 3) if row.loss is not None else "",
-        )
-        page.line((cells, ""), (_word(row), STYLES.get(row.judgement, "")), indent=2)
+        memory = "" if row.peak_bytes is None else units.size(row.peak_bytes)
+        draw_line(_cells(row), memory, _word(row), "", STYLES.get(row.judgement, ""))
 
 
-def _cells(name: str, step: str, rate: str, ratio: str, loss: str) -> str:
-    """Return the cells of one line at their places."""
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    """Return the cells of a row: its name, step, samples, ratio and loss."""
     return (
-        f"{name:<{NAME_COLUMNS}}{step:>{STEP_COLUMNS}}{rate:>{RATE_COLUMNS}}  {ratio:<{RATIO_COLUMNS - 2}}"
-        f"{loss:>{LOSS_COLUMNS - 1}} "
+        row.name,
+        units.duration(row.median_ns, 3) if row.median_ns is not None else "",
+        units.number(row.samples_per_s, 3) if row.samples_per_s else "",
+        "" if row.ratio is None else units.ratio(row.ratio.value, row.ratio.low, row.ratio.high),
+        units.number(row.loss, 3) if row.loss is not None else "",
     )
 
 
