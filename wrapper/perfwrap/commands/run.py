@@ -7,9 +7,12 @@ import re
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfwrap.commands import stacks
+from perfwrap.commands.output_options import Ignore, Rules
 from perfwrap.commands.recording_options import (
     AllowWrites,
     Budget,
@@ -58,6 +61,9 @@ from perfwrap.launch.options import (
     option_name,
 )
 
+if TYPE_CHECKING:
+    from perfwrap.configuration import Choice
+
 LEAST_OVERHEAD = 0.001
 
 
@@ -84,6 +90,8 @@ def run(
     ncu_options: NcuOptions = "",
     ncu_from: NcuFrom = None,
     no_report: NoReport = False,
+    rules: Rules = "",
+    ignore: Ignore = "",
     budget: Budget = DEFAULT_BUDGET_MIB,
     change: Change = None,
     trial_steps: TrialSteps = 0,
@@ -124,7 +132,17 @@ def run(
     if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):
         prefixes.choose(options, os.environ)  # Where ncu is missing, that comes first.
         options = replace(options, ncu_kernels=_kernels(ncu_from))
-    session.run(command, options, say, report)
+    if rules or ignore:
+        _choice(rules, ignore)  # What is wrong with it is said before the run, not after.
+    session.run(command, options, say, partial(report, rules=rules, ignore=ignore))
+
+
+def _choice(rules: str, ignore: str) -> Choice:
+    """Return which rules shall be asked; PerfwrapError for names that there are not."""
+    # Only here: recording needs none of the reading half's libraries.
+    from perfwrap.commands.report import choose
+
+    return choose(rules, ignore)
 
 
 def _share(percent: str) -> float:
@@ -214,12 +232,12 @@ def say(line: str) -> None:
         return
 
 
-def report(folder: Path) -> None:
+def report(folder: Path, rules: str = "", ignore: str = "") -> None:
     """Print the report of a run; where it cannot be made, say why and where the run is."""
     try:
         # Only here, after the command: recording needs none of the reading half's libraries.
         from perfwrap.commands.report import report_run
 
-        report_run(folder)
+        report_run(folder, _choice(rules, ignore))
     except (ImportError, PerfwrapError) as error:
         say(f"perfwrap: no report: {error}; the run is in {folder}, `perfwrap report {folder}` tries again")
