@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from perfwrap.commands import runs
 from perfwrap.commands.output_options import Format, Html, Ignore, Rules, Run, chosen, put, words
@@ -112,7 +112,15 @@ def _diagnose(folder: RunFolder, overview: bool, choice: Choice | None) -> tuple
     return diagnosis, timeline
 
 
-def _write_html(diagnosis: Diagnosis, timeline: Timeline, path: Path) -> bool:
+def write_html(folder: Path, path: Path, trial: dict[str, Any]) -> bool:
+    """Write the HTML report of a run with what was tried; where it cannot be written, say why and return False."""
+    diagnosis, timeline = _read(folder, True, None)
+    return _write_html(diagnosis, timeline, path, trial)
+
+
+def _write_html(
+    diagnosis: Diagnosis, timeline: Timeline, path: Path, trial: dict[str, Any] | None = None
+) -> bool:
     """Write the HTML report; where it cannot be written, say why and return False."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.reports.html import page
@@ -120,7 +128,7 @@ def _write_html(diagnosis: Diagnosis, timeline: Timeline, path: Path) -> bool:
 
     try:
         with Waiting(f"Writing {path.name}"):
-            page.write(diagnosis, timeline, path)
+            page.write(diagnosis, timeline, path, trial)
     except (OSError, ImportError) as error:  # ImportError: plotly is missing.
         print(f"perfwrap: {path} cannot be written: {error}", file=sys.stderr)
         return False

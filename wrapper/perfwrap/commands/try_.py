@@ -184,16 +184,24 @@ def _measure(
 
 def _show(trial: Trial, written: Written) -> None:
     """Print what was measured on standard output, and write it down."""
+    from perfwrap.commands.report import write_html
     from perfwrap.experiments import judge
     from perfwrap.reports import trial as trial_report
     from perfwrap.reports import trial_json
     from perfwrap.reports.page import Page
 
     rows = judge.rows(trial.runs, trial.planned, Path.cwd())
-    trial_json.write(trial_json.section(trial, rows, written), trial.folder)
+    document = trial_json.section(trial, rows, written)
+    trial_json.write(document, trial.folder)
     page = Page(sys.stdout)
     trial_report.draw(trial, rows, written, page)
     page.show()
+    if trial.baseline.reading.status == "measured" and write_html(
+        trial.baseline.folder, trial.folder / run_folder.REPORT, document
+    ):
+        page = Page(sys.stdout)
+        page.line(("Report: ", ""), (str(trial.folder / run_folder.REPORT), "bold"))
+        page.show()
 
 
 def _warm_up(asked: str) -> str:

@@ -15,7 +15,7 @@ from perfwrap.reports.page import Page
 
 COLUMNS = (8, 10, 8)
 """Step, samples and loss; the ratio between them takes what it needs, and what a row is stands last."""
-RATIO_HEADING = "time of a step"
+RATIO_HEADING = "mean, ratio"
 MEMORY_COLUMNS, LAST_COLUMNS, LEAST_NAME_COLUMNS = 9, 13, 10
 MOST_FILES = 5
 """Of those that the program wrote; more are only counted."""
@@ -61,7 +61,7 @@ def _table(rows: Sequence[Row], page: Page) -> None:
         text += f"  {found:<{ratio_columns - 2}}" + (f"{memory:>{MEMORY_COLUMNS}}" if has_memory else "")
         page.line((f"{text}{loss:>{loss_columns - 1}} ", style), (word, word_style), indent=2)
 
-    draw_line(("variant", "step", "samples/s", RATIO_HEADING, "loss"), "memory", "", "bold", "")
+    draw_line(("variant", "median", "samples/s", RATIO_HEADING, "loss"), "memory", "", "bold", "")
     for row in rows:
         memory = "" if row.peak_bytes is None else units.size(row.peak_bytes)
         draw_line(_cells(row), memory, _word(row), "", STYLES.get(row.judgement, ""))

@@ -6,10 +6,12 @@ import base64
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports.html.document import document
 from perfwrap.reports.html.encoding import embedded
+from perfwrap.reports.html.tried import tried
 from perfwrap.timeline.model import Timeline
 
 ASSETS = Path(__file__).with_name("assets")
@@ -17,6 +19,7 @@ SCRIPTS = (
     "dom.js",
     "theme.js",
     "summary.js",
+    "tried.js",
     "levels.js",
     "timeline.js",
     "lanes.js",
@@ -37,10 +40,13 @@ POLICY = (
 by scripts (plotly does), and images are what plotly draws of a chart that is saved."""
 
 
-def write(diagnosis: Diagnosis, timeline: Timeline, path: Path) -> None:
-    """Write the report of a diagnosis that carries its overview; the file is there whole or not at all."""
+def write(diagnosis: Diagnosis, timeline: Timeline, path: Path, trial: dict[str, Any] | None = None) -> None:
+    """Write the report of a diagnosis that carries its overview; the file is there whole or not at all.
+
+    ``trial`` is the document of ``trial_json`` where changes were tried.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    text = page(diagnosis, timeline)
+    text = page(diagnosis, timeline, trial)
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
@@ -49,14 +55,14 @@ def write(diagnosis: Diagnosis, timeline: Timeline, path: Path) -> None:
         raise
 
 
-def page(diagnosis: Diagnosis, timeline: Timeline) -> str:
+def page(diagnosis: Diagnosis, timeline: Timeline, trial: dict[str, Any] | None = None) -> str:
     """Return the whole page."""
     charts, own = _plotly(), _own_scripts()
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (charts, own))
     pieces = {
         "policy": POLICY.format(scripts=hashes),
         "style": _asset("page.css"),
-        "data": embedded(document(diagnosis, timeline)),
+        "data": embedded(document(diagnosis, timeline) | {"tried": tried(trial)}),
         "scripts": own,
         "plotly": charts,
     }

@@ -2,7 +2,7 @@
 
 let ready = false;
 
-const SECTIONS = [['findings', 'Findings'], ['time', 'Over time'], ['steps', 'Single steps'], ['stacks', 'Stacks'], ['ranks', 'Ranks'], ['facts', 'Facts']];
+const SECTIONS = [['findings', 'Findings'], ['tried', 'Tried'], ['time', 'Over time'], ['steps', 'Single steps'], ['stacks', 'Stacks'], ['ranks', 'Ranks'], ['facts', 'Facts']];
 
 function buildNavigation() {
   const links = SECTIONS.filter(([id]) => !byId(id).hidden).map(([id, name]) => element('a', { href: '#' + id }, name));
@@ -15,6 +15,7 @@ drawTop();
 drawVerdict();
 drawAccount();
 drawFindings();
+drawTried();
 buildTimeline();
 buildLanes();
 buildFlames();
