@@ -116,7 +116,9 @@ def _thresholds(given: object, path: Path) -> Thresholds:
             hint = f"`perfwrap explain {rule}` lists its thresholds."
             _demand(name, list(known), f"{path}: {rule} has no threshold {name!r}.", hint)
             if type(value) not in (int, float) or value < 0:
-                raise PerfwrapError(f"{path}: {rule}.{name} is {value!r}, which is no number from 0 on.")
+                raise PerfwrapError(
+                    f"{path}: {rule}.{name} is {value!r}, which is no number from 0 on.", hint
+                )
             if name.endswith("share") and value > 1:
                 raise PerfwrapError(
                     f"{path}: {rule}.{name} is {value!r}, but a share is at most 1.", "20 % is 0.2."

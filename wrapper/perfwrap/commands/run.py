@@ -193,7 +193,10 @@ def _ranks(asked: str) -> str:
 def _warm_up(asked: str) -> str:
     """Return how many steps come first; PerfwrapError for anything but a number or auto."""
     if asked != "auto" and not re.fullmatch("[0-9]{1,9}", asked):
-        raise PerfwrapError(f"--trial-warm-up takes a number of steps or auto, not {asked!r}.", "")
+        raise PerfwrapError(
+            f"--trial-warm-up takes a number of steps or auto, not {asked!r}.",
+            "For example: --trial-warm-up 20",
+        )
     return asked
 
 

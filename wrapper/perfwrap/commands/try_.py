@@ -207,7 +207,9 @@ def _show(trial: Trial, written: Written) -> None:
 def _warm_up(asked: str) -> str:
     """Return how many steps come first; PerfwrapError for anything but a number or auto."""
     if asked != "auto" and not asked.isdigit():
-        raise PerfwrapError(f"--warm-up takes a number of steps or auto, not {asked!r}.", "")
+        raise PerfwrapError(
+            f"--warm-up takes a number of steps or auto, not {asked!r}.", "For example: --warm-up 20"
+        )
     return asked
 
 
