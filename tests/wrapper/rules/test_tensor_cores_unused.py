@@ -27,6 +27,15 @@ def test_products_in_fp32_are_found_on_a_gpu_that_can_do_better(gpu_loop: Any) -
     assert PLAIN in finding.evidence[1]
 
 
+def test_a_geforce_is_not_told_to_take_tf32_and_promised_no_more_than_its_peaks(gpu_loop: Any) -> None:
+    write(gpu_loop, PLAIN, "NVIDIA GeForce RTX 4090")
+    finding = gpu_loop.find(rule)
+    assert "set_float32_matmul_precision" not in finding.advice
+    assert "bfloat16" in finding.advice
+    assert finding.experiment is None
+    assert finding.saving == (pytest.approx(0.55, abs=0.01), pytest.approx(0.7, abs=0.01))
+
+
 def test_a_volta_is_told_to_take_float16(gpu_loop: Any) -> None:
     write(gpu_loop, "volta_sgemm_128x64_nt")
     finding = gpu_loop.find(rule)

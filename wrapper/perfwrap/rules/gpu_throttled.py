@@ -2,8 +2,8 @@
 
 What it finds
     Reasons for which the driver lowered the clocks (NVML), each that held for 5 % of the training loop or more: heat,
-    hardware slowdown, power brake, power limit; and temperatures above 83 degrees Celsius, where NVIDIA's cards for
-    desktops begin to lower their clocks.
+    hardware slowdown, power brake, power limit; and temperatures above 83 degrees Celsius, or above the card's own
+    limit where it tells a higher one.
 
 Why it costs
     All work on the GPU takes longer by what the clocks lose.
@@ -31,7 +31,8 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 NEEDS = ("steady_steps", "gpu")
 
 HOT_CELSIUS = 83.0
-"""NVIDIA's GPU Boost begins to lower clocks there on desktop cards; data-centre cards say their own limit."""
+"""The temperature that a GTX 1080 lowers its clocks to keep (ComputerBase's review; other cards have others, a GTX 980
+80 by TechPowerUp's); used where the card tells no higher limit of its own."""
 
 POWER_LIMIT = "power_cap"
 """The one reason that is ordinary for a GPU that computes hard."""

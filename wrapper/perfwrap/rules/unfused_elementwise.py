@@ -6,8 +6,9 @@ What it finds
     a compiler would make one of.
 
 Why it costs
-    Such a kernel does less than one FLOP for each byte: its time is that of reading and writing memory. Several in a
-    row write and read again what one could keep in registers.
+    Such a kernel does few FLOPs for each byte (ReLU with 16 bits 0.25: NVIDIA, GPU Performance Background User's
+    Guide): its time is that of reading and writing memory. Several in a row write and read again what one could keep
+    in registers.
 
 How the saving is worked out
     Inferred: of each row of such kernels the longest stays. At best all others go, at worst half of them.
@@ -34,7 +35,7 @@ from perfwrap.rules.model import CRITICAL_SHARE, QUIET_SHARE, SHARE, Answer, Cle
 NEEDS = ("trainer", "kernels")
 
 LARGE_SHARE = CRITICAL_SHARE
-"""Of the recorded time; a network of convolutions has 15 to 18 % of it, which is ordinary."""
+"""Of the recorded time, by our choice: 12 recordings of ResNets and 3-D U-Nets had 1 to 14 %, which is ordinary."""
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
