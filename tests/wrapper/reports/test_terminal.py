@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports.page import MOST_COLUMNS
-from perfwrap.reports.terminal import next_command
+from perfwrap.reports.terminal import _listed, next_command
 from perfwrap.rules.model import Finding, Location
 from perfwrap.verdict import Verdict
 
@@ -117,3 +117,8 @@ def test_the_next_command_depends_on_what_was_found(rule: str, benign: bool, com
     found = (Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule=rule, benign=benign),) if rule else ()
     verdict = Verdict("healthy", 0.9, "Healthy.", "measured")
     assert next_command(Diagnosis(verdict, found), Path("/runs/a b")) == command
+
+
+def test_of_many_rules_only_the_first_are_named() -> None:
+    assert _listed(["a", "b", "c", "d", "e"]) == "a, b, c, d, e"
+    assert _listed(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"

@@ -101,8 +101,12 @@ def try_(
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
-        if trial.start():
-            _measure(trial, planned, find_batch_size, repeats)
+        try:
+            if trial.start():
+                _measure(trial, planned, find_batch_size, repeats)
+        except KeyboardInterrupt:
+            # Between the runs; what is known by then is kept.
+            trial.interrupted = True
     if not trial.runs:
         raise typer.Exit(INTERRUPTED)
     _show(trial, written())

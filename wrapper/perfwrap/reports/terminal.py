@@ -15,6 +15,9 @@ from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
 from perfwrap.rules.model import Finding, Location, Outcome
 
+MOST_NAMED = 4
+"""Rules that are named in one line about what was not found."""
+
 TOP = 3
 """Findings that are told in full; the others get a line each."""
 
@@ -179,13 +182,20 @@ def _checked(outcomes: tuple[Outcome, ...], page: Page) -> None:
     """Say what was clear, what could not be checked and why, and what failed."""
     clear = [outcome.rule for outcome in outcomes if outcome.state == "clear"]
     if clear:
-        page.paragraph(", ".join(clear), hanging="Clear: ")
+        page.paragraph(_listed(clear), hanging="Clear: ")
     reasons: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:
         if outcome.state in ("not checked", "failed"):
             reasons.setdefault((outcome.state, outcome.why), []).append(outcome.rule)
     for (state, why), rules in reasons.items():
-        page.paragraph(f"{', '.join(rules)}: {why}", hanging=f"{state.capitalize()}: ")
+        page.paragraph(f"{_listed(rules)}: {why}", hanging=f"{state.capitalize()}: ")
+
+
+def _listed(rules: list[str]) -> str:
+    """Return the rules' names; of many only the first, since diagnosis.json and report.html name all."""
+    if len(rules) <= MOST_NAMED + 1:
+        return ", ".join(rules)
+    return f"{', '.join(rules[:MOST_NAMED])} and {units.count(len(rules) - MOST_NAMED)} more"
 
 
 def _foot(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
