@@ -71,9 +71,10 @@ def _make_next(count_batch):
     finish = guard.protect("data_loader", _finish_with(count_batch))
     finish_last = guard.protect("data_loader", _finish_last)
 
-    def make(original, call, _):
-        # Dynamo never traces what stands in torch.utils, so it need not be asked.
+    def make(original, call, is_compiling):
         def wrapper(self):
+            if is_compiling():
+                return original(self)
             start = now()
             is_rest = get_ident() in counting
             ready = None if is_rest else begin(self, start)

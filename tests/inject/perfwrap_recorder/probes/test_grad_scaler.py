@@ -128,7 +128,7 @@ def test_what_the_scaler_is_set_to_is_said(train) -> None:
     }
 
 
-@pytest.mark.parametrize("budget", [8 << 20, 32 << 10])
+@pytest.mark.parametrize("budget", [8 << 20, 64 << 10])
 def test_the_number_of_skips_is_exact_whatever_is_thinned(train, budget: int) -> None:
     done = train(
         SCALER

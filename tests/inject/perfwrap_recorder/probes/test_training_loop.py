@@ -154,7 +154,7 @@ def test_every_probe_says_that_it_watches(done) -> None:
         "torch_facts data_loader fetching loader_workers forward backward optimizer zero_grad sync waits"
     )
     watched += " transfers serialization garbage"
-    watched += " grad_scaler scheduler gradient_clipping compilation parallel collectives"
+    watched += " grad_scaler scheduler gradient_clipping compilation parallel collectives live_graphs"
     # On a build with CUDA there are GPUs and their memory to watch, too.
     assert names - {"probe/memory", "probe/gpu_time"} == {f"probe/{name}" for name in watched.split()}
 
