@@ -159,6 +159,22 @@ def test_rules_about_gpus_say_that_the_model_ran_on_the_cpu(run: Any) -> None:
     assert outcomes["launch_bound"].why == "The model ran on the CPU."
 
 
+def test_a_verdict_never_sums_what_may_be_the_same_time(run: Any) -> None:
+    write(run)
+    exchanged = {"verdict": "communication-bound"}
+    rules = [rule(name, lambda: [finding(0.3, **exchanged)]) for name in ("late", "alone", "in_vain")]
+    verdict = diagnose(run.read(), rules).verdict
+    assert verdict.id == "communication-bound"
+    assert verdict.share == pytest.approx(0.3)
+    assert "more of this kind" not in verdict.sentence
+
+
+def test_a_note_on_the_gpu_alone_gives_no_verdict_on_few_steps(run: Any) -> None:
+    write(run, steps=4)
+    note = rule("note", lambda: [finding(0.3, of_window=True)])
+    assert "steady step" in diagnose(run.read(), (note,)).verdict.sentence
+
+
 @pytest.mark.parametrize(("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")])
 def test_thin_evidence_gives_no_verdict_but_says_why(run: Any, steps: int, words: str) -> None:
     write(run, steps=steps)
