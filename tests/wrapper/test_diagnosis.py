@@ -92,6 +92,21 @@ def test_no_time_is_sold_twice(run: Any) -> None:
     assert diagnosis.outcomes[1].why == "Explained by first."
 
 
+def test_pictures_give_time_to_the_finding_that_claimed_it(run: Any) -> None:
+    write(run, data=10)
+    first = rule("first", lambda: [finding(0.2, "data")])
+    both = pl.col("part").is_in(["data", "backward"])
+    second = rule("second", lambda: [Finding("It takes.", 0.75, (0.25, 0.5), (), "Mend it.", claims=both)])
+    diagnosis = diagnose(run.read(), (first, second), overview=True)
+    assert [found.rule for found in diagnosis.findings] == ["second", "first"]
+    assert diagnosis.overview is not None
+    backward, data = (frame["ns"].sum() for frame in diagnosis.overview.claims)
+    (claimed,) = diagnosis.claimed.values()
+    lengths = claimed.group_by("rule").agg((pl.col("end") - pl.col("start")).sum().alias("ns"))
+    assert dict(lengths.iter_rows()) == pytest.approx({"first": data, "second": backward}, rel=0.1)
+    assert data > backward > 0
+
+
 def test_what_is_left_of_a_finding_keeps_its_own_part(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])
