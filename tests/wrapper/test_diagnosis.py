@@ -92,6 +92,21 @@ def test_no_time_is_sold_twice(run: Any) -> None:
     assert diagnosis.outcomes[1].why == "Explained by first."
 
 
+def test_pictures_give_time_to_the_finding_that_claimed_it(run: Any) -> None:
+    write(run, data=10)
+    first = rule("first", lambda: [finding(0.2, "data")])
+    both = pl.col("part").is_in(["data", "backward"])
+    second = rule("second", lambda: [Finding("It takes.", 0.75, (0.25, 0.5), (), "Mend it.", claims=both)])
+    diagnosis = diagnose(run.read(), (first, second), overview=True)
+    assert [found.rule for found in diagnosis.findings] == ["second", "first"]
+    assert diagnosis.overview is not None
+    backward, data = (frame["ns"].sum() for frame in diagnosis.overview.claims)
+    (claimed,) = diagnosis.claimed.values()
+    lengths = claimed.group_by("rule").agg((pl.col("end") - pl.col("start")).sum().alias("ns"))
+    assert dict(lengths.iter_rows()) == pytest.approx({"first": data, "second": backward}, rel=0.1)
+    assert data > backward > 0
+
+
 def test_what_is_left_of_a_finding_keeps_its_own_part(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])
@@ -157,6 +172,22 @@ def test_rules_about_gpus_say_that_the_model_ran_on_the_cpu(run: Any) -> None:
     outcomes = {outcome.rule: outcome for outcome in diagnose(run.read()).outcomes}
     assert outcomes["launch_bound"].state == "not checked"
     assert outcomes["launch_bound"].why == "The model ran on the CPU."
+
+
+def test_a_verdict_never_sums_what_may_be_the_same_time(run: Any) -> None:
+    write(run)
+    exchanged = {"verdict": "communication-bound"}
+    rules = [rule(name, lambda: [finding(0.3, **exchanged)]) for name in ("late", "alone", "in_vain")]
+    verdict = diagnose(run.read(), rules).verdict
+    assert verdict.id == "communication-bound"
+    assert verdict.share == pytest.approx(0.3)
+    assert "more of this kind" not in verdict.sentence
+
+
+def test_a_note_on_the_gpu_alone_gives_no_verdict_on_few_steps(run: Any) -> None:
+    write(run, steps=4)
+    note = rule("note", lambda: [finding(0.3, of_window=True)])
+    assert "steady step" in diagnose(run.read(), (note,)).verdict.sentence
 
 
 @pytest.mark.parametrize(("steps", "words"), [(8, "Only 8 steady steps"), (1, "Only 1 steady step ")])

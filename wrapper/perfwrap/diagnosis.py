@@ -180,7 +180,7 @@ def _diagnose(
         processors=evidence.processors(main.host) if main else None,
         claimed=claimed,
         step_tables={trainer.thread: evidence.steps(trainer).table for trainer in evidence.trainers},
-        overview=_guarded(lambda: _overview(evidence, findings), None)[0] if overview else None,
+        overview=_guarded(lambda: _overview(evidence, rules, findings), None)[0] if overview else None,
     )
 
 
@@ -331,9 +331,17 @@ def _gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
     return tuple(gpu_figures(gpu, evidence.matrix_work(gpu)) for gpu in evidence.gpu_activity)
 
 
-def _overview(evidence: Evidence, findings: tuple[Finding, ...]) -> Overview:
-    """Return what a picture of the whole run needs."""
-    return find_overview(evidence, [(finding.claims, finding.ranks) for finding in findings])
+def _overview(evidence: Evidence, rules: Sequence[Rule], findings: tuple[Finding, ...]) -> Overview:
+    """Return what a picture of the whole run needs; time goes to the same findings as in the account."""
+    places = {rule_id(rule): place for place, rule in enumerate(rules)}
+    order = sorted(range(len(findings)), key=lambda number: places[findings[number].rule])
+    asked = find_overview(evidence, [(findings[number].claims, findings[number].ranks) for number in order])
+    back = [order.index(number) for number in range(len(findings))]
+    return replace(
+        asked,
+        claims=tuple(asked.claims[place] for place in back),
+        claimants=tuple(asked.claimants[place] for place in back),
+    )
 
 
 def _steps(evidence: Evidence) -> StepFigures:

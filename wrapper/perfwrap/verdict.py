@@ -69,14 +69,25 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
         if finding.verdict is not None and not finding.of_run:
             groups.setdefault(finding.verdict, []).append(finding)
     reason = _reason_to_abstain(evidence, account)
-    recorded = any(finding.of_window and finding.share >= BOUND_SHARE for finding in findings)
+    recorded = any(
+        finding.of_window and finding.verdict is not None and finding.share >= BOUND_SHARE
+        for finding in findings
+    )
     if reason and not recorded:
         return _with_health(_unknown(reason), findings)
+    groups = {kind: _apart(group) for kind, group in groups.items()}
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
     kind = max(shares, key=lambda kind: shares[kind], default=None)
     if kind is not None and shares[kind] >= BOUND_SHARE:
         return _with_health(_bound(kind, shares[kind], groups[kind]), findings)
     return _with_health(_healthy(evidence, findings, account), findings)
+
+
+def _apart(group: list[Finding]) -> list[Finding]:
+    """Return those of a kind whose shares may be summed: what claims no segments may be the same time as another."""
+    claimed = [finding for finding in group if finding.claims is not None]
+    largest = max(group, key=lambda finding: finding.share)
+    return claimed if sum(finding.share for finding in claimed) >= largest.share else [largest]
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:

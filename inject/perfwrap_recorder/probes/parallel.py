@@ -6,8 +6,9 @@ forward probe tells of. There a call inside of ``no_sync`` is seen too: nothing 
 into ``no_sync``.
 
 Also replaces ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks, the
-second looks for unused parameters. Twice a second at most DDP's own logger is asked what it has measured
-of the exchange of gradients, which waits for nothing: it measures the first ten steps and then every hundredth.
+second looks for unused parameters. Behind it, twice a second at most, DDP's own logger is asked what it has measured
+of the exchange of gradients: it measures the first ten steps and then every hundredth. Never elsewhere: the logger
+takes the lock that DDP holds while it calls a communication hook of the program's, in which optimizers may step.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from _weakref import ref
 from itertools import count
 
 from perfwrap_recorder import call_sites, guard, journal, wrapping
-from perfwrap_recorder.clock import now
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_MODELS = 100
@@ -34,7 +34,8 @@ SYNCING = {
 
 WRAPPERS = ("DataParallel", "FullyShardedDataParallel", "DistributedDataParallel")
 
-TIMED = (("_sync_buffers", "buffer_broadcast"), ("_post_forward", "post_forward"))
+AFTER_FORWARD = "post_forward"
+TIMED = (("_sync_buffers", "buffer_broadcast"), ("_post_forward", AFTER_FORWARD))
 """Methods of DDP that are timed, and how the facts about them begin."""
 
 MEASURED = (
@@ -51,9 +52,8 @@ PACE_NS = 500_000_000
 
 _next_number = count(1).__next__
 _known = {}  # id of a model -> weak reference to it
-_measured = {}  # id of a model of DDP's -> [weak reference, prefix of its facts, iteration that is told next]
+_measured = {}  # id of a model of DDP's -> [weak reference, prefix of its facts, iteration and moment to ask for next]
 _timed = {}  # (id of a model, name) -> [calls, calls when it is said next, calls and time since it was last said]
-_due = [0]  # when the loggers are asked next
 
 
 def install(torch):
@@ -63,7 +63,6 @@ def install(torch):
     for method, name in TIMED:
         finish = wrapping.timed("parallel", _finish_timed_for(name))
         wrapping.patch(torch, owner, method, finish)
-    journal.look_often(guard.protect("parallel_measured", _look))
     journal.after_fork.add(_forget)
     journal.cover("probe/parallel")
 
@@ -125,7 +124,7 @@ def _finish_ddp(frame, start, duration, arguments, options):
     journal.fact(prefix + "buffers", len(mine.get("modules_buffers") or ()))
     journal.fact(prefix + "world_size", mine["process_group"].size())
     if len(_measured) < MAXIMUM_MODELS:
-        _measured[id(model)] = [ref(model), prefix, 1]
+        _measured[id(model)] = [ref(model), prefix, 1, 0]
 
 
 def _finish_timed_for(name):
@@ -142,30 +141,27 @@ def _finish_timed_for(name):
             journal.fact("%s%s_calls" % (known[1], name), times[0])
             journal.fact("%s%s_ns" % (known[1], name), times[3] // times[2])
             times[1:] = [2 * times[0], 0, 0]
+        if name == AFTER_FORWARD and start >= known[3]:
+            known[3] = start + PACE_NS
+            guard.run("parallel_measured", _ask, arguments[0], known)
 
     return finish
 
 
-def _look():
-    """Say what the loggers of DDP have measured since they were last asked."""
-    moment = now()
-    if moment < _due[0]:
+def _ask(model, known):
+    """Say what the logger of a model of DDP's has measured since it was last asked."""
+    logger = vars(model).get("logger")
+    if logger is None:
         return
-    _due[0] = moment + PACE_NS
-    for known in list(_measured.values()):
-        model = known[0]()
-        logger = None if model is None else vars(model).get("logger")
-        if logger is None:
-            continue
-        found = logger._get_ddp_logging_data().ints_map
-        iteration = found.get("iteration", 0)
-        if iteration < known[2]:
-            continue
-        known[2] = 2 * iteration or 1
-        journal.fact(known[1] + "iteration", iteration)
-        for key, name in MEASURED:
-            if type(found.get(key)) is int:
-                journal.fact(known[1] + name, found[key])
+    found = logger._get_ddp_logging_data().ints_map
+    iteration = found.get("iteration", 0)
+    if iteration < known[2]:
+        return
+    known[2] = 2 * iteration or 1
+    journal.fact(known[1] + "iteration", iteration)
+    for key, name in MEASURED:
+        if type(found.get(key)) is int:
+            journal.fact(known[1] + name, found[key])
 
 
 def _forget():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -114,6 +115,33 @@ def test_what_is_no_run_or_no_choice_is_never_removed(
     assert (tmp_path / "elsewhere").is_dir()
 
 
+def test_an_empty_name_removes_nothing(made: Made, tmp_path: Path) -> None:
+    only = made("20260101-a")
+    ended = perfwrap(tmp_path, "clean", "", "--yes")
+    assert ended.returncode == 2
+    assert "empty" in ended.stderr
+    assert only.exists()
+
+
+@pytest.mark.parametrize("words", [("--keep", "0"), ("link",)])
+def test_what_links_lead_to_is_never_removed(made: Made, tmp_path: Path, words: tuple[str, ...]) -> None:
+    run = made("20260101-a")
+    others = tmp_path / "others"
+    others.mkdir()
+    kept = run.rename(others / "kept")
+    (run.parent / "link").symlink_to(kept)
+    (run.parent / "links").symlink_to(others)
+    ended = perfwrap(tmp_path, "clean", *words, "--yes")
+    assert (kept / "run.json").exists(), ended
+    assert "None" not in ended.stderr
+
+
+def test_a_run_may_be_named_twice(made: Made, tmp_path: Path) -> None:
+    run = made("20260101-a")
+    assert perfwrap(tmp_path, "clean", "20260101-a", "latest", "--yes").returncode == 0
+    assert not run.exists()
+
+
 def test_the_file_that_would_be_opened_is_named(made: Made, tmp_path: Path) -> None:
     run = made("a")
     missing = perfwrap(tmp_path, "open", "--path")
@@ -143,6 +171,22 @@ def test_a_trace_is_served_to_perfettos_page_and_nothing_else_is(tmp_path: Path)
             assert answer.headers["Access-Control-Allow-Origin"] == VIEWER
         answered.join(60)
         assert server.served
+
+
+def test_a_trace_is_not_served_to_another_name_nor_held_up_by_silence(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(b"content")
+    with OneFile(file, 0) as server, socket.create_connection(("127.0.0.1", server.server_port)):
+        address = f"http://127.0.0.1:{server.server_port}/trace.json.gz"
+        server.timeout = 60
+        answered = threading.Thread(target=lambda: [server.wait() for _ in range(3)])
+        answered.start()
+        asked = urllib.request.Request(address, headers={"Host": f"evil.example:{server.server_port}"})
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(asked, timeout=60)
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert answer.read() == b"content"
+        answered.join(60)
 
 
 def test_the_shell_completes_the_names_of_runs(made: Made, tmp_path: Path) -> None:

@@ -146,6 +146,14 @@ def test_a_report_that_cannot_be_made_is_one_line_with_the_run_folder(wrap: Any)
     assert str(folder_of(prefix)) in line
 
 
+def test_a_report_that_breaks_off_says_so(wrap: Any) -> None:
+    prefix = wrap("--no-monitors", changed=REPORT.format(body="raise ValueError('odd')"))
+    answer = run([*prefix, *PROGRAM])
+    assert answer.returncode == 3
+    assert "the report broke off: ValueError: odd" in answer.stderr
+    assert str(folder_of(prefix)) in answer.stderr
+
+
 def test_ctrl_c_ends_the_report_and_the_status_stays_the_commands(wrap: Any, terminal: Any) -> None:
     body = "import time; print('reporting', flush=True); exec('while True: time.sleep(0.05)')"
     opened = terminal([*wrap("--no-monitors", changed=REPORT.format(body=body)), *PROGRAM])

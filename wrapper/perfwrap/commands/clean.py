@@ -48,7 +48,7 @@ def clean(
         )
     if names and (keep is not None or older_than):
         raise PerfwrapError("Runs are named and chosen by number or age at once.", "Do the one or the other.")
-    doomed = [_run(name) for name in names] if names else _chosen(keep, older_than)
+    doomed = list(dict.fromkeys(map(_run, names))) if names else _chosen(keep, older_than)
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap import units
     from perfwrap.reports.page import Page
@@ -71,7 +71,13 @@ def clean(
 
 def _run(name: str) -> Path:
     """Return the folder of a run; PerfwrapError for a folder that is none, so that nothing else is ever removed."""
+    if not name:
+        raise PerfwrapError("The name of a run is empty.", "Name the run; `perfwrap list` shows all.")
     path = runs.find(name)
+    if path.is_symlink():
+        raise PerfwrapError(
+            f"{path} is a link to a run elsewhere.", "Name the folder itself, or remove the link."
+        )
     RunFolder(path).read_manifest()
     return path
 
@@ -79,10 +85,16 @@ def _run(name: str) -> Path:
 def _chosen(keep: int | None, older_than: str) -> list[Path]:
     """Return the ended runs below perfwrap_runs that are neither among the newest nor young enough."""
     age = _age(older_than)
-    known = [path for path in runs.folders(Path(run_folder.RUNS)) if runs.manifest(path).get("end")]
+    known = [path for path in runs.folders(Path(run_folder.RUNS)) if _is_ended(path)]
     known = known[: max(0, len(known) - keep)] if keep is not None else known
     now = time.time_ns()
     return [path for path in known if now - runs.manifest(path)["end"]["wall_ns"] >= age]
+
+
+def _is_ended(path: Path) -> bool:
+    """Say whether that is a run which has ended, in a folder that lies there: what a link leads to is kept."""
+    lies_there = path.resolve().is_relative_to(Path(run_folder.RUNS).resolve())
+    return lies_there and not path.is_symlink() and bool(runs.manifest(path).get("end"))
 
 
 def _age(text: str) -> int:
@@ -101,5 +113,5 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     except OSError as error:
         raise PerfwrapError(
-            f"{path} cannot be removed: {error.strerror}.", "Look at who owns the folder."
+            f"{path} cannot be removed: {error.strerror or error}.", "Look at who owns the folder."
         ) from error

@@ -19,6 +19,8 @@ VIEWER = "https://ui.perfetto.dev"
 PORT = 9001
 """The only port of this machine from which Perfetto's page may fetch a trace (its content security policy)."""
 PATIENCE_SECONDS = 60
+SILENCE_SECONDS = 2
+"""A browser opens connections ahead on which it says nothing: only one is listened to at a time."""
 
 
 def open_(
@@ -102,10 +104,13 @@ class Answer(BaseHTTPRequestHandler):
     """Answers with the file, or not at all."""
 
     server: OneFile
+    timeout = SILENCE_SECONDS
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the library looks for
         """Send the file to whoever asks for it by its name."""
-        if self.path != f"/{self.server.file.name}":
+        own = f"127.0.0.1:{self.server.server_port}"
+        # Another host is a page of somebody's whose name was made to lead here (DNS rebinding).
+        if self.path != f"/{self.server.file.name}" or self.headers.get("Host") != own:
             self.send_error(404)
             return
         content = self.server.file.read_bytes()

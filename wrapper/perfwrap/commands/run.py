@@ -244,3 +244,8 @@ def report(folder: Path, rules: str = "", ignore: str = "") -> None:
         report_run(folder, _choice(rules, ignore))
     except (ImportError, PerfwrapError) as error:
         say(f"perfwrap: no report: {error}; the run is in {folder}, `perfwrap report {folder}` tries again")
+    except Exception as error:  # noqa: BLE001 - whoever called may leave without a traceback: it must be said here
+        say(
+            f"perfwrap: the report broke off: {type(error).__name__}: {error}; that is a defect of perfwrap's, please "
+            f"report it with the run folder: {folder}"
+        )

@@ -190,3 +190,24 @@ for _ in range(3): optimizer.step()
     assert facts["parallel/1/buffer_broadcast_calls"] == facts["parallel/1/post_forward_calls"] == "16"
     assert int(facts["parallel/1/buffer_broadcast_ns"]) > 0
     assert int(facts["parallel/1/post_forward_ns"]) > 0
+
+
+def test_optimizers_may_step_inside_of_a_communication_hook(two) -> None:
+    done, journal = two("""
+from perfwrap_recorder.probes import parallel
+parallel.PACE_NS = 0
+journal.OFTEN_INTERVAL_NS = 0
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def hook(state, bucket):
+    optimizer.step()
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+model.register_comm_hook(None, hook)
+for _ in range(12):
+    model(torch.ones(4, 8)).sum().backward()
+print("went on")
+""")
+    assert "went on" in done.stdout, "DDP holds its lock here: to ask its logger would wait for ever"
+    assert "parallel/1/iteration" in journal.facts
