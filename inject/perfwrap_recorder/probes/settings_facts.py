@@ -4,7 +4,8 @@ Replaces the plain setters among them, to learn the line that called them: ``tor
 ``torch.set_num_interop_threads``, ``torch._C._set_float32_matmul_precision`` (beneath the public function,
 which Dynamo knows by its identity), ``__init__`` of ``torch.autograd.detect_anomaly`` and
 ``set_detect_anomaly``, ``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and
-``__enter__`` of ``torch.autograd.profiler.profile``. The user could notice one more frame in a traceback.
+``__enter__`` and ``__exit__`` of ``torch.autograd.profiler.profile``, with which a schedule's windows end. The user
+could notice one more frame in a traceback.
 
 Values are read, never taken from the setters: by ``torch_facts.look``, after a model or an optimizer was
 first used and every ten seconds, so a setting that is changed and changed back in between is not seen. What
@@ -27,6 +28,7 @@ SETTERS = (
     ("cuda", "set_sync_debug_mode", "sync_debug_mode"),
     ("profiler.profile", "start", "user_profiler"),
     ("autograd.profiler.profile", "__enter__", "user_profiler"),
+    ("autograd.profiler.profile", "__exit__", "user_profiler"),
 )
 """Where a setter is, its name, and the fact that it changes; the line is the fact with ``/line`` added."""
 
@@ -64,7 +66,7 @@ def install(torch):
         for part in path.split(".") if path else ():
             owner = getattr(owner, part, None)
         if owner is not None:
-            wrapping.patch(torch, owner, name, wrapping.timed("setters", _finish_with(key)))
+            wrapping.patch(torch, owner, name, wrapping.timed("setters", _finish_with(torch, key, name)))
 
 
 def look(torch):
@@ -115,11 +117,15 @@ def _ask_determinism(torch):
 
 def _ask_debugging(torch):
     facts.say("anomaly_detection", torch.is_anomaly_enabled())
-    facts.say("user_profiler", bool(torch.autograd._profiler_enabled()) and not window.is_open())
+    _ask_profiler(torch)
     # To ask for it by its public name would start CUDA.
     ask = getattr(torch._C, "_cuda_get_sync_debug_mode", None)
     if ask and torch.cuda.is_initialized():
         facts.say("sync_debug_mode", ask())
+
+
+def _ask_profiler(torch):
+    facts.say("user_profiler", bool(torch.autograd._profiler_enabled()) and not window.is_open())
 
 
 def _ask_environment(_):
@@ -129,15 +135,18 @@ def _ask_environment(_):
             facts.say("env/" + name, value[:LONGEST_VALUE])
 
 
-def _finish_with(key):
+def _finish_with(torch, key, name):
     def finish(frame, *_):
+        if key == "user_profiler":
+            # Not that it was started: a schedule lets most steps pass, and in a short run nobody looks again.
+            _ask_profiler(torch)
+            if name == "__exit__":
+                return
+            window.give_way()
         if source_lines.is_own_business(frame):  # each worker of a loader sets its number of threads
             return
         place = source_lines.find_place(frame)
         if place:
             facts.say(key + "/line", place)
-        if key == "user_profiler":
-            window.give_way()
-            facts.say(key, True)
 
     return finish

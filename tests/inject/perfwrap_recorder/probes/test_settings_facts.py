@@ -47,7 +47,7 @@ CHANGES = (
     ("torch.set_num_threads(2)", "threads", "2", True),
     ("torch.set_num_interop_threads(3)", "interop_threads", "3", True),
     ("torch.autograd.set_detect_anomaly(True)", "anomaly_detection", "True", True),
-    ("running.append(profiler.start())", "user_profiler", "True", True),
+    ("running.append(profiler.start())", "user_profiler", "False", True),  # it is stopped in the end
     ("torch.use_deterministic_algorithms(True, warn_only=True)", "deterministic", "True", False),
     ("None", "deterministic_warn_only", "True", False),
     ("setattr(torch.backends.cudnn, 'benchmark', True)", "cudnn_benchmark", "True", False),
@@ -159,3 +159,24 @@ for batch in torch.utils.data.DataLoader([1, 2, 3, 4], num_workers=1): pass
         journal for journal in done.journals for found in journal.of("FACT") if found.name == "threads/line"
     ]
     assert len(said) == 1  # that of the test's own preamble
+
+
+def test_a_profiler_counts_as_on_only_while_it_is(train) -> None:
+    done = train(
+        """
+from torch.profiler import profile, schedule
+from perfwrap_recorder import facts
+model = nn.Linear(2, 1)
+model(torch.ones(1, 2))
+said = [facts._said["user_profiler"]]
+with profile(schedule=schedule(wait=1, warmup=1, active=1, repeat=1)) as profiler:
+    for _ in range(6):
+        said.append(facts._said["user_profiler"])
+        profiler.step()
+with profile():
+    said.append(facts._said["user_profiler"])
+print(said[0], said[1], said[-2], said[-1], facts._said["user_profiler"])
+""",
+        check=False,  # the profiler writes to standard error
+    )
+    assert done.stdout.split() == ["False", "False", "False", "True", "False"]
