@@ -89,3 +89,31 @@ def test_samples_are_set_against_collation_where_the_workers_told_of_both(
         "Of 40 ms for making a batch, 30 ms go into its samples (Data.__getitem__, data.py:7) and 10 ms into "
         "collation (default_collate)." in words
     )
+
+
+def write_ready(loop: Any, wait: float, making_ms: float) -> None:
+    loop.loader(num_workers=1, workers="101")
+    for _ in range(40):
+        loop.journal.queue(2)
+        loop.batch(wait)
+        loop.compute()
+    loop.worker(0, making_ms)
+
+
+def test_receiving_batches_that_were_ready_is_a_note(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_ready(loop, wait=1.5, making_ms=5)
+    finding = find(rule)
+    assert finding.severity == "note"
+    assert finding.verdict is None
+    assert "that were ready" in finding.sentence
+    assert "larger batches" in finding.advice
+    assert "num_workers=0" not in finding.advice
+
+
+def test_receiving_that_takes_much_of_the_loop_is_no_note(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_ready(loop, wait=20, making_ms=5)
+    finding = find(rule)
+    assert finding.severity == "critical"
+    assert finding.verdict == "data-bound"
+    assert "num_workers=0" in finding.advice
+    assert finding.experiment == "workers=0"

@@ -19,7 +19,7 @@ How to fix
 When it is wrong
     When one slow batch (a first epoch that fills the page cache, a network file system that stalled) stands
     for most of the wait: look at p99 beside the median. Where other programs kept the training from running, receiving
-    batches that were ready is not counted.
+    batches that were ready is not counted; elsewhere it is told as that, and as a note below a fifth of the loop.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import making
-from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import CRITICAL_SHARE, QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
+
+MOST_OF = 0.5
+"""Part of the waits from which they are told as receiving, when batches were ready."""
 
 BUSY_SHARE = 0.9
 """Share of the usable cores in use from which more workers only take turns; the catalogue's figure for
@@ -45,12 +48,45 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for exposed waits of the training loaders."""
     loaders = [loader for loader in evidence.loaders(trainer) if loader.training]
     shares = [(loader, making.late_share(evidence, trainer, loader)) for loader in loaders]
-    found = [_finding(evidence, trainer, loader, share) for loader, share in shares if share >= QUIET_SHARE]
+    found = [
+        (_receiving if share - loader.late_share > MOST_OF * share else _finding)(
+            evidence, trainer, loader, share
+        )
+        for loader, share in shares
+        if share >= QUIET_SHARE
+    ]
     if found:
         return found
     if not loaders:
         return Clear("No DataLoader fed the training.")
     return Clear(f"Waiting for batches takes {units.share(sum(share for _, share in shares))} of the loop.")
+
+
+def _receiving(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float) -> Finding:
+    """Return the finding about a loader whose batches mostly lay ready: what is left is handing them over."""
+    step_ns = mean_step_ns(evidence, trainer)
+    where = named("the DataLoader", loader.created)
+    cheap = loader.fetch_ns is not None and loader.fetch_ns <= loader.wait_ns / max(1, loader.batches)
+    advice = f"Hand over less often or less: larger batches of {where}, or fewer tensors in each."
+    if cheap:
+        advice += f" Or pass num_workers=0: making one takes only {units.duration(loader.fetch_ns)}."
+    return Finding(
+        title=f"{SHARE} of the training loop is spent receiving batches of {where} that were ready.",
+        share=share,
+        saving=(1.0 - share, 1.0),
+        evidence=(
+            f"Taking a batch from its worker took {units.duration(loader.median_wait_ns)} as a median, with "
+            f"{_setting(loader)}; the step takes {units.duration((1.0 - loader.share) * step_ns)} for all else.",
+            f"Waiting for batches that were not ready takes {units.share(loader.late_share)} of the loop.",
+        ),
+        advice=advice,
+        verdict="data-bound" if share >= CRITICAL_SHARE else None,
+        location=locate(loader.created),
+        experiment="workers=0" if cheap else "cached-batch",
+        confidence="inferred",
+        claims=making.waits(loader),
+        benign=share < CRITICAL_SHARE,
+    )
 
 
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float) -> Finding:
