@@ -29,7 +29,7 @@ def test_a_value_read_for_each_tensor_is_found_with_the_code_between(
     finding = find(rule)
     assert finding.share == pytest.approx((40 * 0.02 + 39 * 0.1) / 14.8, abs=0.01)
     assert str(finding.location) == "train.py:30"
-    assert finding.verdict == "launch-bound"
+    assert finding.verdict == "python-bound"
     assert "40 calls" in finding.evidence[0]
 
 

@@ -130,7 +130,7 @@ def _reads(line: SyncLine, where: Line, tensors: int, account: Account, step_ns:
         ),
         advice=f"Replace the loop around {place(where, '')} by torch.nn.utils.get_total_norm(), or use what "
         "clip_grad_norm_() returns, and read the result once, every 50 steps or so.",
-        verdict="sync-bound" if line.on_gpu else "launch-bound",
+        verdict="sync-bound" if line.on_gpu else "python-bound",
         location=locate(where),
         confidence="inferred",
         claims=claims,

@@ -28,7 +28,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.compilations import Compilations, Reason
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop import mean_step_ns
+from perfwrap.measures.loop import mean_step_ns, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import saving
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
@@ -61,7 +61,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             saving=saving(step_ns, LEAST_GONE * whole, whole),
             evidence=_words(compiled),
             advice=_advice(compiled),
-            verdict="launch-bound",
+            verdict="launch-bound" if trains_on_gpu(evidence, trainer) else "python-bound",
             location=locate(compiled.where),
             claims=pl.col("part") == "compile",
         )

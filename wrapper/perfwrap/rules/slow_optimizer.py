@@ -127,7 +127,7 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float) -> Finding:
         saving=(best, 1.0 if on_gpu else worst),
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; it was made with {options}.",),
         advice=f"Pass fused=True where the {kind} is made: one call then updates all tensors.",
-        verdict="launch-bound",
+        verdict="launch-bound" if on_gpu else "python-bound",
         location=locate(use.where),
         experiment="fused-optimizer",
         confidence="inferred",

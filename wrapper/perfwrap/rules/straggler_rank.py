@@ -52,6 +52,14 @@ WORDS = {
     "python": "its own Python",
 }
 
+VERDICTS = {
+    "data": "data-bound",
+    "python": "python-bound",
+    "checkpoint": "checkpoint/validation-bound",
+    "validation": "checkpoint/validation-bound",
+}
+"""What holds the job back where the straggler has more of that; other rules then say where the same time goes."""
+
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Compare what the ranks do themselves."""
@@ -96,7 +104,7 @@ def _finding(evidence: Evidence, found: Straggler, share: float) -> Finding:
             f"Per step it has more than the others of: {shown}.",
         ),
         advice=_advice(cause, is_named, found.trainer.name, where),
-        verdict="communication-bound",
+        verdict=VERDICTS.get(cause, "communication-bound") if is_named else "communication-bound",
         location=locate(line),
         of_job=True,
     )

@@ -68,7 +68,7 @@ def _finding(line: Line, share: float, step_ns: float, on_gpu: bool) -> Finding:
         saving=(best, 1.0 if on_gpu else worst),
         evidence=(f"{units.duration(share * step_ns)} per step go into writing zeros.",),
         advice=f"Take set_to_none=False out of {place(line, '')}: gradients are then let go instead.",
-        verdict="launch-bound",
+        verdict="launch-bound" if on_gpu else "python-bound",
         location=locate(line),
         experiment="set-to-none",
         confidence="inferred" if on_gpu else "measured",
