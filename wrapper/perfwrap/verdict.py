@@ -121,6 +121,15 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
             "part of the backward pass may be that."
         )
     total = sum(account.values())
+    told = sum(
+        finding.share for finding in findings if finding.claims is not None and _is_about_data(finding)
+    )
+    waiting = account["data"] / total
+    if waiting - told >= BOUND_SHARE:
+        return _unknown(
+            f"{units.share(waiting)} of the training loop is waiting for batches, but what held them up is not clear: "
+            "the processors were short meanwhile. Run it again while nothing else runs."
+        )
     compute = sum(account[part] for part in COMPUTE_PARTS) / total
     largest = max(
         (finding for finding in findings if not finding.of_run and not finding.benign),
@@ -132,6 +141,11 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
         rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"
     work = f"{units.share(compute)} of the training loop is the model's own work"
     return Verdict("healthy", compute, f"{VERDICTS['healthy']}: {work}; {rest}.", "measured")
+
+
+def _is_about_data(finding: Finding) -> bool:
+    """Say whether a finding explains waits for batches, be it as a note."""
+    return finding.verdict == "data-bound" or finding.rule == "data_loader_wait"
 
 
 def _gpu_doubt(utilization: float | None) -> str:

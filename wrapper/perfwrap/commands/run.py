@@ -241,7 +241,10 @@ def report(folder: Path, rules: str = "", ignore: str = "") -> None:
         # Only here, after the command: recording needs none of the reading half's libraries.
         from perfwrap.commands.report import report_run
 
-        report_run(folder, _choice(rules, ignore))
+        if rules or ignore:
+            report_run(folder, _choice(rules, ignore))
+        else:
+            report_run(folder)
     except (ImportError, PerfwrapError) as error:
         say(f"perfwrap: no report: {error}; the run is in {folder}, `perfwrap report {folder}` tries again")
     except Exception as error:  # noqa: BLE001 - whoever called may leave without a traceback: it must be said here
