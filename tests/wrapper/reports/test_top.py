@@ -50,6 +50,7 @@ def drawn(what: Scene, height: int, width: int = 80, encoding: str = "utf-8") ->
 def test_a_full_scene_fits_every_screen(width: int, height: int) -> None:
     lines = drawn(scene(), height, width)
     assert len(lines) <= height
+    assert "q quits" in lines[-1]
     assert max(map(len, lines)) <= width
 
 

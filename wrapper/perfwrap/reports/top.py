@@ -83,7 +83,10 @@ def _print(sections: list[Section], page: Page, height: int) -> None:
     printed = [
         line for count, section in zip(shown, sections, strict=True) for line in _cut(section, count, roomy)
     ]
-    for line in printed[: -1 if roomy else None][:height]:
+    lines = printed[: -1 if roomy else None]
+    if len(lines) > height:
+        lines = lines[: height - 1] + lines[-1:]  # how to leave is always told
+    for line in lines[:height]:
         page.line(*_clipped(line, page))
 
 
