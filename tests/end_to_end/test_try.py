@@ -184,6 +184,7 @@ def test_ctrl_c_keeps_what_was_measured(number: signal.Signals, tmp_path: Path) 
     assert document["interrupted"]
     assert document["baseline"]["status"] == "measured"
     assert "Interrupted" in printed
+    assert "baseline" in (out / "report.html").read_text()
 
 
 HUNGRY = """import resource, sys

@@ -201,7 +201,7 @@ def _show(trial: Trial, written: Written) -> None:
     trial_report.draw(trial, rows, written, page)
     page.show()
     if trial.baseline.reading.status == "measured" and write_html(
-        trial.baseline.folder, trial.folder / run_folder.REPORT, document
+        trial.baseline.folder / "run", trial.folder / run_folder.REPORT, document
     ):
         page = Page(sys.stdout)
         page.line(("Report: ", ""), (str(trial.folder / run_folder.REPORT), "bold"))
