@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from perfwrap import units
@@ -9,6 +11,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.worker_need import Step, measured_step
 from perfwrap.rules.model import QUIET_SHARE, Clear, NotChecked, place
 from perfwrap.rules.sampled import quote
 
@@ -57,6 +60,21 @@ def in_workers(evidence: Evidence, trainer: Trainer) -> tuple[list[LoaderUse], C
         return [], Clear(f"Waiting for batches that were not ready takes {largest} of the loop.")
     known = [loader for loader in late if loader.making is not None]
     return known, None if known else NotChecked(NO_RECORD)
+
+
+def held_up_by(
+    evidence: Evidence, trainer: Trainer, share: Callable[[LoaderUse], float], least: float
+) -> tuple[list[tuple[LoaderUse, Step]], float, Clear | NotChecked | None]:
+    """Return the loaders of which a part of making a batch has that share or more, and the largest share of all.
+
+    Or else why there is none to look at.
+    """
+    loaders, answer = in_workers(evidence, trainer)
+    if answer is not None:
+        return [], 0.0, answer
+    steps = [(loader, measured_step(evidence, trainer, loader)) for loader in loaders]
+    found = [(loader, step) for loader, step in steps if step is not None and share(loader) >= least]
+    return found, max(map(share, loaders)), None
 
 
 def split(loader: LoaderUse) -> tuple[str, ...]:

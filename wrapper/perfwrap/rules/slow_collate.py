@@ -27,7 +27,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
-from perfwrap.measures.worker_need import Step, measured_step
+from perfwrap.measures.worker_need import Step
 from perfwrap.rules import making
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
@@ -42,17 +42,11 @@ KEPT = 0.5
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for collate functions that hold the workers up."""
-    loaders, answer = making.in_workers(evidence, trainer)
+    slow, largest, answer = making.held_up_by(evidence, trainer, share_of, LEAST_SHARE)
     if answer is not None:
         return answer
-    steps = [(loader, measured_step(evidence, trainer, loader)) for loader in loaders]
-    found = [
-        _finding(evidence, trainer, loader, step)
-        for loader, step in steps
-        if step is not None and share_of(loader) >= LEAST_SHARE
-    ]
-    largest = units.share(max(share_of(loader) for loader in loaders))
-    return found or Clear(f"Collation takes {largest} of making a batch.")
+    found = [_finding(evidence, trainer, loader, step) for loader, step in slow]
+    return found or Clear(f"Collation takes {units.share(largest)} of making a batch.")
 
 
 def share_of(loader: LoaderUse) -> float:

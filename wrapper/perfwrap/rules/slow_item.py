@@ -29,7 +29,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.trainers import Trainer
-from perfwrap.measures.worker_need import Step, measured_step
+from perfwrap.measures.worker_need import Step
 from perfwrap.rules import making
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named, place
 
@@ -41,17 +41,11 @@ LEAST_SHARE = 0.5
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for loaders whose samples hold the workers up."""
-    loaders, answer = making.in_workers(evidence, trainer)
+    slow, largest, answer = making.held_up_by(evidence, trainer, _share, LEAST_SHARE)
     if answer is not None:
         return answer
-    steps = [(loader, measured_step(evidence, trainer, loader)) for loader in loaders]
-    found = [
-        _finding(evidence, trainer, loader, step)
-        for loader, step in steps
-        if step is not None and _share(loader) >= LEAST_SHARE
-    ]
-    largest = units.share(max(_share(loader) for loader in loaders))
-    return found or Clear(f"The samples take {largest} of making a batch.")
+    found = [_finding(evidence, trainer, loader, step) for loader, step in slow]
+    return found or Clear(f"The samples take {units.share(largest)} of making a batch.")
 
 
 def _share(loader: LoaderUse) -> float:
