@@ -36,7 +36,7 @@ class Data(Dataset):
         return 100_000
 
     def decode(self, index):
-        return sum(number * index % 7 for number in range(8_000))  # DECODE
+        return sum(number * index % 7 for number in range(20_000))  # DECODE
 
     def __getitem__(self, index):
         return torch.full((8,), float(self.decode(index) % 5))

@@ -36,8 +36,8 @@ def run(script: Path, out: Path) -> subprocess.CompletedProcess[str]:
         ("single_process_text", "data_loader_single_process", "data-bound"),
         ("gc_collect", "gc_pause", "python-bound"),
         ("non_finite_loss", "non_finite_loss", None),
-        ("recompilation", "recompilation", "launch-bound"),
-        ("zero_grad_memset", "zero_grad_memset", "launch-bound"),
+        ("recompilation", "recompilation", "python-bound"),
+        ("zero_grad_memset", "zero_grad_memset", "python-bound"),
     ],
 )
 def test_a_planted_problem_is_found_at_its_line(

@@ -20,10 +20,13 @@ from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_LOADERS = 200
-"""How many loaders are told apart; a program that makes one per epoch names them all on one line."""
+"""How many loaders are told apart."""
+
+CALLERS = 8
+"""How many frames tell where a loader was made: those that a program makes anew for each epoch share one name."""
 
 KEPT = 1000
-"""Known iterators after which those that are gone are forgotten."""
+"""Known iterators, and loaders, after which those that are gone are forgotten."""
 
 MAXIMUM_STARTS = 1000
 """How often it is said which processes are the workers of a loader."""
@@ -41,6 +44,8 @@ _next_number = count(1).__next__
 _next_start = count(1).__next__
 _torch = []  # the module, once it is there
 _loaders = {}  # id of a DataLoader -> (weak reference to it, name)
+_named = {}  # what is known of a loader when it is made, and where -> [[weak reference to the last, name, how many]]
+_used = set()  # names of loaders of which the last one made was iterated over
 _iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1, tally)
 
 
@@ -149,8 +154,8 @@ def _make_check(original, _, is_compiling):
 def _finish_start(loader, iterator, start, duration, frame):
     name = _name_of(loader, frame)
     if len(_iterators) >= KEPT:
-        for key in [key for key, (known, *_) in list(_iterators.items()) if known() is None]:
-            del _iterators[key]
+        _forget_gone(_iterators)
+    _used.add(name)
     size = loader.batch_size if type(loader.batch_size) is int else -1
     _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal.DATA, name)
     journal.span(start, duration, loader.num_workers, label(name, frame), journal.LOADER_START)
@@ -170,34 +175,71 @@ def _name_of(loader, frame):
     known = _loaders.get(id(loader))
     if known and known[0]() is loader:
         return known[1]
+    facts = _facts_of(loader, frame)
+    name = _name_for(loader, (str(facts), *_callers(frame)), facts)
+    if len(_loaders) >= KEPT:
+        _forget_gone(_loaders)
+    _loaders[id(loader)] = ref(loader), name
+    return name
+
+
+def _name_for(loader, key, facts):
+    """Return the name of the loader that this one is made in the place of, a new one where it is none's."""
+    alike = _named.get(key, ())
+    for known in alike:
+        before = known[0]()
+        # Two over different data, of which the first still waits to be used, are two though one line makes both.
+        if before is None or before.dataset is loader.dataset or known[1] in _used:
+            _used.discard(known[1])
+            known[0] = ref(loader)
+            known[2] += 1
+            if known[2] == 2:
+                journal.fact(known[1] + "/made_again", True)
+            return known[1]
     number = _next_number()
     if number > MAXIMUM_LOADERS:
         return "loader/more"
     name = "loader/%d" % number
-    _loaders[id(loader)] = ref(loader), name
-    _describe(loader, name, frame)
+    _named[key] = [*alike, [ref(loader), name, 1]]
+    for fact, value in facts.items():
+        journal.fact("%s/%s" % (name, fact), value)
     return name
 
 
-def _describe(loader, name, frame):
-    for key in SETTINGS:
-        value = getattr(loader, key, None)
-        if value is not None:
-            journal.fact("%s/%s" % (name, key), value)
+def _callers(frame):
+    """Return where the program is, as code and line of the innermost frames."""
+    found = []
+    while frame is not None and len(found) < CALLERS:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def _forget_gone(known):
+    for key in [key for key, value in list(known.items()) if value[0]() is None]:
+        del known[key]
+
+
+def _facts_of(loader, frame):
+    """Return what there is to say about a loader."""
+    settings = ((key, getattr(loader, key, None)) for key in SETTINGS)
+    facts = {key: value for key, value in settings if value is not None}
     if loader.batch_size is None and type(getattr(loader.batch_sampler, "batch_size", None)) is int:
-        journal.fact(name + "/batch_size", loader.batch_sampler.batch_size)
-    journal.fact(name + "/dataset", _class_name(type(loader.dataset)))
-    journal.fact(name + "/collate", _class_name(loader.collate_fn))
+        facts["batch_size"] = loader.batch_sampler.batch_size
     kind = type(loader.dataset)
+    facts["dataset"] = _class_name(kind)
+    facts["sampler"] = _class_name(type(loader.sampler))
+    facts["collate"] = _class_name(loader.collate_fn)
     if kind.__module__ == "builtins" or (kind.__module__ == SIZED_MODULE and kind.__name__ in SIZED):
-        journal.fact(name + "/dataset_len", len(loader.dataset))
+        facts["dataset_len"] = len(loader.dataset)
 
     def belongs_to_loader(frame):
         """Say whether a frame is a method of the loader itself: a subclass's ``__init__``."""
         code = frame.f_code
         return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
 
-    journal.fact(name + "/created", find_place(frame, belongs_to_loader))
+    facts["created"] = find_place(frame, belongs_to_loader)
+    return facts
 
 
 def _class_name(thing):

@@ -30,6 +30,16 @@ def test_workers_started_in_every_epoch_are_found_where_the_loader_is_made(
     assert best < worst < 1
 
 
+def test_a_loader_that_is_made_anew_cannot_keep_its_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, start=40, persistent_workers=True, made_again=True)
+    finding = find(rule)
+    assert "once, before the epochs" in finding.advice
+    assert finding.experiment is None
+    assert "persistent_workers=False" not in " ".join(finding.evidence)
+
+
 def test_its_time_is_not_sold_again_as_waiting(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, start=40)
     shares = {finding.rule: finding.share for finding in diagnosis().findings}

@@ -79,6 +79,8 @@ class LoaderUse:
     """What is known from inside of it: samples, collation, workers."""
     ready: ReadyBatches | None = None
     """How far its workers were ahead."""
+    made_again: bool = False
+    """Whether the program makes this loader anew again and again, for each epoch, say."""
 
     @property
     def late_share(self) -> float:
@@ -144,6 +146,7 @@ def _use(
         created=parse_line(setting("created")),
         fetch_ns=float(np.mean(waits)) if waits.size else None,
         fetch_basis="unknown",
+        made_again=bool(_flag(setting("made_again"))),
     )
 
 

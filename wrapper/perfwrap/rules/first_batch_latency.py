@@ -68,7 +68,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     first_ns = float(waits.sum()) / waits.len()
     # Processes that start anew are another problem, with another remedy; what they take must be known.
     started_ns: float | None = 0.0
-    if loader.workers and not loader.persistent_workers:
+    if loader.workers and (loader.made_again or not loader.persistent_workers):
         started_ns = None if loader.making is None else loader.making.worker_start_ns
     if started_ns is None:
         return None

@@ -1,8 +1,8 @@
 """The DataLoader's workers are started anew for every epoch.
 
 What it finds
-    A training DataLoader with workers and persistent_workers=False whose epoch starts (starting the workers,
-    the first batch beyond a usual one, ending the workers) take 2 % of the training loop or more.
+    A training DataLoader with workers, with persistent_workers=False or made anew by the program, whose epoch starts
+    (starting the workers, the first batch beyond a usual one, ending the workers) take 2 % of the training loop or more.
 
 Why it costs
     Each epoch forks or spawns the workers again, they import and set up again, and the queue starts empty:
@@ -14,7 +14,7 @@ How the saving is worked out
     does, because the first batch of an epoch is not fetched ahead even with persistent workers.
 
 How to fix
-    Pass persistent_workers=True to the DataLoader.
+    Pass persistent_workers=True to the DataLoader. Where the program makes it anew for each epoch, make it once before.
 
 When it is wrong
     When the data set object is changed between epochs on purpose (persistent workers keep their old copy), or
@@ -41,7 +41,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for training loaders that start their workers again and again."""
     loaders = [loader for loader in evidence.loaders(trainer) if loader.training and loader.workers]
     restarting = [
-        loader for loader in loaders if not loader.persistent_workers and loader.starts >= LEAST_STARTS
+        loader
+        for loader in loaders
+        if (loader.made_again or not loader.persistent_workers) and loader.starts >= LEAST_STARTS
     ]
     answers = [_finding(evidence, trainer, loader) for loader in restarting]
     found = [finding for finding in answers if finding.share >= QUIET_SHARE]
@@ -77,14 +79,28 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         evidence=(
             f"{units.counted(loader.starts, 'epoch start')} in the steady loop, "
             f"{units.duration(loader.median_start_ns)} each as a median.",
-            f"{workers} with persistent_workers=False; {units.counted(loader.epochs, 'epoch')} in the run.",
+            f"{workers} with {_setting(loader)}; {units.counted(loader.epochs, 'epoch')} in the run.",
         ),
-        advice=f"Pass persistent_workers=True to {where}: the workers then stay for all epochs.",
+        advice=_advice(loader, where),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment="persistent-workers",
+        experiment=None if loader.made_again else "persistent-workers",
         claims=_claims(loader),
     )
+
+
+def _setting(loader: LoaderUse) -> str:
+    """Return why its workers do not stay."""
+    if loader.made_again:
+        return "a new DataLoader from the same line each time"
+    return "persistent_workers=False"
+
+
+def _advice(loader: LoaderUse, where: str) -> str:
+    """Return what to change; workers cannot outlive a loader that is made anew."""
+    if loader.made_again:
+        return f"Make {where} once, before the epochs, and pass it persistent_workers=True."
+    return f"Pass persistent_workers=True to {where}: the workers then stay for all epochs."
 
 
 def _claims(loader: LoaderUse) -> pl.Expr:

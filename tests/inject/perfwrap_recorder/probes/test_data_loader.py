@@ -33,6 +33,31 @@ for _ in range(2):
     assert facts["loader/1/dataset_len"] == "10"
 
 
+def test_a_loader_that_is_made_anew_for_each_epoch_is_one_loader(train) -> None:
+    done = train("""
+from torch.utils.data import DataLoader
+class Text(torch.utils.data.Dataset):
+    def __len__(self): return 3
+    def __getitem__(self, index): return index
+def make(data):
+    return DataLoader(data, num_workers=0)
+for epoch in range(300):
+    train = make(list(range(2)))
+    valid = make(list(range(2)))
+    for _ in train: pass
+    for _ in valid: pass
+both = [DataLoader(data) for data in (Text(), Text())]
+for loader in both:
+    for _ in loader: pass
+""")
+    counts: dict[str, int] = {}
+    for span in done.journal.of("DATA"):
+        counts[span.label] = counts.get(span.label, 0) + 1
+    assert counts == {"loader/1": 600, "loader/2": 600, "loader/3": 3, "loader/4": 3}
+    again = [key for key in done.journal.facts if key.endswith("/made_again")]
+    assert sorted(again) == ["loader/1/made_again", "loader/2/made_again"]
+
+
 def test_batch_sizes_are_known_for_the_usual_shapes_of_batches(train) -> None:
     done = train("""
 from torch.utils.data import DataLoader
@@ -137,12 +162,12 @@ for workers in (0, 1):
 def test_many_loaders_are_not_remembered_forever(train) -> None:
     done = train("""
 from perfwrap_recorder.probes import data_loader
-for _ in range(1_500):
-    for batch in torch.utils.data.DataLoader([1]): pass
-print(len(data_loader._loaders), len(data_loader._iterators))
+for size in range(1, 1_501):
+    for batch in torch.utils.data.DataLoader([1], batch_size=size): pass
+print(len(data_loader._loaders), len(data_loader._iterators), len(data_loader._named))
 """)
-    loaders, iterators = map(int, done.stdout.split())
-    assert loaders <= 200 and iterators <= 1_001
+    loaders, iterators, named = map(int, done.stdout.split())
+    assert loaders <= 1_001 and iterators <= 1_001 and named <= 200
     assert done.journal.of("DATA")[-1].label == "loader/more"
 
 
