@@ -116,7 +116,7 @@ def measure_loops(
     """Return what scripts/overhead.py measures of loops on the device, by step time in ms."""
     os.environ["OVERHEAD_DEVICE"] = device
     return {
-        f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, rounds, folder / f"{ms:g}") for ms in step_times_ms
+        f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, casts, rounds, folder / f"{ms:g}") for ms in step_times_ms
     }
 
 

@@ -2,11 +2,11 @@
 
 All variants of a loop are alive at once, each a process of its own, and are told in turn, in random order, to run
 some steps: the machine's drift hits all alike, and only ratios within a round are used. A second bare variant shows
-how much of a ratio is noise. What a process happens to get for its life (addresses, pages) is worth a percent or two
-in short steps, so each loop is cast several times with new processes. Needs perfwrap and PyTorch here.
+how much of a ratio is noise. What a process happens to get for its life (addresses, pages) is worth some percent, so
+each loop is cast many times with new processes, and the interval is that of the casts. Needs perfwrap and PyTorch here.
 
     python scripts/overhead.py                     loops of 0.3, 1 and 10 ms steps
-    python scripts/overhead.py --rounds 100        narrower intervals
+    python scripts/overhead.py --casts 40          narrower intervals
     python scripts/overhead.py --peers             with py-spy, viztracer, scalene, traceml, torch.profiler beside
     python scripts/overhead.py --monitors          only the monitors, with 50 processes and 8 stand-in GPUs
     python scripts/overhead.py --soak 10           the same for ten minutes: their memory must stay flat
@@ -43,8 +43,6 @@ TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
 TURN_STEPS = {0.3: 1024, 1.0: 1024, 10.0: 40}
 """Steps per turn, by step time in ms: a whole turn of detail and rest where the recorder has such."""
 DEFAULT_TURN_STEPS = 128
-CASTS = 4
-"""How often all variants are started anew."""
 BARE, BARE_AGAIN, WRAPPED = "bare", "bare again", "perfwrap run"
 
 Command = Callable[[list[str], Path], list[str]]
@@ -140,7 +138,7 @@ class Variant:
 
 @dataclass
 class Ratio:
-    """A median of per-round ratios to bare, less one, with its 95 % bootstrap interval."""
+    """The median over casts of their median ratio to bare, less one, with its 95 % bootstrap interval."""
 
     median: float
     low: float
@@ -148,7 +146,7 @@ class Ratio:
 
     @staticmethod
     def of(values: list[float]) -> Ratio:
-        """Return the median and its interval over resampled rounds."""
+        """Return the median and its interval over resampled casts."""
         sample = np.asarray(values) - 1
         draws = np.random.default_rng(0).choice(sample, size=(4000, len(sample)))
         low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
@@ -177,32 +175,39 @@ def start_all(wanted: dict[str, Command], width: int, folder: Path) -> list[Vari
     return [Variant(name, started[name], lines[name]) for name in wanted]
 
 
-def measure(wanted: dict[str, Command], step_ms: float, rounds: int, folder: Path) -> dict[str, object]:
+def measure(
+    wanted: dict[str, Command], step_ms: float, casts: int, rounds: int, folder: Path
+) -> dict[str, object]:
     """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
     width = int(subprocess.check_output([sys.executable, str(LOOP), "calibrate", str(step_ms)]))
     steps = TURN_STEPS.get(step_ms, DEFAULT_TURN_STEPS)
-    times: dict[str, list[int]] = {name: [] for name in wanted}
-    shares = []
-    for cast in range(CASTS):
+    ratios: dict[str, list[float]] = {name: [] for name in wanted if name != BARE}
+    shares, bare = [], []
+    for cast in range(casts):
         variants = start_all(wanted, width, folder / str(cast))
         for variant in variants:
             variant.turn(steps)
         monitors = Monitors(next(found.process.pid for found in variants if found.name == WRAPPED))
-        for _ in range(max(1, rounds // CASTS)):
+        times: dict[str, list[int]] = {name: [] for name in wanted}
+        for _ in range(rounds):
             for variant in random.sample(variants, len(variants)):
                 times[variant.name].append(variant.turn(steps))
         shares.append(monitors.share())
         for variant in variants:
             variant.lines.close()  # type: ignore[attr-defined]
             variant.process.wait(300)
+        bare += times[BARE]
+        for name, found in ratios.items():
+            found.append(
+                statistics.median(mine / his for mine, his in zip(times[name], times[BARE], strict=True))
+            )
     share = statistics.median(share for share in shares if share is not None) if any(shares) else None
-    ratios = {
-        name: Ratio.of([mine / bare for mine, bare in zip(taken, times[BARE], strict=True)])
-        for name, taken in times.items()
-        if name != BARE
+    return {
+        "step_ns": statistics.median(bare) / steps,
+        "ratios": {name: Ratio.of(values) for name, values in ratios.items()},
+        "monitors_share": share,
+        "target": TARGETS.get(step_ms),
     }
-    step = statistics.median(times[BARE]) / steps
-    return {"step_ns": step, "ratios": ratios, "monitors_share": share, "target": TARGETS.get(step_ms)}
 
 
 class Monitors:
@@ -280,7 +285,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=60, help="turns of each variant (60)")
+    parser.add_argument("--casts", type=int, default=10, help="how often all variants are started anew (10)")
+    parser.add_argument("--rounds", type=int, default=8, help="turns of each variant in each cast (8)")
     parser.add_argument("--pairs", type=int, default=60, help="pairs of interpreter starts (60)")
     parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
     parser.add_argument("--peers", action="store_true", help="other profilers too, where they are installed")
@@ -294,7 +300,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wanted = with_peers() if arguments.peers else VARIANTS
-        loops = {ms: measure(wanted, ms, arguments.rounds, folder / f"{ms:g}") for ms in arguments.steps}
+        loops = {
+            ms: measure(wanted, ms, arguments.casts, arguments.rounds, folder / f"{ms:g}")
+            for ms in arguments.steps
+        }
         start = start_up(arguments.pairs, folder)
     print(table(loops, start))
     if arguments.json:

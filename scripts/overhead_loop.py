@@ -19,6 +19,10 @@ from torch.utils.data import DataLoader, Dataset
 
 DEVICE = os.environ.get("OVERHEAD_DEVICE", "cpu")
 ROWS = 32 if DEVICE == "cpu" else 4096
+if DEVICE == "cpu":
+    torch.set_num_threads(
+        1
+    )  # Two threads that wait for each other make equal processes differ by tens of percent.
 WIDTHS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 1792, 2048, 2304, 2560)
 if DEVICE != "cpu":
     WIDTHS += (3072, 4096, 6144, 8192, 12288, 16384)
