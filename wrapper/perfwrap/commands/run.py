@@ -34,6 +34,7 @@ from perfwrap.commands.recording_options import (
     PySpyNative,
     PySpyRate,
     Rate,
+    RunId,
     Sample,
     Tags,
     TrialPrecision,
@@ -72,6 +73,7 @@ def run(
     out: Out = None,
     name: Name = "",
     tags: Tags = "",
+    run_id: RunId = "",
     nvtx: Nvtx = False,
     no_monitors: NoMonitors = False,
     rate: Rate = DEFAULT_RATE_HZ,
@@ -110,6 +112,7 @@ def run(
         out=out,
         name=name.strip(),
         tags=tuple(dict.fromkeys(word.strip() for word in tags.split(",") if word.strip())),
+        run_id=run_id.strip(),
         nvtx=nvtx,
         monitors=not no_monitors,
         rate_hz=rate,
@@ -239,8 +242,12 @@ def report(folder: Path, rules: str = "", ignore: str = "") -> None:
     """Print the report of a run; where it cannot be made, say why and where the run is."""
     try:
         # Only here, after the command: recording needs none of the reading half's libraries.
+        from perfwrap.commands.joined import end_part
         from perfwrap.commands.report import report_run
 
+        if (whole := end_part(folder)) is None:
+            return  # Another launcher of the same run shows the report.
+        folder = whole
         if rules or ignore:
             report_run(folder, _choice(rules, ignore))
         else:
