@@ -20,9 +20,9 @@ def draw_fleet(fleet: Fleet, page: Page) -> None:
         page.paragraph("Too few steps of all ranks stand in detail to compare them.", indent=2)
         return
     page.paragraph(
-        f"A step of the usual rank holds {units.duration(fleet.usual_own_ns)} of its own work: all but backward passes, "
-        "reads of values, validation and collectives, in which it may wait for others. The slowest rank of each step "
-        f"takes {units.duration(fleet.lost_ns)} more than the mean of all.",
+        f"A step of the usual rank holds {units.duration(fleet.usual_own_ns)} of its own work: all but "
+        "backward passes, reads of values, validation and collectives, in which it may wait for others. The slowest "
+        f"rank of each step takes {units.duration(fleet.lost_ns)} more than the mean of all.",
         indent=2,
     )
     slow = sorted(fleet.ranks, key=lambda rank: -(rank.own_ns or 0.0))
