@@ -109,13 +109,14 @@ def assemble(
         host, clock = _tools_clock(clocks, run)
         add_tools(builder, folder.path / TOOLS, clock, part.host if len(parts) > 1 else host)
     different = list({id(clock): clock for clock in clocks.values()}.values())
+    number_of = {id(clock): number for number, clock in enumerate(different)}
     uncertainty = max((drift_ns(clock) for clock in different), default=0) if len(different) > 1 else 0
     first = different[0] if different else None
     return builder.build(
         {
             **run,
             "hosts": list(clocks),
-            "clock_of": {host: different.index(clock) for host, clock in clocks.items()},
+            "clock_of": {host: number_of[id(clock)] for host, clock in clocks.items()},
             "clock_pairs": [] if first is None else [first.monotonic.tolist(), first.wall.tolist()],
             "clock_uncertainty_ns": uncertainty,
         }
