@@ -1,7 +1,7 @@
 """Two hosts on one machine: network, name and clock of their own; one dies in the middle, and both are in one report.
 
-A host is a network namespace with a UTS, a PID and a time namespace. Its CLOCK_MONOTONIC differs by the time namespace; its wall
-clock by a library that its processes load first.
+A host is a network namespace with a UTS, a PID and a time namespace. Its CLOCK_MONOTONIC differs by the time
+namespace; its wall clock by a library that its processes load first.
 """
 
 from __future__ import annotations

@@ -88,5 +88,5 @@ def test_the_queries_of_the_documentation_run(make_run: Callable[[], Any], tmp_p
     for query in queries:
         assert pl.SQLContext(steps=steps).execute(query, eager=True).height > 0
     for column in step_tables.COLUMNS:
-        name = column if not column.removesuffix("_ns") in parts.PARTS else "<part>_ns"
+        name = column if column.removesuffix("_ns") not in parts.PARTS else "<part>_ns"
         assert f"`{name}`" in text, column

@@ -98,11 +98,12 @@ def _named(hosts: list[str]) -> str:
 
 
 def has_many_ranks(folder: RunFolder) -> bool:
-    """Say whether a run is too large for its recordings to be read all together."""
+    """Say whether a run is too large for its recordings to be read all together, or has only step tables."""
     parts = folder.parts()
-    if len(parts) < 2:
-        return False
-    return len(parts) > MOST_PARTS or sum(map(_recorded_bytes, parts)) > MOST_BYTES
+    recorded = sum(map(_recorded_bytes, parts))
+    if not recorded:
+        return any(part.steps.is_dir() for part in parts)
+    return len(parts) > MOST_PARTS or (len(parts) > 1 and recorded > MOST_BYTES)
 
 
 def _recorded_bytes(part: RunFolder) -> int:
