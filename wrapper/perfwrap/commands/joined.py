@@ -126,7 +126,7 @@ def diagnose_many(folder: RunFolder, overview: bool, choice: Choice) -> tuple[Di
     tables = {table.path: table for part in folder.parts() for table in _tables(part)}
     fleet = find_fleet(list(tables.values()))
     chosen = _chosen(fleet, list(tables.values()))
-    if not any(part.journal.glob("*.pwj") for part in chosen):
+    if not any(map(_recorded_bytes, chosen)):
         timeline = Timeline(run=folder.read_manifest())
         return with_fleet(Diagnosis(only_tables(), run=timeline.run), fleet), timeline
     timeline = put_clocks_right(journal.read(folder, chosen))
