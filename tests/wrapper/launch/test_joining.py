@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from perfwrap.errors import PerfwrapError
+from perfwrap.live.run import LiveRun
 from perfwrap.launch.jobs import Job
 from perfwrap.launch.joining import check, join
 from perfwrap.run_folder import RunFolder, create, host_name
@@ -67,3 +71,56 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     single.write_manifest({"command": ["train.py"]})
     with pytest.raises(PerfwrapError, match="a run of one launcher"):
         check(single.path, job)
+
+
+def test_ranks_that_are_started_at_once_make_one_run_and_one_report(tmp_path: Path) -> None:
+    perfwrap = [
+        sys.executable,
+        "-m",
+        "perfwrap",
+        "run",
+        "--no-monitors",
+        "--out",
+        str(tmp_path / "shared"),
+        "--",
+    ]
+    nested = [
+        sys.executable,
+        "-m",
+        "perfwrap",
+        "run",
+        "--run-id",
+        "other",
+        "--",
+        "sh",
+        "-c",
+        "echo mine; exit 3",
+    ]
+    started = [
+        subprocess.Popen(
+            [*perfwrap, *(nested if rank else nested[-3:])],
+            cwd=tmp_path,
+            env={**os.environ, "PERFWRAP_RUN_ID": "it", **ranked(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    outputs = [process.communicate() for process in started]
+    assert [process.returncode for process in started] == [3, 3]
+    assert [out for out, _ in outputs] == ["mine\n", "mine\n"]
+    assert "Run folder:" in outputs[0][1]
+    assert outputs[1][1] == ""
+    whole = RunFolder(tmp_path / "shared")
+    assert [part.path.name for part in whole.parts()] == [f"{host_name()}.rank{rank}" for rank in (0, 1)]
+    assert whole.read_manifest()["exit"] == {"code": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+    with pytest.raises(PerfwrapError, match="several launchers"):
+        LiveRun(whole)
+
+
+def ranked(rank: int) -> dict[str, str]:
+    """Return what Open MPI sets for a rank."""
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")
+    return dict(zip(names, (str(rank), str(rank), "2"), strict=True))
