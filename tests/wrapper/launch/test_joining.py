@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.live.run import LiveRun
 from perfwrap.launch.jobs import Job
 from perfwrap.launch.joining import check, join
+from perfwrap.live.run import LiveRun
 from perfwrap.run_folder import RunFolder, create, host_name
 
 
