@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -47,7 +48,13 @@ def condense(folder: RunFolder) -> tuple[StepTable, ...]:
 
     evidence = Evidence(journal.read(folder))
     made = ((summary(evidence, each), step_table(evidence, each)) for each in evidence.trainers)
-    step_tables.write(folder.steps, made)
+    try:
+        step_tables.write(folder.steps, made)
+    except OSError as error:
+        raise PerfwrapError(
+            f"The step tables cannot be written to {folder.steps}: {error.strerror}.",
+            "Reading a run of many ranks needs them; copy the run to a place that can be written to.",
+        ) from error
     return step_tables.read(folder.steps) or ()
 
 
@@ -102,7 +109,7 @@ def has_many_ranks(folder: RunFolder) -> bool:
     parts = folder.parts()
     recorded = sum(map(_recorded_bytes, parts))
     if not recorded:
-        return any(part.steps.is_dir() for part in parts)
+        return any(any(part.steps.glob("*.parquet")) for part in parts)
     return len(parts) > MOST_PARTS or (len(parts) > 1 and recorded > MOST_BYTES)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,19 +80,32 @@ class StepTable:
 
 
 def write(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
-    """Write the tables of a part into a folder, replacing what was there."""
-    folder.mkdir(exist_ok=True)
-    (folder / INDEX).unlink(missing_ok=True)
-    for old in folder.glob("*.parquet"):
-        old.unlink()
+    """Write the tables of a part into a folder, in place of what was there; nobody ever sees half of them."""
+    new, old = (folder.with_name(f".{folder.name}.{what}{os.getpid()}") for what in ("new", "old"))
+    new.mkdir()
+    try:
+        _fill(new, tables)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except OSError:
+        # Who else condensed the same recording at the same time has put the same there.
+        if read(folder) is None:
+            raise
+    finally:
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _fill(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
+    """Write the tables and then the index."""
     listed = []
     for number, (summary, table) in enumerate(tables):
         name = f"{summary.host}-{summary.pid or 0}-{number}.parquet".replace(os.sep, "_")
         table.write_parquet(folder / name, compression="zstd", row_group_size=ROWS_IN_GROUP)
         listed.append({"file": name, **asdict(summary)})
-    temporary = folder / f".{INDEX}.{os.getpid()}"
-    temporary.write_text(json.dumps({"format": FORMAT, "trainers": listed}, indent=1), encoding="utf-8")
-    temporary.replace(folder / INDEX)
+    index = json.dumps({"format": FORMAT, "trainers": listed}, indent=1)
+    (folder / INDEX).write_text(index, encoding="utf-8")
 
 
 def read(folder: Path) -> tuple[StepTable, ...] | None:
