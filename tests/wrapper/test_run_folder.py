@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     folder = run_folder.create(tmp_path / "run", ["x"])
     folder.write_manifest({"command": ["x", "\udcff"]})
-    assert folder.read_manifest() == {"format": run_folder.FORMAT, "command": ["x", "\udcff"]}
+    assert folder.read_manifest() == {"format": run_folder.OF_ONE_LAUNCHER, "command": ["x", "\udcff"]}
     assert [path.name for path in folder.path.iterdir() if path.is_file()] == ["run.json"]
 
 

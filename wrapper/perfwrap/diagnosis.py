@@ -19,6 +19,7 @@ from perfwrap import units
 from perfwrap.measures.account import Account
 from perfwrap.measures.conditions import find_conditions
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.fleet import Fleet as Fleet
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
@@ -109,8 +110,21 @@ class Diagnosis:
     """The stretches of each trainer's time that findings claim, by its thread's track, with the columns of CLAIMED."""
     step_tables: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)
     """The steps of each trainer by its thread's track, with the columns of ``measures.steps``."""
+    fleet: Fleet | None = None
+    """All ranks of a run in which only some could be looked at in full; ``ranks`` are those then."""
     overview: Overview | None = field(default=None, compare=False, repr=False)
     """What a picture of the whole run needs; only where it was asked for."""
+
+    @property
+    def all_ranks(self) -> tuple[RankFigures, ...]:
+        """Every trainer of the run."""
+        if self.fleet is None:
+            return self.ranks
+        known = (rank.summary for rank in self.fleet.ranks)
+        return tuple(
+            RankFigures(one.name, one.rank, one.host, one.pid, one.steps, one.steady, one.median_ns)
+            for one in known
+        )
 
 
 def diagnose(
@@ -134,6 +148,37 @@ def diagnose(
         for name, value in values.items()
     )
     return replace(diagnosis, warnings=diagnosis.warnings + told)
+
+
+def with_fleet(diagnosis: Diagnosis, fleet: Fleet) -> Diagnosis:
+    """Return the diagnosis of some ranks with the figures of all of them."""
+    if not fleet.ranks:
+        return diagnosis
+    looked_at = len(diagnosis.ranks)
+    main, steps = fleet.ranks[0].summary, diagnosis.steps
+    rates = [rank.summary.samples_per_s for rank in fleet.ranks]
+    known = [rate for rate in rates if rate is not None]
+    told = (
+        f"What is found here was looked for in {looked_at} of {len(fleet.ranks)} ranks: the lowest, those with most "
+        "and least work of their own, a usual one, and their neighbours in the same launchers. The others are known by "
+        "their step tables.",
+    )
+    return replace(
+        diagnosis,
+        fleet=fleet,
+        account={part: value for part, value in fleet.account_ns.items() if sum(fleet.account_ns.values())},
+        steps=steps
+        if steps.count and len(known) < len(rates)
+        else StepFigures(
+            main.steps,
+            main.steady,
+            main.median_ns,
+            main.p99_ns,
+            sum(known) if len(known) == len(rates) else None,
+            main.anchor,
+        ),
+        warnings=diagnosis.warnings + (told if looked_at else ()),
+    )
 
 
 def _diagnose(

@@ -14,6 +14,9 @@
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
     trace.json.gz            the timeline for ui.perfetto.dev; described in docs/trace.md
     report.html              the report as one page that works offline
+    steps/                   each trainer's steps as a table; described in docs/step-tables.md
+    parts/<name>/            where several launchers joined the run: a run folder for each of them, and beside it
+                             only run.json, which says so under ``job``, and what is made of all parts
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ from typing import Any
 
 from perfwrap.errors import PerfwrapError
 
-FORMAT = 1
-"""Version of the run folder. 1: first."""
+FORMAT = 2
+"""Version of the run folder. 1: first. 2: a run that several launchers joined, with their folders below parts/."""
+OF_ONE_LAUNCHER = 1
+"""The version of a run folder that one launcher wrote."""
 
 RUNS = "perfwrap_runs"
 """Where run folders are made, in the current directory, unless the user names another place."""
@@ -44,6 +49,8 @@ TIMELINE = "timeline"
 DIAGNOSIS = "diagnosis.json"
 TRACE = "trace.json.gz"
 REPORT = "report.html"
+STEPS = "steps"
+PARTS = "parts"
 
 START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
 """Tab-separated fields of a line in ``starts/<host>.log``.
@@ -118,8 +125,45 @@ class RunFolder:
         """Where the HTML report is."""
         return self.path / REPORT
 
+    @property
+    def steps(self) -> Path:
+        """Where the step tables are."""
+        return self.path / STEPS
+
+    @property
+    def whole(self) -> RunFolder:
+        """The folder of the run that this one is a part of; itself where it is the whole."""
+        above = self.path.absolute().parent
+        return RunFolder(above.parent) if above.name == PARTS and self.is_part else self
+
+    @property
+    def is_part(self) -> bool:
+        """Whether one of several launchers of a run wrote it."""
+        return "part" in self._read_own()
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether several launchers joined this run."""
+        return (self.path / PARTS).is_dir()
+
+    def parts(self) -> tuple[RunFolder, ...]:
+        """Return the folders of the launchers that joined this run, by name; itself where there was only one."""
+        if not self.is_joined:
+            return (self,)
+        found = sorted((self.path / PARTS).glob(f"*/{MANIFEST}"))
+        return tuple(RunFolder(path.parent) for path in found if not path.parent.name.startswith("."))
+
     def read_manifest(self) -> dict[str, Any]:
-        """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap."""
+        """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap.
+
+        Of a run that several launchers joined: that of the leading part, with ``exit`` of the first one that failed,
+        and with ``nodes``, a list of what each part says of itself.
+        """
+        manifest = self._read_own()
+        return _together(manifest, self.parts()) if "job" in manifest else manifest
+
+    def _read_own(self) -> dict[str, Any]:
+        """Return what stands in the folder's own run.json."""
         try:
             manifest = json.loads(self.manifest.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -147,8 +191,45 @@ class RunFolder:
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace the manifest in one step, so that a reader never sees half of it."""
         temporary = self.manifest.with_name(f".{MANIFEST}.{os.getpid()}")
-        temporary.write_text(json.dumps({"format": FORMAT, **manifest}, indent=1), encoding="utf-8")
+        temporary.write_text(as_text(manifest), encoding="utf-8")
         temporary.replace(self.manifest)
+
+
+def as_text(manifest: dict[str, Any]) -> str:
+    """Return a manifest as it stands in its file."""
+    return json.dumps({"format": FORMAT if "job" in manifest else OF_ONE_LAUNCHER, **manifest}, indent=1)
+
+
+def _together(job: dict[str, Any], parts: tuple[RunFolder, ...]) -> dict[str, Any]:
+    """Return one manifest for a run that several launchers joined."""
+    known = []
+    for part in parts:
+        try:
+            known.append((part.path.name, part._read_own()))
+        except PerfwrapError:
+            continue  # That launcher has only just begun, or ended before it had.
+    if not known:
+        return {**job, "nodes": []}
+    # The one that leads is rank 0's; where nobody knows of ranks, the first.
+    known.sort(key=lambda each: (not each[1].get("part", {}).get("leads"), _began(each[1]), each[0]))
+    exits = [manifest.get("exit") for _, manifest in known]
+    failed = next((how for how in exits if how and how != {"code": 0}), None)
+    nodes = [
+        {
+            "part": name,
+            "host": (manifest.get("host") or {}).get("name"),
+            **{key: manifest.get(key) for key in ("start", "end", "exit")},
+        }
+        for name, manifest in sorted(known, key=lambda each: each[0])
+    ]
+    first = known[0][1]
+    return {**first, "format": job["format"], "job": job["job"], "exit": failed or exits[0], "nodes": nodes}
+
+
+def _began(manifest: dict[str, Any]) -> int:
+    """Return when a run began, on its machine's wall clock; 0 where that is not known."""
+    start = manifest.get("start")
+    return int(start["wall_ns"]) if isinstance(start, dict) else 0
 
 
 def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
@@ -162,17 +243,23 @@ def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
             path = _make_first_free(path)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise PerfwrapError(
-                f"{path} is not empty.", "Give --out a new folder; perfwrap never overwrites a run."
-            )
+            hint = "Give --out a new folder; perfwrap never overwrites a run."
+            if (path / PARTS).is_dir():
+                hint = "It is a run of several launchers: to join it, give the --run-id that they have."
+            raise PerfwrapError(f"{path} is not empty.", hint)
         path.chmod(0o700)
-        for name in (STARTS, JOURNAL):
-            (path / name).mkdir()
+        fill(path)
     except OSError as error:
         raise PerfwrapError(
             f"The run folder {path} cannot be made: {error.strerror}.", "Choose another with --out DIR."
         ) from error
     return RunFolder(path)
+
+
+def fill(path: Path) -> None:
+    """Make the folders that a launcher's run folder begins with."""
+    for name in (STARTS, JOURNAL):
+        (path / name).mkdir()
 
 
 def newest(parent: Path) -> Path | None:
@@ -208,10 +295,18 @@ def create_parent(out: Path | None, name: str) -> Path:
 
 def _default_name(command: list[str], name: str = "") -> str:
     """Return e.g. ``20260131-235959-train``: UTC time and the name, the script's stem or the program's name."""
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + stem(command, name)
+
+
+def stem(command: list[str], name: str = "") -> str:
+    """Return what a run is called in its folder's name: the name given, the script's stem or the program's name."""
     scripts = [word for word in command if word.endswith((".py", ".sh", ".pyz"))]
-    stem = name or (Path(scripts[0] if scripts else command[0]).stem if command else "run")
-    safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", stem)[:40].strip("._") or "run"
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + safe
+    return safe(name or (Path(scripts[0] if scripts else command[0]).stem if command else "run"))
+
+
+def safe(text: str) -> str:
+    """Return the text as a file's name can have it."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", text)[:40].strip("._") or "run"
 
 
 def _make_first_free(path: Path) -> Path:

@@ -101,6 +101,14 @@ def failed(how: str) -> Verdict:
     return _unknown(f"perfwrap failed on this recording ({how}). Please report it with the run folder.")
 
 
+def only_tables() -> Verdict:
+    """Return the verdict on a run of which nothing but the step tables is there."""
+    return _unknown(
+        "of this run only the step tables are here. They say how long steps took and what the ranks did, but not why: "
+        "for that the folder must hold the recordings (journal/) of some ranks."
+    )
+
+
 def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
     """Return the verdict that a kind of finding gives."""
     first = max(group, key=lambda finding: finding.share)

@@ -30,6 +30,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "out": prefix[prefix.index("--out") + 1],
         "name": "",
         "tags": [],
+        "run_id": "",
         "nvtx": True,
         "monitors": False,
         "rate_hz": 5.0,

@@ -21,6 +21,15 @@ Tags: TypeAlias = Annotated[
     str,
     typer.Option(metavar="WORDS", help="Words to find the run by, joined by commas.", show_default="none"),
 ]
+RunId: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="ID",
+        envvar="PERFWRAP_RUN_ID",
+        help="Join the run of this name, with all that are started with it, on this machine and others.",
+        show_default="the job of Slurm, torchrun or MPI",
+    ),
+]
 Rate: TypeAlias = Annotated[
     float, typer.Option(metavar="HZ", min=0.1, max=100, help="How often to look at host and GPU.")
 ]

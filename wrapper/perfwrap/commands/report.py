@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from perfwrap.commands import runs
+from perfwrap.commands.joined import diagnose_many, has_many_ranks, put_clocks_right
 from perfwrap.commands.output_options import Format, Html, Ignore, Rules, Run, chosen, put, words
 from perfwrap.run_folder import RunFolder
 
@@ -161,7 +162,9 @@ def _read(folder: Path, overview: bool, choice: Choice | None) -> tuple[Diagnosi
 
     choice = choice or choose()
     with Waiting(f"Reading {folder.name}"):
-        timeline = _timeline(RunFolder(folder))
+        if has_many_ranks(RunFolder(folder)):
+            return diagnose_many(RunFolder(folder), overview, choice)
+        timeline = put_clocks_right(_timeline(RunFolder(folder)))
         diagnosis = diagnose(
             timeline, skipped=choice.skipped, thresholds=choice.thresholds, overview=overview
         )

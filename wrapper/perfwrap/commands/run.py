@@ -34,6 +34,7 @@ from perfwrap.commands.recording_options import (
     PySpyNative,
     PySpyRate,
     Rate,
+    RunId,
     Sample,
     Tags,
     TrialPrecision,
@@ -60,6 +61,7 @@ from perfwrap.launch.options import (
     Trial,
     option_name,
 )
+from perfwrap.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from perfwrap.configuration import Choice
@@ -72,6 +74,7 @@ def run(
     out: Out = None,
     name: Name = "",
     tags: Tags = "",
+    run_id: RunId = "",
     nvtx: Nvtx = False,
     no_monitors: NoMonitors = False,
     rate: Rate = DEFAULT_RATE_HZ,
@@ -110,6 +113,7 @@ def run(
         out=out,
         name=name.strip(),
         tags=tuple(dict.fromkeys(word.strip() for word in tags.split(",") if word.strip())),
+        run_id=run_id.strip(),
         nvtx=nvtx,
         monitors=not no_monitors,
         rate_hz=rate,
@@ -239,8 +243,16 @@ def report(folder: Path, rules: str = "", ignore: str = "") -> None:
     """Print the report of a run; where it cannot be made, say why and where the run is."""
     try:
         # Only here, after the command: recording needs none of the reading half's libraries.
+        from perfwrap.commands.joined import end_part, has_many_ranks
         from perfwrap.commands.report import report_run
 
+        if (whole := end_part(folder)) is None:
+            return  # Another launcher of the same run shows the report.
+        folder = whole
+        if has_many_ranks(RunFolder(folder)):
+            # The other launchers are still at work on their tables: nobody waits for them here.
+            say(f"perfwrap: a run of many launchers; `perfwrap report {folder}` reads it once all have ended")
+            return
         if rules or ignore:
             report_run(folder, _choice(rules, ignore))
         else:

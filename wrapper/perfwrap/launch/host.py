@@ -18,6 +18,7 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
     """
     return {
         "name": host_name(),
+        "clock": clock_id(root),
         "kernel": os.uname().release,
         "cpu_model": _field(root / "proc/cpuinfo", "model name"),
         "cores_online": os.cpu_count(),
@@ -31,6 +32,19 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
             for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
         ],
     }
+
+
+def clock_id(root: Path = Path("/")) -> str | None:
+    """Return what names this machine's CLOCK_MONOTONIC: those who share it have the same; None where that is hidden.
+
+    The kernel's boot and, since containers may have a clock of their own, the time namespace.
+    """
+    boot = text(root / "proc/sys/kernel/random/boot_id").strip()
+    try:
+        space = str((root / "proc/self/ns/time").readlink())
+    except OSError:
+        space = ""
+    return f"{boot} {space}".strip() if boot else None
 
 
 def _field(path: Path, name: str) -> str | None:

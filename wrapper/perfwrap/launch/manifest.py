@@ -8,6 +8,7 @@
     versions      perfwrap, launcher_python         options   what the user asked of the recording
     environment   variables that matter for speed   warnings  what could not be recorded, in sentences
     name, tags    what the user calls the run, where he does; and words to find it by
+    part          of a run that several launchers joined: {job, rank, local_rank, size, restart, leads}
     attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
@@ -34,13 +35,16 @@ from perfwrap.launch import environment, host
 from perfwrap.launch.options import Options
 
 
-def begin(command: list[str], options: Options, variables: Mapping[str, str]) -> dict[str, Any]:
+def begin(
+    command: list[str], options: Options, variables: Mapping[str, str], part: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the manifest of a run that is about to start; ``end`` and ``exit`` are still unknown."""
     now = clock_pair()
     called = {"name": options.name} if options.name else {}
     return {
         "command": command,
         **called,
+        **({} if part is None else {"part": part}),
         "tags": list(options.tags),
         "cwd": str(Path.cwd()),
         "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},

@@ -38,6 +38,8 @@ class Options:
     name: str = ""
     """What the user calls the run; nothing for no name."""
     tags: tuple[str, ...] = ()
+    run_id: str = ""
+    """What the user calls the run that several launchers join; nothing where their job's own name will do."""
     nvtx: bool = False
     monitors: bool = True
     rate_hz: float = DEFAULT_RATE_HZ

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch import ending, injection, kernel, manifest, registered, sidecar
+from perfwrap.launch import ending, injection, jobs, joining, kernel, manifest, registered, sidecar
 from perfwrap.launch.options import Options
 from perfwrap.launch.signals import Supervisor
 from perfwrap.run_folder import RunFolder
@@ -31,12 +30,14 @@ class Recording:
     """What was counted before the command ran."""
     child: int = 0
     """The command's process."""
+    leads: bool = True
+    """Whether this launcher speaks for the run, where several joined it."""
 
     def prepare(self, command: list[str], options: Options, variables: Mapping[str, str]) -> None:
         """Set up as much as is possible, and note what is not."""
         try:
-            folder = run_folder.create(options.out, command, options.name)
-            self.manifest = manifest.begin(command, options, variables)
+            folder, part = self._make_folder(command, options, variables)
+            self.manifest = manifest.begin(command, options, variables, part)
             folder.write_manifest(self.manifest)
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"this run is not recorded: {error}")
@@ -58,13 +59,26 @@ class Recording:
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")
         if options.monitors:
+            job = jobs.find(variables, options.run_id)
             hook = self.changes.get("PYTHONPATH", str(folder.inject)).split(os.pathsep)[0]
             try:
-                self.monitors = sidecar.start(folder, options, hook)
+                watches_host = job is None or job.watches_host
+                self.monitors = sidecar.start(folder, options, hook, only_processes=not watches_host)
                 if options.py_spy and self.changes and kernel.yama_restricts():
                     injection.name_ptracer(folder, self.monitors.pid)
             except OSError as error:
                 self.problems.append(f"host and GPU are not watched: {error}")
+
+    def _make_folder(
+        self, command: list[str], options: Options, variables: Mapping[str, str]
+    ) -> tuple[RunFolder, dict[str, Any] | None]:
+        """Make a run folder, or this launcher's part of one that others have joined or will join."""
+        job = jobs.find(variables, options.run_id)
+        if job is None:
+            return run_folder.create(options.out, command, options.name), None
+        folder, self.leads = joining.join(options.out, command, options.name, job)
+        place = asdict(job)
+        return folder, {"job": place.pop("id"), **place, "leads": self.leads}
 
     def watch(self, child: int) -> None:
         """Say which process is the command."""
@@ -95,9 +109,14 @@ class Recording:
         return ending.describe(status, memory)
 
 
-def refuse_used(out: Path | None) -> None:
-    """Raise PerfwrapError when the folder that the user asked for holds something already."""
+def refuse_used(options: Options, variables: Mapping[str, str]) -> None:
+    """Raise PerfwrapError when the folder that the user asked for holds something already that is not this run."""
+    out = options.out
+    job = jobs.find(variables, options.run_id)
     try:
+        if out is not None and job is not None:
+            joining.check(out, job)
+            return
         is_folder = out is not None and out.is_dir()
         used = out is not None and out.exists() and (not is_folder or any(out.iterdir()))
     except OSError:

@@ -57,7 +57,7 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
         say(f"perfwrap: already recording into {outer}; --out {options.out} is not used")
     if outer is not None or surroundings.is_off(variables):
         _become(command, variables, say)
-    recording.refuse_used(options.out)
+    recording.refuse_used(options, variables)
     tool = prefixes.choose(options, variables)
     original = OriginalSignals()
     recorded = Recording()
@@ -83,8 +83,8 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     if recorded.folder is not None and options.report:
         with Shown():
             _report(recorded.folder.path, supervisor, original, report)
-    elif recorded.folder is not None:
-        path = recorded.folder.path
+    elif recorded.folder is not None and recorded.leads:
+        path = recorded.folder.whole.path
         say(f"perfwrap: recorded in {path}; `perfwrap report {path}` reads it")
     process.exit_like(status)
 

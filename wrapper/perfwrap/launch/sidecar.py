@@ -83,17 +83,20 @@ class Sidecar:
         return f"{ended}: {said[-1]}" if said else ended
 
 
-def start(folder: RunFolder, options: Options, hook: str, attached: int = 0) -> Sidecar:
+def start(
+    folder: RunFolder, options: Options, hook: str, attached: int = 0, only_processes: bool = False
+) -> Sidecar:
     """Start the monitors in a process of this group; OSError when that is not possible.
 
     ``hook`` is the folder that the command finds on its PYTHONPATH; ``attached`` the first process of a job that
-    runs already.
+    runs already. With ``only_processes`` another launcher of the same run watches host and GPUs.
     """
     launcher = os.getpid()
     log = folder.path / LOG
     log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     orders_out, orders = os.pipe()
     arguments = _arguments(folder, launcher, options, hook, attached)
+    arguments += ["--only-processes"] if only_processes else []
     pid = os.fork()
     if pid == 0:
         try:

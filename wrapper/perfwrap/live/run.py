@@ -13,7 +13,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
 from perfwrap.live.starts_tail import StartsTail
 from perfwrap.live.state import PATIENCE_NS, State, is_living, judge
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import PARTS, RunFolder
 from perfwrap.sources.journal import NOBODY, SUFFIX, assemble
 from perfwrap.sources.journal_file import JournalFile, Unreadable
 from perfwrap.sources.journal_tail import JournalTail
@@ -38,7 +38,13 @@ class LiveRun:
     """A run folder that is read again and again, at a cost that does not grow with the run."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Read the manifest; PerfwrapError when the folder is no run."""
+        """Read the manifest; PerfwrapError when the folder is no run, or one that several launchers joined."""
+        if folder.is_joined:
+            parts = folder.parts()
+            raise PerfwrapError(
+                f"{folder.path} is a run of several launchers; perfwrap follows one of them at a time.",
+                f"For example: perfwrap top {parts[0].path if parts else folder.path / PARTS}",
+            )
         self.folder = folder
         self.manifest: dict[str, Any] = folder.read_manifest()
         self.state = State("starting")

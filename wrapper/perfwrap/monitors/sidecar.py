@@ -40,6 +40,8 @@ SURE = 2.5
 """Looking twice as often costs twice as much; the rest is for what changes from time to time."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended so long after the command (a stuck driver) is left behind."""
+OF_PROCESSES = ("processes", "pyspy")
+"""The monitors of the command's own processes; the others look at what all commands of a machine share."""
 STANDARD_INPUT = 0
 
 
@@ -65,7 +67,10 @@ def main() -> None:
     }
     ending = Ending()
     watchers = []
-    for names, quick in MONITORS:
+    for all_names, quick in MONITORS:
+        names = [name for name in all_names if name in OF_PROCESSES or not options.only_processes]
+        if not names:
+            continue
         watches = {name: partial(_watch, name, journal, *more.get(name, ())) for name in names}
         watchers.append(Watcher(journal, watches, ending, int(SECOND_NS / options.rate), quick))
         watchers[-1].start()
@@ -119,6 +124,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--attached", type=int, default=0, help="the first process of a job that runs already"
     )
+    parser.add_argument("--only-processes", action="store_true", help="another process watches host and GPUs")
     parser.add_argument("--py-spy", help="the py-spy that samples stacks")
     parser.add_argument("--py-spy-rate", type=float, default=20.0)
     parser.add_argument("--py-spy-native", action="store_true")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, GpuFigures
+from perfwrap.diagnosis import Diagnosis, GpuFigures, RankFigures
 from perfwrap.rules.model import Finding
 
 FORMAT = 1
@@ -60,7 +60,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
                 "mean_ns": [round(mean) for mean in diagnosis.stretches.mean_ns],
             },
         },
-        "ranks": [_rank(diagnosis, number) for number in range(len(diagnosis.ranks))],
+        "ranks": [_rank(figures) for figures in diagnosis.all_ranks],
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
         "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
@@ -113,9 +113,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _rank(diagnosis: Diagnosis, number: int) -> dict[str, Any]:
+def _rank(figures: RankFigures) -> dict[str, Any]:
     """Return one trainer's figures."""
-    figures = diagnosis.ranks[number]
     return {
         "rank": figures.rank,
         "name": figures.name,

@@ -10,6 +10,7 @@ from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports import ending
 from perfwrap.reports.activity import draw_gpus
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
+from perfwrap.reports.fleet import draw_fleet
 from perfwrap.reports.kernels import draw_kernels
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
@@ -35,6 +36,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
     if diagnosis.account:
         page.blank()
         _account(diagnosis, page)
+    if diagnosis.fleet is not None:
+        page.blank()
+        draw_fleet(diagnosis.fleet, page)
     if diagnosis.gpu_activity:
         page.blank()
         draw_gpus(diagnosis.gpu_activity, page)
@@ -98,7 +102,7 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
         f"{units.count(steps.count)}, "
         f"median {units.duration(steps.median_ns, 3)}, p99 {units.duration(steps.p99_ns, 3)}"
         + (f", {units.rate(steps.samples_per_s, 'samples')}" if steps.samples_per_s else "")
-        + (f", {units.counted(len(diagnosis.ranks), 'trainer')}" if len(diagnosis.ranks) > 1 else ""),
+        + (f", {units.counted(len(diagnosis.all_ranks), 'trainer')}" if len(diagnosis.all_ranks) > 1 else ""),
         style="bold",
     )
     if "imported" in diagnosis.run and steps.anchor:

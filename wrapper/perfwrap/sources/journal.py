@@ -7,7 +7,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources import memory_files, pyspy, window
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
+from perfwrap.sources.parts import Part, find_parts
 from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
 from perfwrap.sources.tools import add_tools
 from perfwrap.timeline.builder import TimelineBuilder
@@ -28,23 +29,47 @@ from perfwrap.timeline.clocks import HostClock, drift_ns, host_clock, to_first_h
 from perfwrap.timeline.model import Timeline
 
 SUFFIX = "*.pwj"
+MOST_NAMED = 4
 NOBODY = "No process of this run was recorded: none of them imported torch where perfwrap could see it."
 
 
-def read(folder: RunFolder) -> Timeline:
-    """Return everything that was recorded in a run folder.
+def read(folder: RunFolder, only: Sequence[RunFolder] | None = None) -> Timeline:
+    """Return everything that was recorded in a run folder; of a joined run, in all its parts or ``only`` in those.
 
     Raises PerfwrapError when the folder is no run, or when a newer perfwrap wrote all of its journals. A run
     without journals is an empty timeline with a warning: the command may never have imported torch.
     """
     run = folder.read_manifest()
     builder = TimelineBuilder()
-    paths = sorted(folder.journal.glob(SUFFIX))
+    parts = find_parts(folder.parts() if only is None else only)
+    paths = {path: part for part in parts for path in sorted(part.folder.journal.glob(SUFFIX))}
     clocks = _clocks(paths)
     if not paths:
         builder.warn(NOBODY)
-    journals = ((path.name, journal) for path in paths if (journal := _read(path, builder)) is not None)
-    return assemble(run, journals, clocks, read_starts(folder.starts), builder, folder)
+    journals = (
+        (path.name, part.renamed(journal))
+        for path, part in paths.items()
+        if (journal := _read(path, builder)) is not None
+    )
+    starts = [
+        replace(start, host=part.shown(start.host))
+        for part in parts
+        for start in read_starts(part.folder.starts)
+    ]
+    _warn_of_parts(run, builder)
+    return assemble(run, journals, clocks, starts, builder, parts)
+
+
+def _warn_of_parts(run: Mapping[str, Any], builder: TimelineBuilder) -> None:
+    """Say which launchers of a joined run have not ended: they still run, or were killed with their machine."""
+    nodes = run.get("nodes") or ()
+    open_ended = [str(node["part"]) for node in nodes if not node.get("end")]
+    if open_ended:
+        shown = ", ".join(open_ended[:MOST_NAMED]) + (" and more" if len(open_ended) > MOST_NAMED else "")
+        builder.warn(
+            f"{len(open_ended)} of the {len(nodes)} launchers of this run have not said how they ended ({shown}): "
+            "they were still at work when this was read, or were killed. What they wrote until then counts."
+        )
 
 
 def assemble(
@@ -53,11 +78,11 @@ def assemble(
     clocks: dict[str, HostClock],
     starts: Iterable[Start],
     builder: TimelineBuilder,
-    folder: RunFolder | None = None,
+    parts: Sequence[Part] = (),
 ) -> Timeline:
     """Return the timeline of a run from its named journals, which are used up, and its start records.
 
-    ``clocks`` has each host's clock, the first host first; ``folder`` is where the recordings of py-spy, of torch's
+    ``clocks`` has each host's clock, the first host first; ``parts`` are where the recordings of py-spy, of torch's
     profiler and of other tools are, when they are wanted.
     """
     monitors: list[JournalTables] = []
@@ -75,15 +100,27 @@ def assemble(
     add_starts(list(starts), _by_process(everything), partial(_moment, clocks), builder)
     for tables in monitors:
         tables.add()
-    if folder is not None:
+    for part in parts:
+        folder, shown = part.folder, part.shown
         if clocks:
-            window.add_all(folder, builder, next(iter(clocks.values())), files)
-        memory_files.add_all(folder, builder)
-        pyspy.add_run(builder, folder.py_spy, partial(_moment, clocks), str(run.get("cwd") or ""))
+            window.add_all(folder, builder, next(iter(clocks.values())), files, shown)
+        memory_files.add_all(folder, builder, shown)
+        pyspy.add_run(builder, folder.py_spy, partial(_moment, clocks), str(run.get("cwd") or ""), shown)
         host, clock = _tools_clock(clocks, run)
-        add_tools(builder, folder.path / TOOLS, clock, host)
-    uncertainty = max((drift_ns(clock) for clock in clocks.values()), default=0) if len(clocks) > 1 else 0
-    return builder.build({**run, "hosts": list(clocks), "clock_uncertainty_ns": uncertainty})
+        add_tools(builder, folder.path / TOOLS, clock, part.host if len(parts) > 1 else host)
+    different = list({id(clock): clock for clock in clocks.values()}.values())
+    number_of = {id(clock): number for number, clock in enumerate(different)}
+    uncertainty = max((drift_ns(clock) for clock in different), default=0) if len(different) > 1 else 0
+    first = different[0] if different else None
+    return builder.build(
+        {
+            **run,
+            "hosts": list(clocks),
+            "clock_of": {host: number_of[id(clock)] for host, clock in clocks.items()},
+            "clock_pairs": [] if first is None else [first.monotonic.tolist(), first.wall.tolist()],
+            "clock_uncertainty_ns": uncertainty,
+        }
+    )
 
 
 def _read(path: Path, builder: TimelineBuilder) -> JournalFile | None:
@@ -99,12 +136,16 @@ def _read(path: Path, builder: TimelineBuilder) -> JournalFile | None:
     return None
 
 
-def _clocks(paths: list[Path]) -> dict[str, HostClock]:
-    """Return each host's clock, the first host first; PerfwrapError when all journals are newer."""
+def _clocks(paths: Mapping[Path, Part]) -> dict[str, HostClock]:
+    """Return each host's clock, the first host first; PerfwrapError when all journals are newer.
+
+    Hosts that are containers of one machine share a clock, and so the very same object.
+    """
     headers, newer = [], []
-    for path in paths:
+    for path, part in paths.items():
         try:
-            headers.append((path, read_header(path)))
+            header = read_header(path)
+            headers.append((path, replace(header, host=part.shown(header.host))))
         except NewerFormat:
             newer.append(path.name)
         except (Unreadable, OSError):
@@ -115,12 +156,15 @@ def _clocks(paths: list[Path]) -> dict[str, HostClock]:
             "Upgrade perfwrap to read them.",
         )
     pairs: dict[str, list[tuple[int, int]]] = {}
-    for _, header in sorted(headers, key=lambda found: found[1].wall):
-        pairs.setdefault(header.host, []).append((header.monotonic, header.wall))
+    clock_of: dict[str, str] = {}
+    for path, header in sorted(headers, key=lambda found: found[1].wall):
+        clock_of.setdefault(header.host, paths[path].clock_of(header.host))
+        pairs.setdefault(clock_of[header.host], []).append((header.monotonic, header.wall))
     if len(pairs) > 1:
         for path, header in headers:
-            pairs[header.host] += _clock_records(path)
-    return {host: host_clock(found) for host, found in pairs.items()}
+            pairs[clock_of[header.host]] += _clock_records(path)
+    clocks = {name: host_clock(found) for name, found in pairs.items()}
+    return {host: clocks[name] for host, name in clock_of.items()}
 
 
 def _clock_records(path: Path) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
@@ -20,8 +21,11 @@ NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python",
 MOST_GROUPS = 50
 
 
-def add_all(folder: RunFolder, builder: TimelineBuilder) -> None:
-    """Add the live blocks of all files, each file's at a moment of its own: their order is that of their numbers."""
+def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], str] = str) -> None:
+    """Add the live blocks of all files, each file's at a moment of its own: their order is that of their numbers.
+
+    ``shown`` returns what a host is called that a file names.
+    """
     for path in sorted((folder.path / FOLDER).glob("*.pickle")):
         name = NAME.match(path.name)
         if name is None:
@@ -31,7 +35,7 @@ def add_all(folder: RunFolder, builder: TimelineBuilder) -> None:
         except (PerfwrapError, OSError) as error:
             builder.warn(f"{path.name} of the folder {FOLDER} was left out: {error}")
             continue
-        process = builder.latest_process(name["host"], int(name["pid"]))
+        process = builder.latest_process(shown(name["host"]), int(name["pid"]))
         for group in snapshot.groups[:MOST_GROUPS]:
             file, line, function = _users(group.stack) or (None, None, None)
             builder.add_row(

@@ -15,7 +15,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,19 @@ class Recording:
 
 
 def add_run(
-    builder: TimelineBuilder, folder: Path, to_run: Callable[[str, int], int], directory: str
+    builder: TimelineBuilder,
+    folder: Path,
+    to_run: Callable[[str, int], int],
+    directory: str,
+    shown: Callable[[str], str] = str,
 ) -> None:
     """Add the recordings of a run; ``to_run`` brings a host's monotonic time onto the run's clock.
 
-    ``directory`` is where the command was started: old Pythons know a script by the name that it was started with.
+    ``shown`` returns what a host is called that a file names. ``directory`` is where the command was
+    started: old Pythons know a script by the name that it was started with.
     """
-    for recording in read_log(folder):
+    for logged in read_log(folder):
+        recording = replace(logged, host=shown(logged.host))
         events = _events(folder / recording.file, builder)
         if events is None:
             if recording.said:

@@ -9,7 +9,7 @@ what torch did inside of that. So there is room for one shift of the clock, from
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,20 +44,22 @@ class Fit:
 
 
 def add_all(
-    folder: RunFolder, builder: TimelineBuilder, clock: HostClock, journals: Sequence[JournalFile]
+    folder: RunFolder,
+    builder: TimelineBuilder,
+    clock: HostClock,
+    journals: Sequence[JournalFile],
+    shown: Callable[[str], str] = str,
 ) -> None:
-    """Add the windows of a run; ``clock`` is that of its first host, ``journals`` are on it."""
+    """Add the windows of a run; ``clock`` is that of its first host, ``journals`` are on it.
+
+    ``shown`` returns what a host is called that a file names.
+    """
     for path in sorted((folder.path / TOOLS).glob("window-*.json")):
         found = NAME.fullmatch(path.name)
         if found is not None:
+            host = shown(found["host"])
             own = [each for each in journals if each.header.pid == int(found["pid"])]
-            _add(
-                path,
-                found["host"],
-                builder,
-                clock,
-                [each for each in own if each.header.host == found["host"]],
-            )
+            _add(path, host, builder, clock, [each for each in own if each.header.host == host])
 
 
 def _add(

@@ -2,16 +2,21 @@
 
 CLOCK_MONOTONIC is comparable between the processes of one host, and only there. Journals carry pairs of
 monotonic and wall time; a time of another host goes from its monotonic clock to the wall clock, and from
-there to the monotonic clock of the first host. What remains unknown is how far the hosts' wall clocks differ.
+there to the monotonic clock of the first host. What remains unknown is how far the hosts' wall clocks differ;
+what ranks exchanged tells that (``measures/host_clocks.py``), and ``moved`` puts it right.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+
+from perfwrap.timeline.model import TIME_COLUMN, Timeline
 
 Times: TypeAlias = NDArray[np.int64]
 
@@ -47,6 +52,35 @@ def drift_ns(clock: HostClock) -> int:
     """Return how far the offset between both clocks moved over the pairs: a bound for the mapping's error."""
     offsets = clock.wall - clock.monotonic
     return int(offsets.max() - offsets.min())
+
+
+TIMES = {"spans": ("start",), "sums": ("start", "end"), "coverage": ("start", "end")}
+"""The columns of a table that are times, where they are not the one that it is sorted by."""
+TIME_FACTS = ("started",)
+"""Facts whose value is a time."""
+
+
+def moved(timeline: Timeline, offsets: Mapping[str, int]) -> Timeline:
+    """Return the timeline with all that some hosts recorded so many nanoseconds later."""
+    tracks = timeline.tracks.filter(pl.col("host").is_in(list(offsets)))
+    offset_of = {
+        track: offsets[host] for track, host in tracks.select("id", "host").iter_rows() if offsets[host]
+    }
+    if not offset_of:
+        return timeline
+    offset = pl.col("track").replace_strict(offset_of, default=0, return_dtype=pl.Int64)
+    tables = {}
+    for table, time in TIME_COLUMN.items():
+        if table != "tracks":
+            frame = getattr(timeline, table).with_columns(
+                pl.col(name) + offset for name in TIMES.get(table, (time,))
+            )
+            later = -pl.col("duration") if table == "spans" else pl.col(time)
+            tables[table] = frame.sort(time, later, maintain_order=True)
+    is_time = pl.col("key").is_in(TIME_FACTS)
+    value = pl.when(is_time).then((pl.col("value").cast(pl.Int64, strict=False) + offset).cast(pl.String))
+    tables["facts"] = tables["facts"].with_columns(value.otherwise("value").alias("value"))
+    return replace(timeline, **tables)
 
 
 def _offset(times: Times, at: Times, offsets: Times) -> Times:

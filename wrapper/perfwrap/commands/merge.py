@@ -1,0 +1,138 @@
+"""Make one run of the folders that several machines wrote each for themselves."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfwrap import units
+from perfwrap.errors import PerfwrapError
+from perfwrap.run_folder import MANIFEST, PARTS, RunFolder, as_text, safe
+
+
+def merge(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The run folders, in any order.")],
+    out: Annotated[Path, typer.Option(help="The folder to make; a new or empty one.")],
+    any_job: Annotated[
+        bool, typer.Option("--any-job", help="Also runs that do not say that they are of the same job.")
+    ] = False,
+) -> None:
+    """Make one run of the folders that machines without shared storage wrote, each for itself.
+
+    The folders are copied and stay as they are. In which order they are given makes no difference, and one that is
+    given twice counts once. `perfwrap report` reads the new folder as one run.
+    """
+    parts = _different([part for path in runs for part in _parts(path)])
+    job = _job_of(parts, any_job)
+    try:
+        _copy(parts, job, out)
+    except (OSError, shutil.Error) as error:
+        raise PerfwrapError(
+            f"{out} cannot be written: {error}.", "Remove it, and choose another place with --out DIR."
+        ) from error
+    hosts = len({(manifest.get("host") or {}).get("name") for _, manifest in parts})
+    what = f"{units.counted(len(parts), 'recording')} of {units.counted(hosts, 'host')}"
+    print(f"perfwrap: {out} is one run of {what}; `perfwrap report {out}` reads it", file=sys.stderr)
+
+
+def _parts(path: Path) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
+    """Yield the recordings of a run folder with their manifests; PerfwrapError when it is none."""
+    folder = RunFolder(path)
+    manifest = folder.read_manifest()
+    if "imported" in manifest:
+        raise PerfwrapError(
+            f"{path} was imported from other tools' files.",
+            "Give all files at once: perfwrap import FILE... --out DIR.",
+        )
+    if not folder.is_joined:
+        yield folder, manifest
+        return
+    for part in folder.parts():
+        yield part, part.read_manifest()
+
+
+def _different(
+    parts: list[tuple[RunFolder, dict[str, Any]]],
+) -> list[tuple[RunFolder, dict[str, Any]]]:
+    """Return the recordings in an order of their own, each once."""
+    known = {_identity(manifest): (part, manifest) for part, manifest in parts}
+    return [known[identity] for identity in sorted(known)]
+
+
+def _identity(manifest: dict[str, Any]) -> tuple[int, str, int, str]:
+    """Return what tells a recording from all others: when and where it began, and what ran."""
+    start, part = manifest.get("start") or {}, manifest.get("part") or {}
+    host = manifest.get("host") or {}
+    return (
+        int(start.get("wall_ns", 0)),
+        f"{host.get('name')} {host.get('clock')}",
+        int(start.get("monotonic_ns", 0)),
+        f"{part.get('rank')} {manifest.get('command')}",
+    )
+
+
+def _job_of(parts: list[tuple[RunFolder, dict[str, Any]]], any_job: bool) -> dict[str, Any]:
+    """Return the job that all recordings are of; PerfwrapError when they are not of one, or do not say."""
+    if not parts:
+        raise PerfwrapError("There is nothing to merge: the folders hold no recording.", "Give others.")
+    jobs = {str((manifest.get("part") or {}).get("job") or ""): part.path for part, manifest in parts}
+    if len(jobs) > 1 and not any_job:
+        told = "; ".join(f"{path.name} is of {name or 'no job'}" for name, path in sorted(jobs.items())[:4])
+        raise PerfwrapError(
+            f"These are different runs: {told}.", "With --any-job they are merged all the same."
+        )
+    if "" in jobs and len(parts) > 1 and not any_job:
+        raise PerfwrapError(
+            "These runs do not say that they are of one job.",
+            "With --any-job they are merged all the same; `perfwrap run --run-id NAME` on each machine says it.",
+        )
+    sizes = {(manifest.get("part") or {}).get("size") for _, manifest in parts}
+    return {
+        "id": sorted(jobs)[0] or "merged",
+        "started_by": "merge",
+        "size": sizes.pop() if len(sizes) == 1 else None,
+    }
+
+
+def _copy(parts: list[tuple[RunFolder, dict[str, Any]]], job: dict[str, Any], out: Path) -> None:
+    """Copy the recordings into a new folder; its run.json comes last, so that half a copy is no run."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise PerfwrapError(
+            f"{out} is not empty." if out.is_dir() else f"{out} is a file.", "Choose a new --out."
+        )
+    (out / PARTS).mkdir(mode=0o700, parents=True)
+    out.chmod(0o700)
+    names: set[str] = set()
+    for part, manifest in parts:
+        name = _name(part, manifest, names)
+        names.add(name)
+        shutil.copytree(part.path, out / PARTS / name, symlinks=True, copy_function=_copy_file)
+        if "part" not in manifest:
+            leads = name == min(names)
+            RunFolder(out / PARTS / name).write_manifest(
+                {**manifest, "part": {"job": job["id"], "leads": leads}}
+            )
+    first = parts[0][1]
+    text = as_text({"job": job, "command": first.get("command"), "start": first.get("start")})
+    (out / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def _copy_file(source: str, target: str) -> str:
+    """Copy one file with its times; sockets and the like, of which none is a recording, are left out."""
+    return shutil.copy2(source, target) if Path(source).is_file() else target
+
+
+def _name(part: RunFolder, manifest: dict[str, Any], taken: set[str]) -> str:
+    """Return what a recording is called in the merged run: as before, or after its host."""
+    host = str((manifest.get("host") or {}).get("name") or "host")
+    name = part.path.name if "part" in manifest else safe(host)
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free

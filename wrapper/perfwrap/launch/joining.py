@@ -1,0 +1,151 @@
+"""Has several launchers of a job write into one run folder, none of which waits for another.
+
+Each makes a folder of its own below ``parts/``, which is a run folder in itself; what all share is one file, run.json,
+that whoever comes first puts there in one step. So nothing that one of them does, or does no more, concerns another's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.launch.jobs import Job
+from perfwrap.run_folder import MANIFEST, PARTS, RUNS, RunFolder, as_text, fill, host_name, safe, stem
+
+READING_SECONDS = 2.0
+"""How long a run.json may be found half written, on a file system without links."""
+NEW_FOLDER = "Give --out a new folder, or --run-id a name that no earlier run in it had."
+
+
+def join(out: Path | None, command: list[str], name: str, job: Job) -> tuple[RunFolder, bool]:
+    """Make this launcher's own folder in the job's run, and say whether it leads: its report is the one for all.
+
+    Without ``out`` the run's folder is named after the job. Where a run of that name has this very rank already, an
+    earlier job had the same name, and the next number is taken: so all ranks of the k-th such job meet in the k-th
+    folder. Raises PerfwrapError when ``out`` holds something else, or a folder cannot be made.
+    """
+    for place in _places(out, command, name, job):
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            is_first = _put_manifest(place, command, name, job)
+            (place / PARTS).mkdir(mode=0o700, exist_ok=True)
+            part = None if _other_job(place, job) else _make_part(place / PARTS, job)
+        except OSError as error:
+            raise PerfwrapError(
+                f"The run folder {place} cannot be made: {error.strerror}.", "Choose another with --out DIR."
+            ) from error
+        if part is not None:
+            fill(part)
+            return RunFolder(part), is_first if job.rank is None else job.rank == 0
+        if out is not None:
+            check(out, job)
+    raise AssertionError("there is always another number")
+
+
+def check(out: Path, job: Job) -> None:
+    """Raise PerfwrapError when the folder that the user asked for cannot be this launcher's."""
+    if out.exists() and not out.is_dir():
+        raise PerfwrapError(f"{out} is a file.", NEW_FOLDER)
+    if not out.is_dir():
+        return
+    if not (out / MANIFEST).exists():
+        if any(not entry.name.startswith(".") and entry.name != PARTS for entry in out.iterdir()):
+            raise PerfwrapError(f"{out} is not empty.", NEW_FOLDER)
+        return
+    other = _other_job(out, job)
+    if other:
+        raise PerfwrapError(f"{out} holds {other}, and this is job {job.id}.", NEW_FOLDER)
+    if job.rank is not None and (out / PARTS / _part_name(job)).exists():
+        raise PerfwrapError(f"{out} has rank {job.rank} of job {job.id} already.", NEW_FOLDER)
+
+
+def _places(out: Path | None, command: list[str], name: str, job: Job) -> Iterator[Path]:
+    """Return where the run may be: the folder asked for, or one named after the job, -2, -3 and so on."""
+    if out is not None:
+        yield out.absolute()
+        return
+    first = (Path(RUNS) / f"{safe(job.id)}-{stem(command, name)}").absolute()
+    yield first
+    for number in count(2):
+        yield first.with_name(f"{first.name}-{number}")
+
+
+def _put_manifest(place: Path, command: list[str], name: str, job: Job) -> bool:
+    """Say in run.json whose run this is, unless somebody has; say whether it was us."""
+    manifest = place / MANIFEST
+    if manifest.exists():
+        return False
+    content = as_text(
+        {
+            "job": {"id": job.id, "started_by": job.started_by, "size": job.size},
+            "command": command,
+            **({"name": name} if name else {}),
+            "start": {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
+        }
+    )
+    temporary = place / f".{MANIFEST}.{host_name()}.{os.getpid()}"
+    temporary.write_text(content, encoding="utf-8")
+    try:
+        os.link(temporary, manifest)
+    except FileExistsError:
+        return False
+    except OSError:
+        return _put_without_link(manifest, content)
+    finally:
+        temporary.unlink()
+    return True
+
+
+def _put_without_link(manifest: Path, content: str) -> bool:
+    """Put the file where there are no links; others may see it half written for a moment."""
+    try:
+        with manifest.open("x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _other_job(place: Path, job: Job) -> str:
+    """Return in words whose run the folder is, empty when it is this job's."""
+    deadline = time.monotonic() + READING_SECONDS
+    while True:
+        try:
+            found: Any = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+            break
+        except ValueError:
+            if time.monotonic() > deadline:
+                return "a run.json that cannot be read"
+            time.sleep(0.01)
+    known = found.get("job") if isinstance(found, dict) else None
+    if not isinstance(known, dict):
+        return "a run of one launcher"
+    return "" if known.get("id") == job.id else f"the run of job {known.get('id')}"
+
+
+def _make_part(parts: Path, job: Job) -> Path | None:
+    """Make this launcher's folder; None when that rank has one. Without ranks there may be several of a host."""
+    name = _part_name(job)
+    for number in count(1):
+        part = parts / (name if number == 1 else f"{name}-{number}")
+        try:
+            part.mkdir(mode=0o700)
+        except FileExistsError:
+            if job.rank is not None:
+                return None
+        else:
+            return part
+    return None
+
+
+def _part_name(job: Job) -> str:
+    """Return what this launcher's folder is called."""
+    if job.rank is None:
+        return host_name()
+    return f"{host_name()}.rank{job.rank}" + (f".start{job.restart + 1}" if job.restart else "")

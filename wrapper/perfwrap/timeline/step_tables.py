@@ -1,0 +1,123 @@
+"""Each trainer's steps as a Parquet file that perfwrap and other programs read; described in docs/step-tables.md.
+
+FORMAT 1: ``steps/<host>-<pid>-<number>.parquet`` with the columns of COLUMNS, and ``steps/steps.json`` with the
+format's number and a summary of each file's trainer, which is written last: without it the tables are not whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from perfwrap.errors import PerfwrapError
+
+FORMAT = 1
+"""Version of the step tables. 1: first."""
+INDEX = "steps.json"
+ROWS_IN_GROUP = 1 << 16
+"""So much of a file is unpacked at once."""
+
+PARTS = (
+    *("data", "transfer", "forward", "backward", "optimizer", "sync", "checkpoint", "validation"),
+    *("compile", "gc", "perfwrap", "python"),
+)
+"""The parts of the account, in the order of their columns."""
+
+COLUMNS: dict[str, Any] = {
+    "host": pl.String,
+    "rank": pl.Int32,
+    "pid": pl.Int64,
+    "step": pl.Int64,
+    "start_ns": pl.Int64,
+    "duration_ns": pl.Int64,
+    "steady": pl.Boolean,
+    "detailed": pl.Boolean,
+    "windowed": pl.Boolean,
+    "epoch": pl.Int64,
+    "samples": pl.Int64,
+    **{f"{part}_ns": pl.Int64 for part in PARTS},
+    "own_ns": pl.Int64,
+    "exchange_begin_ns": pl.Int64,
+    "exchange_end_ns": pl.Int64,
+}
+"""Columns and types of a table, sorted by step."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One trainer as a whole: what reading its table need not find again."""
+
+    name: str
+    rank: int | None
+    host: str
+    pid: int | None
+    steps: int
+    steady: int
+    median_ns: float | None
+    p99_ns: float | None
+    samples_per_s: float | None
+    anchor: str
+    account_ns: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """One trainer's file."""
+
+    path: Path
+    summary: Summary
+
+    def scan(self) -> pl.LazyFrame:
+        """Return the table, of which nothing has been read yet."""
+        return pl.scan_parquet(self.path)
+
+
+def write(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
+    """Write the tables of a part into a folder, in place of what was there; nobody ever sees half of them."""
+    new, old = (folder.with_name(f".{folder.name}.{what}{os.getpid()}") for what in ("new", "old"))
+    new.mkdir()
+    try:
+        _fill(new, tables)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except OSError:
+        # Who else condensed the same recording at the same time has put the same there.
+        if read(folder) is None:
+            raise
+    finally:
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _fill(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
+    """Write the tables and then the index."""
+    listed = []
+    for number, (summary, table) in enumerate(tables):
+        name = f"{summary.host}-{summary.pid or 0}-{number}.parquet".replace(os.sep, "_")
+        table.write_parquet(folder / name, compression="zstd", row_group_size=ROWS_IN_GROUP)
+        listed.append({"file": name, **asdict(summary)})
+    index = json.dumps({"format": FORMAT, "trainers": listed}, indent=1)
+    (folder / INDEX).write_text(index, encoding="utf-8")
+
+
+def read(folder: Path) -> tuple[StepTable, ...] | None:
+    """Return the tables of a part; None where they were not written, or not to their end."""
+    try:
+        content = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        number, trainers = content["format"], content["trainers"]
+        if number > FORMAT:
+            raise PerfwrapError(
+                f"{folder} was written by a newer perfwrap (format {number}, this one reads {FORMAT}).",
+                "Upgrade perfwrap to read it, or delete the folder to have it made again.",
+            )
+        return tuple(StepTable(folder / row.pop("file"), Summary(**row)) for row in trainers)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
