@@ -175,18 +175,6 @@ def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
     return RunFolder(path)
 
 
-def newest(parent: Path) -> Path | None:
-    """Return the run below a folder that was started last, also one among several of a demo; None without any."""
-    found = []
-    for manifest in (*parent.glob(f"*/{MANIFEST}"), *parent.glob(f"*/*/{MANIFEST}")):
-        try:
-            start = RunFolder(manifest.parent).read_manifest().get("start")
-        except PerfwrapError:
-            continue
-        found.append((start["wall_ns"] if isinstance(start, dict) else 0, manifest.parent))
-    return max(found)[1] if found else None
-
-
 def host_name() -> str:
     """Return this machine's name as the names of journals and start records have it."""
     return re.sub(r"[^A-Za-z0-9_.]+", "_", os.uname().nodename) or "host"

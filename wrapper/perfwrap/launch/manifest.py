@@ -8,6 +8,7 @@
     versions      perfwrap, launcher_python         options   what the user asked of the recording
     environment   variables that matter for speed   warnings  what could not be recorded, in sentences
     name, tags    what the user calls the run, where he does; and words to find it by
+    launcher      {"pid", "start_ticks", "namespace"}: who writes this, as /proc has them; tells whether it still runs
     attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import __version__
-from perfwrap.launch import environment, host
+from perfwrap.launch import environment, host, proc
 from perfwrap.launch.options import Options
 
 
@@ -47,6 +48,7 @@ def begin(command: list[str], options: Options, variables: Mapping[str, str]) ->
         "options": asdict(options) | {"out": None if options.out is None else str(options.out)},
         "environment": environment.kept(variables),
         "host": host.facts(),
+        "launcher": proc.identity(),
         "start": now,
         "end": None,
         "clock": [now],
