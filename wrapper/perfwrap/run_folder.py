@@ -14,6 +14,7 @@
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
     trace.json.gz            the timeline for ui.perfetto.dev; described in docs/trace.md
     report.html              the report as one page that works offline
+    exports/                 what `perfwrap export` wrote, unless it was told another place
 """
 
 from __future__ import annotations
