@@ -27,9 +27,11 @@ STORE = Path("mlflow.db")
 ARTEFACTS = "mlartifacts"
 """The folder beside it for files, as MLflow's server calls it."""
 DATABASES = (".db", ".sqlite", ".sqlite3")
+RETRIES = "3"
+"""By itself MLflow asks a server that is not there for four minutes."""
 MOST_METRICS, MOST_PARAMS = 1000, 100
 """What MLflow takes in one request."""
-LONGEST_PARAM, LONGEST_TAG, LONGEST_NAME = 500, 5000, 250
+LONGEST_PARAM, LONGEST_TAG, LONGEST_NAME, LONGEST_ERROR = 500, 5000, 250, 200
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_. -]")
 """What may not stand in the name of a param; a slash may, but would make folders of names in a file store."""
 MILLISECOND_NS = 1_000_000
@@ -43,6 +45,7 @@ def export(run: Exported, where: Destination) -> list[str]:
     is_folder = uri.startswith("file:")
     if is_folder:
         os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # Newer versions refuse it otherwise.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", RETRIES)
     try:
         client = MlflowClient(tracking_uri=uri)
         made = client.create_run(
@@ -55,7 +58,7 @@ def export(run: Exported, where: Destination) -> list[str]:
         client.set_terminated(made, STATUS.get(run.status, "FINISHED"), run.end_ns // MILLISECOND_NS)
     except (MlflowException, OSError, ImportError) as error:
         raise PerfwrapError(
-            f"MLflow did not take the run at {uri}: {str(error).splitlines()[0]}",
+            f"MLflow did not take the run at {uri}: {shortened(str(error).splitlines()[0], LONGEST_ERROR)}",
             "Name a tracking server with --url, or a file.db or a folder with --out.",
         ) from error
     if where.url:

@@ -29,6 +29,7 @@ def export(run: Exported, where: Destination) -> list[str]:
         place = Path(made.dir).parent
         _log(made, run)
         made.finish(exit_code=0 if run.status in ("", "finished") else 1)
+        wandb.teardown()  # Its own process may still be writing the file otherwise.
     except (wandb.Error, OSError) as error:
         raise PerfwrapError(
             f"Weights & Biases did not take the run: {error}", "Without --url it is written here, offline."
