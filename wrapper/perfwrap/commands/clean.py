@@ -109,9 +109,15 @@ def _empty(older_than: str) -> list[Path]:
     """Return the folders below perfwrap_runs with nothing in them, as a trial leaves one that was ended at once."""
     least, now = max(_age(older_than), EMPTY_NS), time.time_ns()
     found = [path for path in Path(run_folder.RUNS).glob("*") if path.is_dir() and not path.is_symlink()]
-    return sorted(
-        path for path in found if not any(path.iterdir()) and now - path.lstat().st_mtime_ns >= least
-    )
+    return sorted(path for path in found if _is_empty(path) and now - path.lstat().st_mtime_ns >= least)
+
+
+def _is_empty(path: Path) -> bool:
+    """Say whether nothing is in a folder; False for one that may not be looked into."""
+    try:
+        return not any(path.iterdir())
+    except OSError:
+        return False
 
 
 def _age(text: str) -> int:
@@ -129,7 +135,7 @@ def _remove(path: Path) -> None:
     parent = path.parent
     try:
         shutil.rmtree(path)
-        if parent.resolve().parent == Path(run_folder.RUNS).resolve() and not any(parent.iterdir()):
+        if parent.resolve().parent == Path(run_folder.RUNS).resolve() and _is_empty(parent):
             parent.rmdir()
     except OSError as error:
         raise PerfwrapError(

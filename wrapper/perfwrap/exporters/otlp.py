@@ -66,7 +66,7 @@ def export(run: Exported, where: Destination) -> list[str]:
 
 def _resource(run: Exported, service: str) -> Resource:
     """Return what the figures are about, in the words of OpenTelemetry's conventions."""
-    known = {
+    known: dict[str, str | tuple[str, ...]] = {
         "service.name": service,
         "service.instance.id": run.name,
         "host.name": run.host,
@@ -109,7 +109,7 @@ def _spans(run: Exported, resource: Resource) -> Sequence[ReadableSpan]:
     whole = tracer.start_span("run", start_time=run.begin_ns)
     inside = set_span_in_context(whole)
     for step in run.steps:
-        attributes = {"perfwrap.step": step.number, "perfwrap.step.kind": step.why}
+        attributes: dict[str, int | str] = {"perfwrap.step": step.number, "perfwrap.step.kind": step.why}
         span = tracer.start_span("step", inside, attributes=attributes, start_time=step.start_ns)
         within = set_span_in_context(span)
         for phase in step.phases:
