@@ -34,7 +34,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import set_span_in_context
 
-from perfwrap import __version__
+from perfwrap import __version__, units
 from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.metrics import Metric as Exports
 from perfwrap.exporters.model import Destination, Exported
@@ -152,7 +152,8 @@ def _plain(value: Any) -> Any:
 def _counted(metrics: MetricsData, spans: Sequence[ReadableSpan]) -> str:
     """Return how much there was."""
     points = sum(len(list(metric.data.data_points)) for metric in _each(metrics))
-    return f"{points} points of {len(list(_each(metrics)))} metrics, {len(spans)} spans"
+    several = units.counted(len(list(_each(metrics))), "metric")
+    return f"{units.counted(points, 'point')} of {several}, {units.counted(len(spans), 'span')}"
 
 
 def _each(metrics: MetricsData) -> Iterator[Metric]:
