@@ -53,6 +53,7 @@ ALLOWED = {
         "units",
         "errors",
     },
+    "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

@@ -311,14 +311,18 @@ def test_attaching_ends_with_the_job(tmp_path: Path, told: Any) -> None:
     job, folder = told(), tmp_path / "run"
     job.stdout.readline()
     watching = subprocess.Popen(
-        perfwrap("attach", job.pid, "--out", folder, "--no-report"), stderr=subprocess.PIPE, text=True
+        perfwrap("attach", job.pid, "--out", folder, "--no-report", "--name", "seen", "--tags", "a, b,a"),
+        stderr=subprocess.PIPE,
+        text=True,
     )
     wait_for(lambda: log(folder), "py-spy")
     (tmp_path / "stop").touch()
     job.communicate(timeout=PATIENCE_SECONDS)
     watching.communicate(timeout=PATIENCE_SECONDS)
     assert watching.returncode == 0
-    assert RunFolder(folder).read_manifest()["attached"] == {"pid": job.pid, "ended": True}
+    manifest = RunFolder(folder).read_manifest()
+    assert manifest["attached"] == {"pid": job.pid, "ended": True}
+    assert (manifest["name"], manifest["tags"]) == ("seen", ["a", "b"])
 
 
 def test_attaching_to_nothing_says_so() -> None:

@@ -17,6 +17,7 @@
     steps/                   each trainer's steps as a table; described in docs/step-tables.md
     parts/<name>/            where several launchers joined the run: a run folder for each of them, and beside it
                              only run.json, which says so under ``job``, and what is made of all parts
+    exports/                 what `perfwrap export` wrote, unless it was told another place
 """
 
 from __future__ import annotations
@@ -260,18 +261,6 @@ def fill(path: Path) -> None:
     """Make the folders that a launcher's run folder begins with."""
     for name in (STARTS, JOURNAL):
         (path / name).mkdir()
-
-
-def newest(parent: Path) -> Path | None:
-    """Return the run below a folder that was started last, also one among several of a demo; None without any."""
-    found = []
-    for manifest in (*parent.glob(f"*/{MANIFEST}"), *parent.glob(f"*/*/{MANIFEST}")):
-        try:
-            start = RunFolder(manifest.parent).read_manifest().get("start")
-        except PerfwrapError:
-            continue
-        found.append((start["wall_ns"] if isinstance(start, dict) else 0, manifest.parent))
-    return max(found)[1] if found else None
 
 
 def host_name() -> str:

@@ -10,6 +10,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from jsonschema import Draft202012Validator
+from perfwrap.reports.comparison_json import SCHEMA
 
 
 @pytest.fixture
@@ -22,6 +24,9 @@ def folders(recorded_document: Any) -> dict[str, str]:
         "slow": str(made(step_ms=24, data_ms=9, seed=2)),
         "batch": str(made(batch=64)),
     }
+
+
+VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
 def perfwrap(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -46,8 +51,9 @@ def test_a_slower_run_is_told_as_slower(folders: dict[str, str]) -> None:
 
 def test_several_runs_are_held_against_the_first_as_json(folders: dict[str, str]) -> None:
     ended = perfwrap("compare", folders["base"], folders["same"], folders["slow"], "--format", "json")
-    outcomes = [found["outcome"] for found in json.loads(ended.stdout)["comparisons"]]
-    assert outcomes == ["same", "slower"]
+    document = json.loads(ended.stdout)
+    VALIDATOR.validate(document)
+    assert [found["outcome"] for found in document["comparisons"]] == ["same", "slower"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,11 @@ def test_a_check_speaks_to_github_and_to_what_reads_junit(folders: dict[str, str
 def test_a_saved_diagnosis_is_a_baseline(folders: dict[str, str], tmp_path: Path) -> None:
     baseline = tmp_path / "baseline.json"
     baseline.write_text(perfwrap("report", folders["base"], "--format", "json").stdout, encoding="utf-8")
-    assert perfwrap("check", folders["slow"], "--baseline", str(baseline)).returncode == 10
+    ended = perfwrap("check", folders["slow"], "--baseline", str(baseline), "--format", "json")
+    assert ended.returncode == 10
+    document = json.loads(ended.stdout)
+    VALIDATOR.validate(document)
+    assert document["check"]["state"] == "regression"
 
 
 def test_one_run_alone_is_refused(folders: dict[str, str]) -> None:

@@ -10,13 +10,15 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from perfwrap.commands.abandoned import is_abandoned
 from perfwrap.commands.open_ import VIEWER, OneFile
-from perfwrap.run_folder import RunFolder
+from perfwrap.launch import proc
+from perfwrap.run_folder import RunFolder, host_name
 
 DAY = 86_400 * 10**9
 Made = Callable[..., Path]
@@ -113,6 +115,66 @@ def test_what_is_no_run_or_no_choice_is_never_removed(
     assert ended.returncode == 2
     assert left(tmp_path) == ["a"]
     assert (tmp_path / "elsewhere").is_dir()
+
+
+@pytest.fixture
+def launcher() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """A process that stands for a launcher, and what its manifest says of it."""
+    process = subprocess.Popen(["sleep", "600"])
+    found = proc.status(process.pid)
+    assert found is not None
+    who = {"pid": process.pid, "start_ticks": found[1], "namespace": proc.namespace()}
+    yield process, {"host": {"name": host_name()}, "launcher": who}
+    process.kill()
+    process.wait()
+
+
+def test_a_killed_run_is_removed_once_its_processes_are_gone(
+    made: Made, tmp_path: Path, launcher: tuple[subprocess.Popen[bytes], dict[str, Any]]
+) -> None:
+    process, manifest = launcher
+    made("killed", ended=False, **manifest)
+    assert "nothing to remove" in perfwrap(tmp_path, "clean", "--keep", "0").stdout
+    process.kill()
+    process.wait()
+    # Young as it is: what was written last counts as its end.
+    assert "nothing to remove" in perfwrap(tmp_path, "clean", "--older-than", "1h").stdout
+    assert "removed" in perfwrap(tmp_path, "clean", "--keep", "0", "--yes").stdout
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("elsewhere", ["host", "namespace", "journal", "start", "worker"])
+def test_a_run_that_may_go_on_where_it_cannot_be_seen_is_kept(
+    made: Made, launcher: tuple[subprocess.Popen[bytes], dict[str, Any]], elsewhere: str
+) -> None:
+    process, manifest = launcher
+    process.kill()
+    process.wait()
+    if elsewhere == "host":
+        manifest["host"] = {"name": "another"}
+    elif elsewhere == "namespace":
+        manifest["launcher"]["namespace"] = "pid:[1]"
+    folder = RunFolder(made("a", ended=False, **manifest))
+    folder.starts.mkdir()
+    own = proc.status(os.getpid())
+    assert own is not None
+    if elsewhere == "journal":
+        (folder.journal / "another-7-7-0.pwj").touch()
+    elif elsewhere == "start":
+        (folder.starts / "another.log").touch()
+    elif elsewhere == "worker":
+        (folder.journal / f"{host_name()}-{os.getpid()}-{own[1]}-0.pwj").touch()
+    assert not is_abandoned(folder, folder.read_manifest())
+
+
+def test_folders_that_are_left_empty_go_too(made: Made, tmp_path: Path) -> None:
+    made("demo/slow", days=2)
+    for name in ("old-try", "new-try"):
+        (tmp_path / "perfwrap_runs" / name).mkdir()
+    an_hour_ago = time.time() - 3700
+    os.utime(tmp_path / "perfwrap_runs" / "old-try", (an_hour_ago, an_hour_ago))
+    perfwrap(tmp_path, "clean", "--keep", "0", "--yes")
+    assert left(tmp_path) == ["new-try"]
 
 
 def test_an_empty_name_removes_nothing(made: Made, tmp_path: Path) -> None:

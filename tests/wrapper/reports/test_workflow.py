@@ -63,3 +63,10 @@ def test_the_summary_is_appended_where_github_names_a_file(tmp_path: Path, named
     path.write_text("before\n")
     assert workflow.append_summary("after\n", {"GITHUB_STEP_SUMMARY": str(path)} if named else {}) is named
     assert path.read_text() == ("before\nafter\n" if named else "before\n")
+
+
+def test_a_summary_that_cannot_be_written_is_said_and_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not workflow.append_summary("text\n", {"GITHUB_STEP_SUMMARY": str(tmp_path)})
+    assert f"{tmp_path}, which cannot be written: Is a directory" in capsys.readouterr().err

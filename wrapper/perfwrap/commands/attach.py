@@ -8,7 +8,8 @@ import typer
 
 from perfwrap.commands import run as run_command
 from perfwrap.commands import stacks
-from perfwrap.commands.recording_options import NoReport, Out, PySpyNative, PySpyRate, Rate
+from perfwrap.commands.output_options import words
+from perfwrap.commands.recording_options import Name, NoReport, Out, PySpyNative, PySpyRate, Rate, Tags
 from perfwrap.launch import attached
 from perfwrap.launch.options import DEFAULT_PY_SPY_HZ, DEFAULT_RATE_HZ, Options
 
@@ -20,6 +21,8 @@ def attach(
         typer.Option(metavar="N", min=1, help="How long to watch.", show_default="until Ctrl-C or its end"),
     ] = None,
     out: Out = None,
+    name: Name = "",
+    tags: Tags = "",
     rate: Rate = DEFAULT_RATE_HZ,
     py_spy_rate: PySpyRate = DEFAULT_PY_SPY_HZ,
     py_spy_native: PySpyNative = False,
@@ -31,7 +34,13 @@ def attach(
     recorder, which cannot be brought into a running program: for a verdict start the job with `perfwrap run`.
     """
     job = attached.find_job(pid)
-    options = Options(out=out, rate_hz=rate, report=not no_report)
+    options = Options(
+        out=out,
+        name=name.strip(),
+        tags=tuple(dict.fromkeys(words(tags))),
+        rate_hz=rate,
+        report=not no_report,
+    )
     options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, run_command.say)
     until = "" if seconds is None else f" for {seconds:g} s"
     run_command.say(f"perfwrap: watching process {pid}{until}; Ctrl-C ends that and leaves the job alone")

@@ -12,12 +12,14 @@ from typing import Annotated
 import typer
 
 from perfwrap import run_folder
-from perfwrap.commands import runs
+from perfwrap.commands import abandoned, runs
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
 
 AGES = {"h": 3600, "d": 86400, "w": 604800}
 """Seconds in each unit of --older-than."""
+EMPTY_NS = 3_600_000_000_000
+"""An empty folder is younger than that when somebody may be about to fill it."""
 
 
 def clean(
@@ -40,7 +42,8 @@ def clean(
     """Remove runs that are not needed any more: those named, or those below perfwrap_runs by number and age.
 
     Without --yes nothing is removed: the runs are named with their sizes. Runs that have not ended are left alone,
-    unless they are named.
+    unless they are named, or killed: their processes were on this machine and are gone. By number and age, folders
+    that earlier runs left empty go, too.
     """
     if not names and keep is None and not older_than:
         raise PerfwrapError(
@@ -48,7 +51,9 @@ def clean(
         )
     if names and (keep is not None or older_than):
         raise PerfwrapError("Runs are named and chosen by number or age at once.", "Do the one or the other.")
-    doomed = list(dict.fromkeys(map(_run, names))) if names else _chosen(keep, older_than)
+    doomed = (
+        list(dict.fromkeys(map(_run, names))) if names else [*_chosen(keep, older_than), *_empty(older_than)]
+    )
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap import units
     from perfwrap.reports.page import Page
@@ -83,18 +88,36 @@ def _run(name: str) -> Path:
 
 
 def _chosen(keep: int | None, older_than: str) -> list[Path]:
-    """Return the ended runs below perfwrap_runs that are neither among the newest nor young enough."""
-    age = _age(older_than)
-    known = [path for path in runs.folders(Path(run_folder.RUNS)) if _is_ended(path)]
-    known = known[: max(0, len(known) - keep)] if keep is not None else known
-    now = time.time_ns()
-    return [path for path in known if now - runs.manifest(path)["end"]["wall_ns"] >= age]
+    """Return the runs below perfwrap_runs that are over, and neither among the newest nor young enough."""
+    age, now = _age(older_than), time.time_ns()
+    over = {path: since for path in runs.folders(Path(run_folder.RUNS)) if (since := _over_since(path))}
+    known = list(over)[: max(0, len(over) - keep)] if keep is not None else list(over)
+    return [path for path in known if now - over[path] >= age]
 
 
-def _is_ended(path: Path) -> bool:
-    """Say whether that is a run which has ended, in a folder that lies there: what a link leads to is kept."""
-    lies_there = path.resolve().is_relative_to(Path(run_folder.RUNS).resolve())
-    return lies_there and not path.is_symlink() and bool(runs.manifest(path).get("end"))
+def _over_since(path: Path) -> int | None:
+    """Return when a run ended, on the wall clock; None for one that may go on, and for what a link leads to."""
+    if path.is_symlink() or not path.resolve().is_relative_to(Path(run_folder.RUNS).resolve()):
+        return None
+    manifest, folder = runs.manifest(path), RunFolder(path)
+    if manifest.get("end"):
+        return int(manifest["end"]["wall_ns"])
+    return abandoned.last_sign_ns(folder) if abandoned.is_abandoned(folder, manifest) else None
+
+
+def _empty(older_than: str) -> list[Path]:
+    """Return the folders below perfwrap_runs with nothing in them, as a trial leaves one that was ended at once."""
+    least, now = max(_age(older_than), EMPTY_NS), time.time_ns()
+    found = [path for path in Path(run_folder.RUNS).glob("*") if path.is_dir() and not path.is_symlink()]
+    return sorted(path for path in found if _is_empty(path) and now - path.lstat().st_mtime_ns >= least)
+
+
+def _is_empty(path: Path) -> bool:
+    """Say whether nothing is in a folder; False for one that may not be looked into."""
+    try:
+        return not any(path.iterdir())
+    except OSError:
+        return False
 
 
 def _age(text: str) -> int:
@@ -108,9 +131,12 @@ def _age(text: str) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder; PerfwrapError where that fails."""
+    """Remove a folder, and the one of a demo or trial that it was the last of; PerfwrapError where that fails."""
+    parent = path.parent
     try:
         shutil.rmtree(path)
+        if parent.resolve().parent == Path(run_folder.RUNS).resolve() and _is_empty(parent):
+            parent.rmdir()
     except OSError as error:
         raise PerfwrapError(
             f"{path} cannot be removed: {error.strerror or error}.", "Look at who owns the folder."

@@ -154,6 +154,11 @@ def diagnosed(folder: Path) -> Diagnosis:
     return _read(folder, False, None)[0]
 
 
+def read(folder: Path) -> tuple[Diagnosis, Timeline]:
+    """Return the same with the timeline that it is of."""
+    return _read(folder, False, None)
+
+
 def _read(folder: Path, overview: bool, choice: Choice | None) -> tuple[Diagnosis, Timeline]:
     """Return the diagnosis of a run, and the timeline that it is of."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.

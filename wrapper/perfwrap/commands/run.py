@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfwrap.commands import stacks
-from perfwrap.commands.output_options import Ignore, Rules
+from perfwrap.commands.output_options import Ignore, Rules, words
 from perfwrap.commands.recording_options import (
     AllowWrites,
     Budget,
@@ -112,7 +112,7 @@ def run(
     options = Options(
         out=out,
         name=name.strip(),
-        tags=tuple(dict.fromkeys(word.strip() for word in tags.split(",") if word.strip())),
+        tags=tuple(dict.fromkeys(words(tags))),
         run_id=run_id.strip(),
         nvtx=nvtx,
         monitors=not no_monitors,

@@ -60,6 +60,11 @@ def manifest(path: Path) -> dict[str, Any]:
         return {}
 
 
+def called(path: Path) -> str:
+    """Return what a run is called: by the user, or else as its folder is."""
+    return _given_name(path) or path.absolute().name
+
+
 def complete(incomplete: str) -> list[str]:
     """Return the names of runs that begin so, for the shell."""
     known = list(folders(Path(run_folder.RUNS)))
@@ -77,7 +82,7 @@ def document(name: str) -> tuple[str, dict[str, Any]]:
     from perfwrap.commands.report import diagnosed
     from perfwrap.reports import json as json_report
 
-    return _given_name(folder) or folder.name, json_report.document(diagnosed(folder))
+    return called(folder), json_report.document(diagnosed(folder))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -61,13 +61,13 @@ def top(
 def _folder(run: str | None) -> Path:
     """Return the folder that is meant; PerfwrapError when there is none."""
     if run is None:
-        newest = run_folder.newest(Path(run_folder.RUNS))
-        if newest is None:
+        known = list(runs.folders(Path(run_folder.RUNS)))
+        if not known:
             raise PerfwrapError(
                 f"There is no run below {run_folder.RUNS} here.",
                 "Name the run folder, or start a run: perfwrap run -- python train.py",
             )
-        return newest
+        return known[-1]
     return runs.find(str(run))
 
 

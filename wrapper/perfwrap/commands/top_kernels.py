@@ -7,11 +7,12 @@ from pathlib import Path
 
 import polars as pl
 
+from perfwrap import run_folder
+from perfwrap.commands import runs
 from perfwrap.errors import PerfwrapError
-from perfwrap.run_folder import MANIFEST, RunFolder
+from perfwrap.run_folder import RunFolder
 from perfwrap.sources import journal
 
-RUNS = Path("perfwrap_runs")
 MOST = 5
 """Kernels; each of them costs a replay of some launches."""
 TRIED_RUNS = 5
@@ -23,14 +24,13 @@ def top_kernels(earlier: Path | None) -> tuple[str, ...]:
     They are those of ``earlier`` or, without it, of the latest run here that has kernels; PerfwrapError where none
     does.
     """
-    runs = [earlier] if earlier is not None else _latest()
-    for run in runs:
+    for run in [earlier] if earlier is not None else _latest():
         spans = journal.read(RunFolder(run)).spans.filter(pl.col("operation") == "kernel")
         longest = spans.group_by("name").agg(pl.col("duration").sum()).sort("duration", descending=True)
         found = dict.fromkeys(filter(None, map(function, longest["name"].to_list())))
         if found:
             return tuple(found)[:MOST]
-    where = f"{earlier} has" if earlier is not None else f"None of the latest runs in {RUNS} has"
+    where = f"{earlier} has" if earlier is not None else f"None of the latest runs in {run_folder.RUNS} has"
     raise PerfwrapError(
         f"{where} no kernels, and ncu is to measure those that took longest.",
         "Record them first with `perfwrap run --nsys -- …`, or name them: --ncu='--kernel-name=regex:gemm'.",
@@ -61,5 +61,4 @@ def _without_brackets(text: str) -> str:
 
 def _latest() -> list[Path]:
     """Return the latest runs of the usual folder, the newest first."""
-    runs = [path.parent for path in RUNS.glob(f"*/{MANIFEST}")]
-    return sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)[:TRIED_RUNS]
+    return list(runs.folders(Path(run_folder.RUNS)))[: -TRIED_RUNS - 1 : -1]

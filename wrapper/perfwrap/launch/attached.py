@@ -72,7 +72,7 @@ def watch(job: Job, options: Options, seconds: float | None) -> tuple[Path, list
     Ends when the job's first process does, after so many seconds, or when a signal asks this process to end. Raises
     PerfwrapError when the run folder cannot be made.
     """
-    folder = run_folder.create(options.out, job.command)
+    folder = run_folder.create(options.out, job.command, options.name)
     begun = manifest.begin(job.command, options, job.environment)
     begun |= {"cwd": job.directory, "attached": {"pid": job.pid, "ended": False}}
     folder.write_manifest(begun)
@@ -81,7 +81,7 @@ def watch(job: Job, options: Options, seconds: float | None) -> tuple[Path, list
     end = manifest.clock_pair()
     problems = [] if problem is None else [f"the monitors {problem}"]
     ending = {"end": end, "clock": [*begun["clock"], end], "warnings": problems}
-    ending["attached"] = {"pid": job.pid, "ended": not _runs(job)}
+    ending["attached"] = {"pid": job.pid, "ended": not proc.runs(job.pid, job.start_ticks)}
     folder.write_manifest(begun | ending)
     return folder.path, problems
 
@@ -95,7 +95,7 @@ def _watch(job: Job, folder: RunFolder, options: Options, seconds: float | None)
     monitors = sidecar.start(folder, options, "", attached=job.pid)
     monitors.watch(job.pid)
     waiter = Waiter()
-    while _runs(job) and monitors.pid not in waiter.ended:
+    while proc.runs(job.pid, job.start_ticks) and monitors.pid not in waiter.ended:
         left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
         if left <= 0 or waiter.pause(min(LOOK_SECONDS, left)):
             break
@@ -119,12 +119,6 @@ class Waiter:
         except ChildProcessError:
             pass  # There is none left.
         return sent is not None and sent.si_signo in ENDS
-
-
-def _runs(job: Job) -> bool:
-    """Say whether that very process still runs."""
-    found = proc.status(job.pid)
-    return found is not None and found[1] == job.start_ticks and found[0] not in proc.ENDED
 
 
 @contextmanager

@@ -9,6 +9,7 @@
     environment   variables that matter for speed   warnings  what could not be recorded, in sentences
     name, tags    what the user calls the run, where he does; and words to find it by
     part          of a run that several launchers joined: {job, rank, local_rank, size, restart, leads}
+    launcher      {"pid", "start_ticks", "namespace"}: who writes this, as /proc has them; tells whether it still runs
     attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import __version__
-from perfwrap.launch import environment, host
+from perfwrap.launch import environment, host, proc
 from perfwrap.launch.options import Options
 
 
@@ -51,6 +52,7 @@ def begin(
         "options": asdict(options) | {"out": None if options.out is None else str(options.out)},
         "environment": environment.kept(variables),
         "host": host.facts(),
+        "launcher": proc.identity(),
         "start": now,
         "end": None,
         "clock": [now],

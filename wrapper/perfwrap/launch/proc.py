@@ -22,6 +22,26 @@ def status(pid: int) -> tuple[str, int] | None:
     return words[0].decode(), int(words[19])
 
 
+def identity() -> dict[str, int | str]:
+    """Return what names this process for good: pid, start time, and the namespace that its pid counts in."""
+    found = status(os.getpid())
+    return {"pid": os.getpid(), "start_ticks": found[1] if found else 0, "namespace": namespace()}
+
+
+def namespace() -> str:
+    """Return which pid namespace this process is in, e.g. ``pid:[4026531836]``; empty where /proc does not tell."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def runs(pid: int, start_ticks: int) -> bool:
+    """Say whether that very process still runs."""
+    found = status(pid)
+    return found is not None and found[1] == start_ticks and found[0] not in ENDED
+
+
 def is_stopped(pid: int) -> bool:
     """Say whether a job control signal holds the process."""
     found = status(pid)

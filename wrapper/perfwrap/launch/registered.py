@@ -17,13 +17,13 @@ PID, START_TICKS = START_FIELDS.index("pid"), START_FIELDS.index("start_ticks")
 def wait(folder: RunFolder, supervisor: Supervisor) -> None:
     """Wait until all processes that wrote a start record have ended, the patience has, or the user's."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    alive = _recorded(folder)
-    while alive := {identity for identity in alive if _runs(*identity)}:
+    alive = recorded(folder)
+    while alive := {identity for identity in alive if proc.runs(*identity)}:
         if time.monotonic() > deadline or supervisor.pause(LOOK_SECONDS):
             return
 
 
-def _recorded(folder: RunFolder) -> set[tuple[int, int]]:
+def recorded(folder: RunFolder) -> set[tuple[int, int]]:
     """Return pid and start time of each Python process that was reached on this machine."""
     try:
         lines = (folder.starts / f"{host_name()}.log").read_bytes().splitlines()
@@ -32,9 +32,3 @@ def _recorded(folder: RunFolder) -> set[tuple[int, int]]:
     rows = [line.split(b"\t") for line in lines]
     found = [(row[PID], row[START_TICKS]) for row in rows if len(row) == len(START_FIELDS)]
     return {(int(pid), int(ticks)) for pid, ticks in found if pid.isdigit() and ticks.isdigit()}
-
-
-def _runs(pid: int, start_ticks: int) -> bool:
-    """Say whether that very process still runs."""
-    found = proc.status(pid)
-    return found is not None and found[1] == start_ticks and found[0] not in proc.ENDED

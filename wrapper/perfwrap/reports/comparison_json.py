@@ -1,10 +1,11 @@
-"""Comparisons as strict JSON; described in docs/comparison.md."""
+"""Comparisons as strict JSON; described in docs/comparing.md."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from perfwrap import units
@@ -14,6 +15,9 @@ from perfwrap.compare.noise import Change
 
 FORMAT = 1
 """Version of the document. 1: first."""
+
+SCHEMA = Path(__file__).with_name("comparison.schema.json")
+"""The JSON Schema of the document, with and without what a check came to."""
 
 
 def document(comparisons: Sequence[Comparison], judgement: Judgement | None = None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ of each level for a step; the costliest come first.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
@@ -32,12 +33,22 @@ def command(kind: str, message: str, properties: Mapping[str, str]) -> str:
 
 
 def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> bool:
-    """Append to the job's summary, where GitHub named one; say whether it did."""
+    """Append to the job's summary, where GitHub named one; say whether it did.
+
+    Where that file cannot be written, this is said and no more: what a check came to must not be lost over it.
+    """
     path = variables.get("GITHUB_STEP_SUMMARY")
     if not path:
         return False
-    with Path(path).open("a", encoding="utf-8", errors="replace") as file:
-        file.write(markdown)
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="replace") as file:
+            file.write(markdown)
+    except OSError as error:
+        print(
+            f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {error.strerror}",
+            file=sys.stderr,
+        )
+        return False
     return True
 
 

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from perfwrap.errors import PerfwrapError
+from perfwrap.exporters.model import Destination, Exported
+
+pytest.importorskip("mlflow", reason="needs mlflow-skinny, which is too large for the tests' own extra")
+
+from mlflow.tracking import MlflowClient
+from perfwrap.exporters import mlflow
+
+
+@pytest.mark.parametrize("store", ["mlflow.db", "runs"])
+def test_a_run_reads_back_through_mlflows_client(
+    taken: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    if store.endswith(".db"):
+        pytest.importorskip("sqlalchemy", reason="needs SQLAlchemy for MLflow's database")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    (tmp_path / "report.html").write_text("<p>")
+    taken = replace(taken, page=tmp_path / "report.html", status="failed")
+    told = mlflow.export(taken, Destination(out=tmp_path / store, experiment="speed"))
+    uri = told[1].rpartition(" ")[2]
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("speed")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_name == "tuned"
+    assert run.info.status == "FAILED"
+    assert run.info.start_time == taken.begin_ns // 10**6
+    assert run.data.metrics["perfwrap_summary/step_time_seconds/median"] == pytest.approx(0.1)
+    assert run.data.params["loader.1.num_workers"] == "0"
+    assert run.data.tags["perfwrap.verdict"] == taken.verdict
+    assert taken.sentence[:20] in run.data.tags["mlflow.note.content"]
+    history = client.get_metric_history(run.info.run_id, "perfwrap/step_time_seconds")
+    assert [one.step for one in history] == list(taken.series[0].steps)
+    assert [one.value for one in history] == pytest.approx(list(taken.series[0].values))
+    assert history[0].timestamp == taken.series[0].time_ns[0] // 10**6
+    files = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert files == {"diagnosis.json", "report.md", "report.html"}
+    mlflow.export(taken, Destination(out=tmp_path / store, experiment="speed"))
+    assert len(client.search_runs([experiment.experiment_id])) == 2
+
+
+def test_a_store_that_cannot_be_is_told(taken: Exported, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PerfwrapError, match="did not take the run") as raised:
+        mlflow.export(taken, Destination(out=tmp_path / "file" / "runs"))
+    assert "--url" in raised.value.hint

@@ -1,0 +1,66 @@
+"""Scalars and a text for TensorBoard, in an event file written by TensorBoard's own library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.text.metadata import create_summary_metadata
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from tensorboard.util.tensor_util import make_tensor_proto
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.naming import figure_path, series_path
+
+TAKES = frozenset({"out"})
+EVENTS = "events.out.tfevents.*"
+
+
+def export(run: Exported, where: Destination) -> list[str]:
+    """Write an event file into a folder that has none yet: TensorBoard would mix both."""
+    folder = where.out or run.folder / "exports" / "tensorboard"
+    if any(folder.glob(EVENTS)):
+        raise PerfwrapError(
+            f"{folder} holds events already, and TensorBoard would mix them with these.",
+            "Remove it, or choose another folder: --out DIR",
+        )
+    try:
+        writer = EventFileWriter(str(folder))
+        for event in _events(run):
+            writer.add_event(event)
+        writer.close()
+    except OSError as error:
+        raise PerfwrapError(
+            f"Events cannot be written into {folder}: {error.strerror}.", "Choose another folder: --out DIR"
+        ) from error
+    return [f"Written: {folder}", f"tensorboard --logdir {_shown(folder, run)}"]
+
+
+def _events(run: Exported) -> Iterator[Event]:
+    """Yield the report, the figures at step 0, and the series by step, or by second where they have no steps."""
+    at = run.end_ns / 1e9
+    yield Event(wall_time=at, step=0, summary=Summary(value=[_text(run.documents["report.md"])]))
+    figures = [Summary.Value(tag=figure_path(one), simple_value=one.value) for one in run.figures]
+    yield Event(wall_time=at, step=0, summary=Summary(value=figures))
+    for series in run.series:
+        tag = series_path(series)
+        steps = series.steps or [(time - run.begin_ns) // 10**9 for time in series.time_ns]
+        for step, time, value in zip(steps, series.time_ns, series.values, strict=True):
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+            yield Event(wall_time=time / 1e9, step=step, summary=summary)
+
+
+def _text(markdown: str) -> Summary.Value:
+    """Return a text as the text plugin shows it, drawn as Markdown."""
+    metadata = create_summary_metadata(display_name="", description="")
+    tensor = make_tensor_proto(np.array([markdown.encode()], dtype=object))
+    return Summary.Value(tag="perfwrap/report", metadata=metadata, tensor=tensor)
+
+
+def _shown(folder: Path, run: Exported) -> Path:
+    """Return the folder to name: that of all runs, where the events lie within the run's own."""
+    return run.folder.parent if folder.is_relative_to(run.folder) else folder
