@@ -9,11 +9,14 @@ from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import demand_plain, read_plain
 from perfwrap.run_folder import RunFolder
 
 LATEST = "latest"
 """What stands for the run that was started last."""
 
+MOST_BYTES = 256 << 20
+"""Of a diagnosis.json."""
 MOST_NAMED = 5
 """Of the runs that a name may mean."""
 
@@ -22,8 +25,15 @@ def find(name: str, below: Path | None = None) -> Path:
     """Return the folder of the run that a name means; PerfwrapError when it means none, or several.
 
     A folder's path; ``latest``; the name that ``--name`` gave; the folder's name or a part of it. Of several runs with
-    one ``--name`` the last one counts.
+    one ``--name`` the last one counts. PerfwrapError, too, for a folder with pipes or devices in it.
     """
+    path = _named(name, below)
+    demand_plain(path)
+    return path
+
+
+def _named(name: str, below: Path | None) -> Path:
+    """Return the folder that a name means; PerfwrapError when it means none, or several."""
     if name and Path(name).exists():
         return _folder(Path(name))
     parent = below or Path(run_folder.RUNS)
@@ -87,8 +97,8 @@ def _read(path: Path) -> dict[str, Any]:
 
     mend = "Give a run folder, or the diagnosis.json of one."
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(read_plain(path, MOST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise PerfwrapError(f"{path} cannot be read as JSON: {error}", mend) from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int) or "verdict" not in found:
         raise PerfwrapError(f"{path} is no diagnosis.json.", mend)

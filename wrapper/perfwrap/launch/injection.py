@@ -109,7 +109,6 @@ def _make_hook(folder: RunFolder) -> Path:
             f"Neither {wanted} nor {hook} can stand in PYTHONPATH: both hold a '{os.pathsep}'.",
             "Choose a run folder without it with --out DIR.",
         )
-    hook.chmod(DIRECTORY_MODE)
     wanted.symlink_to(hook, target_is_directory=True)
     return hook
 

@@ -32,6 +32,7 @@ from typing import Any
 from perfwrap import __version__
 from perfwrap.launch import environment, host
 from perfwrap.launch.options import Options
+from perfwrap.redaction import masked_words
 
 
 def begin(command: list[str], options: Options, variables: Mapping[str, str]) -> dict[str, Any]:
@@ -39,12 +40,12 @@ def begin(command: list[str], options: Options, variables: Mapping[str, str]) ->
     now = clock_pair()
     called = {"name": options.name} if options.name else {}
     return {
-        "command": command,
+        "command": masked_words(command),
         **called,
         "tags": list(options.tags),
         "cwd": str(Path.cwd()),
         "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},
-        "options": asdict(options) | {"out": None if options.out is None else str(options.out)},
+        "options": _options(options),
         "environment": environment.kept(variables),
         "host": host.facts(),
         "start": now,
@@ -53,6 +54,15 @@ def begin(command: list[str], options: Options, variables: Mapping[str, str]) ->
         "exit": None,
         "warnings": [],
     }
+
+
+def _options(options: Options) -> dict[str, Any]:
+    """Return the options as JSON has them; those that are handed to nsys and ncu hold the user's own words."""
+    handed = {
+        name: words and masked_words(list(words))
+        for name, words in (("nsys", options.nsys), ("ncu", options.ncu))
+    }
+    return asdict(options) | {"out": None if options.out is None else str(options.out)} | handed
 
 
 def finish(

@@ -11,7 +11,6 @@ started and the moment at which it wrote the recording, less the last ``ts``. Wh
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -22,11 +21,14 @@ from typing import Any
 
 from perfwrap.run_folder import PY_SPY_FIELDS
 from perfwrap.sources.frames import Frame, append, columns, make_frame
+from perfwrap.sources.unpacked import whole
 from perfwrap.timeline.builder import TimelineBuilder
 
 SOURCE = "py-spy"
 USUAL_RATE_HZ = 100.0
 LATEST_US = 1 << 50
+MOST_BYTES = 256 << 20
+"""After unpacking; an hour takes some megabytes."""
 US, STRETCH_NS = 1_000, 2_000_000_000
 """A stack that stands longer than a stretch becomes several rows."""
 MAIN_THREAD = "MainThread"
@@ -113,12 +115,11 @@ def _events(path: Path, builder: TimelineBuilder) -> list[dict[str, Any]] | None
     """Return the events of a recording, None when there are none; a warning when they cannot be read."""
     small = path.with_name(path.name + ".gz")
     try:
-        data = gzip.decompress(small.read_bytes()) if small.exists() else path.read_bytes()
-        events = json.loads(data)
+        events = json.loads(whole(small if small.exists() else path, MOST_BYTES))
         return [event for event in events if event["ph"] in ("B", "E") and 0 <= event["ts"] < LATEST_US]
     except FileNotFoundError:
         return None
-    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         builder.warn(f"The recording {path.name} of py-spy's cannot be read ({error}); it was left out.")
         return None
 

@@ -25,9 +25,9 @@ from perfwrap.timeline.clocks import HostClock, Times, host_clock
 NAME = re.compile(r"window-(?P<host>.+)-(?P<pid>\d+)\.json")
 EVENT = re.compile(
     r'"name":\s*"(?P<mark>Optimizer\.step#[^"]*|aten::[^"]*)",\s*"pid":\s*\d+,\s*"tid":\s*(\d+),'
-    r'\s*"ts":\s*([\d.]+),\s*"dur":\s*([\d.]+)'
+    r'\s*"ts":\s*(\d{1,16}(?:\.\d*)?),\s*"dur":\s*(\d{1,16}(?:\.\d*)?)'
 )
-BASE = re.compile(r'"baseTimeNanoseconds":\s*(\d+)')
+BASE = re.compile(r'"baseTimeNanoseconds":\s*(\d{1,19})\b')
 MOST_BYTES = 1 << 29
 """Larger traces are put onto the clock without a check."""
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import polars as pl
 
+from perfwrap.redaction import masked
 from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
 
 TABLES = tuple(name for name in SCHEMAS if name != "tracks")
+
+TEXTS = {"facts": "value", "marks": "detail", "coverage": "note"}
+"""Columns with texts of the program's, in which a secret may stand: other tools' files keep those."""
 
 UNITS = (
     ("_bytes_per_s", "bytes/s"),
@@ -190,7 +194,7 @@ class TimelineBuilder:
         # Longer spans first among those that start together, so that what contains comes before its contents.
         time = pl.col(TIME_COLUMN[table])
         later = -pl.col("duration") if table == "spans" else time
-        whole = pl.concat(pieces)
+        whole = _without_secrets(table, pl.concat(pieces))
         in_order = (time.diff() > 0) | ((time.diff() == 0) & (later.diff() >= 0))
         if whole.select(in_order.fill_null(True).all()).item():
             return whole
@@ -203,3 +207,13 @@ class TimelineBuilder:
             row = dict.fromkeys(SCHEMAS["tracks"])
             self._tracks.append({**row, **columns, "id": len(self._tracks)})
         return self._ids[key]
+
+
+def _without_secrets(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the table with what looks like a secret masked in its texts."""
+    if table not in TEXTS:
+        return frame
+    column = TEXTS[table]
+    kept = {text: masked(text) for text in frame[column].unique().drop_nulls().to_list()}
+    changed = {text: new for text, new in kept.items() if new != text}
+    return frame.with_columns(pl.col(column).replace(changed)) if changed else frame

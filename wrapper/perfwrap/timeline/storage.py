@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import replace_text, replacing
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
 FORMAT = 1
@@ -23,15 +24,14 @@ INDEX = "timeline.json"
 def save(timeline: Timeline, folder: Path) -> None:
     """Write the timeline into a folder, replacing what was saved there before."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = folder / INDEX
         index.unlink(missing_ok=True)
         for table in SCHEMAS:
-            getattr(timeline, table).write_parquet(folder / f"{table}.parquet", compression="zstd")
+            with replacing(folder / f"{table}.parquet") as file:
+                getattr(timeline, table).write_parquet(file, compression="zstd")
         content = {"format": FORMAT, "run": timeline.run, "warnings": timeline.warnings}
-        temporary = index.with_suffix(".part")
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        temporary.replace(index)
+        replace_text(index, json.dumps(content, indent=1))
     except OSError as error:
         raise PerfwrapError(
             f"The timeline cannot be saved in {folder}: {error.strerror}.",
