@@ -77,7 +77,17 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_the_value_of_an_option_may_be_the_next_word() -> None:
     words = ["python", "t.py", "--token", "hunter2", "--revision", HEX, "--wandb-key", "--x", "a b"]
-    assert masked_words(words) == ["python", "t.py", "--token", "***", "--revision", HEX, "--wandb-key", "--x", "a b"]
+    assert masked_words(words) == [
+        "python",
+        "t.py",
+        "--token",
+        "***",
+        "--revision",
+        HEX,
+        "--wandb-key",
+        "--x",
+        "a b",
+    ]
 
 
 def test_in_code_only_what_is_quoted_is_a_value() -> None:

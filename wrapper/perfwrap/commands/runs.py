@@ -11,10 +11,27 @@ from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import demand_plain, read_plain
 from perfwrap.run_folder import RunFolder
+from perfwrap.shapes import amount, fields, listed, named, number, positive, text
 
 LATEST = "latest"
 """What stands for the run that was started last."""
 
+STRETCHES = fields(needed=True, steps=positive, mean_ns=listed(positive))
+MACHINE = named(lambda value: value is None or amount(value))
+DIAGNOSIS = fields(
+    needed=True,
+    verdict=fields(needed=True, id=text),
+    steps=lambda value: (
+        fields(needed=True, steady=number, anchor=text, stretches=STRETCHES)(value)
+        and fields(median_ns=amount, p99_ns=amount, samples_per_s=amount)(value)
+    ),
+    conditions=named(text),
+    findings=listed(fields(needed=True, rule=text, share=amount)),
+    outcomes=named(fields(state=text)),
+    account=named(amount),
+    run=fields(needed=True, command=listed(text)),
+)
+"""What two runs are compared by, in a diagnosis.json; docs/diagnosis.schema.json has the rest."""
 MOST_BYTES = 256 << 20
 """Of a diagnosis.json."""
 MOST_NAMED = 5
@@ -108,11 +125,14 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} was written by a newer perfwrap (format {number}, this one reads {FORMAT}).",
             "Upgrade perfwrap to read it.",
         )
-    if "stretches" not in found["steps"] or "conditions" not in found:
+    steps = found.get("steps")
+    if isinstance(steps, dict) and ("stretches" not in steps or "conditions" not in found):
         raise PerfwrapError(
             f"{path} was written by an older perfwrap and does not hold the step times.",
             "`perfwrap report RUN` writes it anew from the run folder.",
         )
+    if not DIAGNOSIS(found) or not fields(machine=MACHINE)(found):
+        raise PerfwrapError(f"{path} is damaged: not all of it is what a diagnosis has there.", mend)
     return found
 
 

@@ -15,6 +15,8 @@ TABLES = tuple(name for name in SCHEMAS if name != "tracks")
 TEXTS = {"facts": "value", "marks": "detail", "coverage": "note"}
 """Columns with texts of the program's, in which a secret may stand: other tools' files keep those."""
 
+LARGEST, LARGEST_RANK = 1 << 63, 1 << 31
+
 UNITS = (
     ("_bytes_per_s", "bytes/s"),
     ("_per_s", "1/s"),
@@ -145,6 +147,7 @@ class TimelineBuilder:
 
     def describe(self, track: int, **columns: object) -> None:
         """Set columns of a track, e.g. name, role or rank."""
+        _demand_in_range(columns)
         self._tracks[track].update(columns)
 
     def column(self, track: int, name: str) -> Any:
@@ -171,6 +174,8 @@ class TimelineBuilder:
         unknown = values.keys() - SCHEMAS[table].keys()
         if unknown:
             raise ValueError(f"{table} has no columns {sorted(unknown)}")
+        # At the end it would cost the whole timeline, and not the file that it comes from.
+        _demand_in_range(values)
         self._rows[table].append(values)
 
     def warn(self, text: str) -> None:
@@ -203,10 +208,19 @@ class TimelineBuilder:
     def _track(self, key: tuple[object, ...], **columns: object) -> int:
         """Return the id of the track with that key, made at the first question."""
         if key not in self._ids:
+            _demand_in_range(columns)
             self._ids[key] = len(self._tracks)
             row = dict.fromkeys(SCHEMAS["tracks"])
             self._tracks.append({**row, **columns, "id": len(self._tracks)})
         return self._ids[key]
+
+
+def _demand_in_range(values: Mapping[str, object]) -> None:
+    """Raise OverflowError for a number that no column holds."""
+    for name, value in values.items():
+        limit = LARGEST_RANK if name == "rank" else LARGEST
+        if type(value) is int and not -limit <= value < limit:
+            raise OverflowError(f"its {name} is out of every range")
 
 
 def _without_secrets(table: str, frame: pl.DataFrame) -> pl.DataFrame:
