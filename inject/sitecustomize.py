@@ -106,7 +106,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
             with open(os.path.join(HOOK, DATA, "perfwrap_recorder", stem + ".py"), "rb") as source:
                 code = compile(source.read(), "<perfwrap:%s>" % stem, "exec")
             module = type(sys)(name)
-            exec(code, module.__dict__)
+            exec(code, module.__dict__)  # nosec B102 # a file of ours in a folder of ours
             # Two threads may come here at once: to run such a module has no effect, and one of the two wins.
             sys.modules.setdefault(name, module)
         return sys.modules[name]

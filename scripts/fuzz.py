@@ -110,7 +110,7 @@ def _fuzz(name: str, seconds: int, corpus: Path) -> None:
     words = corpus / f"{name}.words"
     words.write_text("".join(f"{json.dumps(word)}\n" for word in WORDS.get(name, ())))
     # In memory where there is room: a file is written for each try.
-    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 # nosec B108 # the folder below is random
     with tempfile.TemporaryDirectory(dir=shared) as folder:
         limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY_MIB}", f"-timeout={ANSWER_SECONDS}"]
         places = [f"-artifact_prefix={corpus}/{name}-", f"-dict={words}", "-max_len=65536", str(own)]

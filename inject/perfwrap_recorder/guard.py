@@ -35,7 +35,7 @@ def _tell(probe):
     """Say that the probe watches nothing any more."""
     try:
         journal.uncover("probe/" + probe, "failed: " + redaction.masked(failed[probe]))
-    except Exception:  # noqa: BLE001, S110 - a journal that cannot be written to has said so already
+    except Exception:  # noqa: BLE001, S110 # nosec B110 # a journal that cannot be written to has said so already
         pass
 
 

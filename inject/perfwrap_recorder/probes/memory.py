@@ -157,7 +157,7 @@ def top_blocks(snapshot, device):
 
 
 def _write(fields, counters, top):
-    import pickle  # torch has loaded it already
+    import pickle  # nosec B403 # it writes one only; torch has loaded it already
 
     settings = journal.settings
     folder = settings.run_dir + "/" + FOLDER

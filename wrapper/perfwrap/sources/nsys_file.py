@@ -69,11 +69,9 @@ class NsysFile:
             for name in schema
         )
         condition = f" WHERE {where}" if where else ""
+        query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"
         pieces = [pl.DataFrame(schema=schema)]
-        pieces += (
-            _frame(rows, schema)
-            for rows in self._rows(table, f"SELECT {chosen} FROM {_quoted(table)}{condition}")
-        )
+        pieces += (_frame(rows, schema) for rows in self._rows(table, query))
         return pl.concat(pieces)
 
     def _rows(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
