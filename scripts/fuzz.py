@@ -108,7 +108,7 @@ def _fuzz(name: str, seconds: int, corpus: Path) -> None:
     for seed in SEEDS.glob(f"{name}-*"):
         (own / seed.name).write_bytes(seed.read_bytes())
     words = corpus / f"{name}.words"
-    words.write_text("".join(f"{json.dumps(word)}\n" for word in WORDS.get(name, ())))
+    words.write_text("".join(f"{json.dumps(word)}\n" for word in WORDS.get(name, ("null",))))
     # In memory where there is room: a file is written for each try.
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 # nosec B108 # the folder below is random
     with tempfile.TemporaryDirectory(dir=shared) as folder:

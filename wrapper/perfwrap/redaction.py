@@ -3,10 +3,8 @@
 The same file stands in both halves, which share no code; a test holds them equal. It goes by names (``--api-key X``,
 ``TOKEN=X``, ``"password": "X"``), by the user's part of addresses, and by how the tokens of well-known services look.
 A password that stands alone, under no name, looks like any other word and is not found. No regular expressions: to
-import them would cost each interpreter that starts some milliseconds.
+import them would cost each interpreter that starts some milliseconds; and no import at all, which it could notice.
 """
-
-from __future__ import annotations
 
 MASK = "***"
 
@@ -50,7 +48,7 @@ LONG_ENOUGH = 40
 """A text without a hint may still be a key of W&B's, if it is as long as one."""
 
 
-def masked_words(words: list[str]) -> list[str]:
+def masked_words(words: "list[str]") -> "list[str]":
     """Return a command line without its secrets; the value of an option may be a word of its own."""
     found = []
     before = ""
@@ -118,7 +116,7 @@ def _end_of_word(text: str, at: int) -> int:
     return at
 
 
-def _value_of(text: str, at: int, name: str, is_code: bool) -> tuple[int, int] | None:
+def _value_of(text: str, at: int, name: str, is_code: bool) -> "tuple[int, int] | None":
     """Return where the value begins and ends that stands behind the name of a secret; None where none does."""
     if not name or not is_secret(name) or text[at - 1] in "=:":
         return None

