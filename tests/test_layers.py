@@ -26,7 +26,7 @@ ALLOWED = {
     "launch": {"run_folder", "private_files", "control_groups", "redaction", "errors"},
     "monitors": {"run_folder", "journal_format", "control_groups", "redaction", "errors"},
     "checkup": {"launch", "monitors", "run_folder", "journal_format", "units", "errors"},
-    "timeline": {"private_files", "redaction", "errors"},
+    "timeline": {"private_files", "manifest_shape", "shapes", "redaction", "errors"},
     "sources": {"timeline", "run_folder", "journal_format", "errors"},
     "measures": {"timeline", "journal_format"},
     "rules": {"measures", "timeline", "units"},

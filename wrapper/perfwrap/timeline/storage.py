@@ -12,13 +12,16 @@ from pathlib import Path
 import polars as pl
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.private_files import replace_text, replacing
+from perfwrap.manifest_shape import first_fault
+from perfwrap.private_files import read_plain, replace_text, replacing
+from perfwrap.shapes import listed, text
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
 FORMAT = 1
 """Version of the saved timeline. 1: first."""
 
 INDEX = "timeline.json"
+MOST_INDEX_BYTES = 64 << 20
 
 
 def save(timeline: Timeline, folder: Path) -> None:
@@ -43,14 +46,17 @@ def load(folder: Path) -> Timeline:
     """Return the timeline saved in a folder; PerfwrapError when there is none, or a newer or damaged one."""
     mend = "Delete the folder; `perfwrap report RUN` builds it again from the journals."
     try:
-        content = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        content = json.loads(read_plain(folder / INDEX, MOST_INDEX_BYTES))
         number = content["format"]
+        run, warnings = content.get("run", {}), content.get("warnings", [])
     except FileNotFoundError:
         raise PerfwrapError(
             f"{folder} holds no saved timeline.", "Import the files again with `perfwrap import`."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PerfwrapError(f"{folder / INDEX} cannot be read: {error}", mend) from error
+    if not isinstance(run, dict) or first_fault(run) or not listed(text)(warnings):
+        raise PerfwrapError(f"{folder / INDEX} is damaged.", mend)
     if not isinstance(number, int) or number > FORMAT:
         raise PerfwrapError(
             f"{folder} was saved by a newer perfwrap (format {number}, this one reads {FORMAT}).",
@@ -58,9 +64,9 @@ def load(folder: Path) -> Timeline:
         )
     try:
         tables = {table: _read(folder / f"{table}.parquet", table) for table in SCHEMAS}
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise PerfwrapError(f"The timeline saved in {folder} is damaged: {error}", mend) from error
-    return Timeline(run=content.get("run", {}), warnings=tuple(content.get("warnings", ())), **tables)
+    return Timeline(run=run, warnings=tuple(warnings), **tables)
 
 
 def _read(path: Path, table: str) -> pl.DataFrame:
