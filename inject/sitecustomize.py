@@ -15,6 +15,33 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
     WAS_UNSET = False  # filled in: PYTHONPATH was unset or empty when the command was started
 
     HOOK = os.path.dirname(os.path.abspath(__file__))
+    HINTS = (
+        b"pass",
+        b"secret",
+        b"cred",
+        b"key",
+        b"tok",
+        b"pwd",
+        b"auth",
+        b"bearer",
+        b"cookie",
+        b"sig",
+        b"://",
+    )
+    HINTS += (
+        b"sk-",
+        b"hf_",
+        b"api",
+        b"r8_",
+        b"npm_",
+        b"pypi-",
+        b"wandb_",
+        b"gh",
+        b"github_",
+        b"glpat-",
+        b"xox",
+    )
+    HINTS += (b"aiza", b"ya29.", b"eyj", b"akia", b"asia")
 
     class Finder(object):
         """Finds nothing by itself: brings in the recorder's finder when torch is first asked for."""
@@ -79,7 +106,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
             with open(os.path.join(HOOK, DATA, "perfwrap_recorder", stem + ".py"), "rb") as source:
                 code = compile(source.read(), "<perfwrap:%s>" % stem, "exec")
             module = type(sys)(name)
-            exec(code, module.__dict__)
+            exec(code, module.__dict__)  # nosec B102 # a file of ours in a folder of ours
             # Two threads may come here at once: to run such a module has no effect, and one of the two wins.
             sys.modules.setdefault(name, module)
         return sys.modules[name]
@@ -95,6 +122,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
             return  # as Python leaves it, a limit to the size of files is an error; it must not be a signal
         ticks = read("/proc/self/stat").rpartition(b")")[2].split()[19].decode()
         argv = read("/proc/self/cmdline") if detail is None else detail.encode("utf-8", "replace")
+        argv = quietly(without_secrets, argv) or b""
         argv = argv[:3000].rstrip(b"\0").replace(b"\t", b" ").replace(b"\n", b" ").replace(b"\0", b"\x1f")
         now = sys.modules["time"].monotonic_ns()
         fields = (event, os.getpid(), os.getppid(), ticks, now, "%d.%d.%d" % sys.version_info[:3], VECTOR)
@@ -107,6 +135,18 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
             os.write(descriptor, line)
         finally:
             os.close(descriptor)
+
+    def without_secrets(words):
+        """Return a command line, its words joined by zeros, with what looks like a secret masked."""
+        small = words.lower()
+        parts = small.replace(b"=", b"\0").replace(b" ", b"\0").replace(b"'", b"\0").split(b"\0")
+        if not any(hint in small for hint in HINTS) and not any(len(part) in (40, 46) for part in parts):
+            return words  # nearly always: to load what masks takes as long as all else here
+        masked_words = load("redaction").masked_words
+        del sys.modules["perfwrap_recorder.redaction"]
+        return "\0".join(masked_words(words.decode("utf-8", "replace").split("\0"))).encode(
+            "utf-8", "replace"
+        )
 
     def read(path):
         """Return the beginning of a file of /proc, without the machinery of open()."""

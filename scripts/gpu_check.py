@@ -111,12 +111,13 @@ def compare(folder: Path) -> dict[str, Any]:
 
 
 def measure_loops(
-    step_times_ms: list[float], rounds: int, folder: Path, device: str = "cuda"
+    step_times_ms: list[float], casts: int, rounds: int, folder: Path, device: str = "cuda"
 ) -> dict[str, Any]:
     """Return what scripts/overhead.py measures of loops on the device, by step time in ms."""
     os.environ["OVERHEAD_DEVICE"] = device
     return {
-        f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, casts, rounds, folder / f"{ms:g}") for ms in step_times_ms
+        f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, casts, rounds, folder / f"{ms:g}")
+        for ms in step_times_ms
     }
 
 
@@ -177,7 +178,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=60, help="turns of each variant (60)")
+    parser.add_argument("--casts", type=int, default=4, help="how often all variants are started anew (4)")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each variant in each cast (15)")
     parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
@@ -192,7 +194,7 @@ def main() -> int:
         folder = Path(name)
         compared = compare(folder)
         units = watch_loads(folder / "loads")
-        loops = measure_loops(arguments.steps, arguments.rounds, folder)
+        loops = measure_loops(arguments.steps, arguments.casts, arguments.rounds, folder)
     result = {
         "device": torch.cuda.get_device_name(),
         "torch": str(torch.__version__),

@@ -8,6 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A crowded machine may stand still for seconds: how long an example takes says nothing about the program.
+settings.register_profile("perfwrap", deadline=None)
+settings.load_profile("perfwrap")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")

@@ -7,7 +7,7 @@ import sys
 import time
 from importlib import import_module
 
-from perfwrap_recorder import guard, journal, on_import, probes, ptracer, roles, thinning
+from perfwrap_recorder import guard, journal, on_import, probes, ptracer, redaction, roles, thinning
 
 _role = roles.Role("main")
 """What this process is."""
@@ -106,7 +106,7 @@ def _write_facts():
     rank, local_rank, world_size = roles.find_ranks(os.environ)
     facts = {
         "role": _role.name,
-        "argv": "\x1f".join(roles.find_argv()),
+        "argv": "\x1f".join(redaction.masked_words(roles.find_argv())),
         "executable": sys.executable,
         "python": "%d.%d.%d" % sys.version_info[:3],
         "ppid": os.getppid(),

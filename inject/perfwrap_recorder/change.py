@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from perfwrap_recorder import guard, journal
+from perfwrap_recorder import guard, journal, redaction
 from perfwrap_recorder.source_lines import find_place
 
 UNUSED, APPLIED, REFUSED = "unused", "applied", "refused"
@@ -83,7 +83,7 @@ class Change:
         """Say what to bear in mind, in one sentence."""
         if reason != self._said_reason:
             self._said_reason = reason
-            journal.fact(self.key + "/reason", reason)
+            journal.fact(self.key + "/reason", redaction.masked(reason))
 
     def say_count(self):
         """Say how often something was changed, where that is new."""

@@ -5,7 +5,7 @@ What has raised once is not run again in this process: the other probes go on.
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, rest
+from perfwrap_recorder import journal, redaction, rest
 
 failed = {}  # name of a probe -> what it raised
 
@@ -34,8 +34,8 @@ def protect(probe, function):
 def _tell(probe):
     """Say that the probe watches nothing any more."""
     try:
-        journal.uncover("probe/" + probe, "failed: " + failed[probe])
-    except Exception:  # noqa: BLE001, S110 - a journal that cannot be written to has said so already
+        journal.uncover("probe/" + probe, "failed: " + redaction.masked(failed[probe]))
+    except Exception:  # noqa: BLE001, S110 # nosec B110 # a journal that cannot be written to has said so already
         pass
 
 

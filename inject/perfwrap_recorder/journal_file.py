@@ -87,7 +87,7 @@ def _create(directory, host):
     while True:
         path = prefix + "%d.pwj" % sequence
         try:
-            return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             sequence += 1
 

@@ -13,6 +13,7 @@ perfwrap is run counts, from that folder upwards.
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import read_plain
 from perfwrap.rules import RULES
 from perfwrap.rules.model import rule_id
 from perfwrap.rules.thresholds import Thresholds, thresholds_of
@@ -30,6 +32,7 @@ else:
     import tomli as tomllib
 
 OWN_FILE, PROJECT_FILE = "perfwrap.toml", "pyproject.toml"
+MOST_BYTES = 16 << 20
 KEYS = ("rules", "ignore", "thresholds")
 
 
@@ -83,8 +86,8 @@ def _find(start: Path) -> tuple[Path, dict[str, Any]]:
 def _load(path: Path) -> dict[str, Any]:
     """Return a TOML file's content."""
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content: dict[str, Any] = tomllib.loads(read_plain(path, MOST_BYTES).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise PerfwrapError(f"{path} cannot be read: {error}", "Mend the file, or move it away.") from error
     return content
 
@@ -115,7 +118,7 @@ def _thresholds(given: object, path: Path) -> Thresholds:
         for name, value in values.items():
             hint = f"`perfwrap explain {rule}` lists its thresholds."
             _demand(name, list(known), f"{path}: {rule} has no threshold {name!r}.", hint)
-            if type(value) not in (int, float) or value < 0:
+            if type(value) not in (int, float) or not 0 <= value < math.inf:
                 raise PerfwrapError(
                     f"{path}: {rule}.{name} is {value!r}, which is no number from 0 on.", hint
                 )

@@ -31,11 +31,15 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.manifest_shape import first_fault
+from perfwrap.private_files import read_plain, replace_text
 
 FORMAT = 2
 """Version of the run folder. 1: first. 2: a run that several launchers joined, with their folders below parts/."""
 OF_ONE_LAUNCHER = 1
 """The version of a run folder that one launcher wrote."""
+
+MOST_MANIFEST_BYTES = 64 << 20
 
 RUNS = "perfwrap_runs"
 """Where run folders are made, in the current directory, unless the user names another place."""
@@ -166,13 +170,13 @@ class RunFolder:
     def _read_own(self) -> dict[str, Any]:
         """Return what stands in the folder's own run.json."""
         try:
-            manifest = json.loads(self.manifest.read_text(encoding="utf-8"))
+            manifest = json.loads(read_plain(self.manifest, MOST_MANIFEST_BYTES).decode("utf-8"))
         except FileNotFoundError:
             raise PerfwrapError(
                 f"{self.path} is not a run folder: it has no {MANIFEST}.",
                 "Give the folder that `perfwrap run` named at its end.",
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise PerfwrapError(
                 f"{self.manifest} cannot be read: {error}",
                 "The run cannot be read without it; record it again.",
@@ -187,13 +191,17 @@ class RunFolder:
                 f"{self.path} was written by a newer perfwrap (format {manifest['format']}, this one reads {FORMAT}).",
                 "Upgrade perfwrap to read it.",
             )
+        fault = first_fault(manifest)
+        if fault is not None:
+            raise PerfwrapError(
+                f"{self.manifest} is damaged: its field {fault!r} is not what a run has there.",
+                "The run cannot be read without it; record it again.",
+            )
         return manifest
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace the manifest in one step, so that a reader never sees half of it."""
-        temporary = self.manifest.with_name(f".{MANIFEST}.{os.getpid()}")
-        temporary.write_text(as_text(manifest), encoding="utf-8")
-        temporary.replace(self.manifest)
+        replace_text(self.manifest, as_text(manifest))
 
 
 def as_text(manifest: dict[str, Any]) -> str:
@@ -240,9 +248,10 @@ def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
     """
     path = (out if out is not None else Path(RUNS) / _default_name(command, name)).absolute()
     try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if out is None:
             path = _make_first_free(path)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         if any(path.iterdir()):
             hint = "Give --out a new folder; perfwrap never overwrites a run."
             if (path / PARTS).is_dir():
@@ -260,7 +269,7 @@ def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
 def fill(path: Path) -> None:
     """Make the folders that a launcher's run folder begins with."""
     for name in (STARTS, JOURNAL):
-        (path / name).mkdir()
+        (path / name).mkdir(mode=0o700)
 
 
 def host_name() -> str:
@@ -272,9 +281,10 @@ def create_parent(out: Path | None, name: str) -> Path:
     """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
     path = (out if out is not None else Path(RUNS) / _default_name([name])).absolute()
     try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if out is None:
             return _make_first_free(path)
-        path.mkdir(mode=0o700, parents=True)
+        path.mkdir(mode=0o700)
     except OSError as error:
         raise PerfwrapError(
             f"The folder {path} cannot be made: {error.strerror}.", "Choose another, new one with --out DIR."
@@ -303,7 +313,7 @@ def _make_first_free(path: Path) -> Path:
     number, free = 1, path
     while True:
         try:
-            free.mkdir(mode=0o700, parents=True)
+            free.mkdir(mode=0o700)
             return free
         except FileExistsError:
             number += 1

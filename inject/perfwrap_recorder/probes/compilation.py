@@ -17,7 +17,7 @@ import atexit
 import sys
 from _thread import get_ident
 
-from perfwrap_recorder import guard, journal, rest, source_lines, wrapping
+from perfwrap_recorder import guard, journal, redaction, rest, source_lines, wrapping
 from perfwrap_recorder.clock import now
 
 MAXIMUM_MARKS = 200
@@ -207,7 +207,7 @@ def _mark(what, detail):
     known = _marked.setdefault(what, set())
     if detail not in known and len(known) < MAXIMUM_MARKS:
         known.add(detail)
-        journal.mark(what, source_lines.SEPARATOR.join(detail))
+        journal.mark(what, redaction.masked(source_lines.SEPARATOR.join(detail), is_code=True))
     journal.fact("compile/" + what, _counts[what])
 
 

@@ -157,16 +157,16 @@ def top_blocks(snapshot, device):
 
 
 def _write(fields, counters, top):
-    import pickle  # torch has loaded it already
+    import pickle  # nosec B403 # it writes one only; torch has loaded it already
 
     settings = journal.settings
     folder = settings.run_dir + "/" + FOLDER
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, 0o700, exist_ok=True)
     names = ("device", "asked_bytes", "limit_bytes", "free_bytes")
     content = dict(zip(names, fields[: len(names)]))  # noqa: B905 - no strict= in Python 3.8
     content.update(perfwrap=1, counters=counters, top=top)
     path = "%s/%s-%d-%d.pickle" % (folder, settings.host, os.getpid(), _ended[1])
-    with open(path, "wb") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         pickle.dump(content, file, 4)
 
 

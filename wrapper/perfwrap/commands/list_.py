@@ -14,6 +14,7 @@ from perfwrap import run_folder
 from perfwrap.commands import runs
 from perfwrap.commands.output_options import chosen, put
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import read_plain
 from perfwrap.run_folder import RunFolder
 
 FORMATS = ("terminal", "json")
@@ -69,8 +70,8 @@ def _row(path: Path, below: Path) -> dict[str, Any]:
 def _diagnosis(path: Path) -> dict[str, Any]:
     """Return the diagnosis that was written last; an empty one without any that can be read."""
     try:
-        found = json.loads(RunFolder(path).diagnosis.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read_plain(RunFolder(path).diagnosis, runs.MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

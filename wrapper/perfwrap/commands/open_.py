@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import webbrowser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -69,7 +71,7 @@ def _serve(file: Path) -> None:
             f"Open {VIEWER} and give it {file.absolute()}.",
         ) from error
     with server:
-        address = f"{VIEWER}/#!/?url=http://127.0.0.1:{server.server_port}/{file.name}"
+        address = f"{VIEWER}/#!/?url=http://127.0.0.1:{server.server_port}{server.place}"
         typer.echo(f"Opening {address}", err=True)
         _browse(address, file)
         server.timeout = PATIENCE_SECONDS
@@ -86,6 +88,8 @@ class OneFile(HTTPServer):
     def __init__(self, file: Path, port: int) -> None:
         super().__init__(("127.0.0.1", port), Answer)
         self.file = file
+        # Every user of this machine can ask the port: only the browser is told where the file is.
+        self.place = f"/{secrets.token_urlsafe(16)}/{file.name}"
         self.served = False
         self._came = True
 
@@ -107,10 +111,11 @@ class Answer(BaseHTTPRequestHandler):
     timeout = SILENCE_SECONDS
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the library looks for
-        """Send the file to whoever asks for it by its name."""
+        """Send the file to whoever knows where it is."""
         own = f"127.0.0.1:{self.server.server_port}"
         # Another host is a page of somebody's whose name was made to lead here (DNS rebinding).
-        if self.path != f"/{self.server.file.name}" or self.headers.get("Host") != own:
+        knows = hmac.compare_digest(self.path.encode("utf-8", "replace"), self.server.place.encode())
+        if not knows or self.headers.get("Host") != own:
             self.send_error(404)
             return
         content = self.server.file.read_bytes()

@@ -120,5 +120,5 @@ TrialWarmUp: TypeAlias = Annotated[str, typer.Option("--trial-warm-up", hidden=T
 TrialPrecision: TypeAlias = Annotated[float, typer.Option("--trial-precision", min=0, max=1, hidden=True)]
 AllowWrites: TypeAlias = Annotated[bool, typer.Option("--allow-writes", hidden=True)]
 Budget: TypeAlias = Annotated[
-    int, typer.Option(metavar="MIB", min=1, help="How large each process's journal may become.")
+    int, typer.Option(metavar="MIB", min=1, max=4096, help="How large each process's journal may become.")
 ]

@@ -9,11 +9,31 @@ from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import demand_plain, read_plain
 from perfwrap.run_folder import RunFolder
+from perfwrap.shapes import amount, fields, listed, named, number, positive, text
 
 LATEST = "latest"
 """What stands for the run that was started last."""
 
+STRETCHES = fields(needed=True, steps=positive, mean_ns=listed(positive))
+MACHINE = named(lambda value: value is None or amount(value))
+DIAGNOSIS = fields(
+    needed=True,
+    verdict=fields(needed=True, id=text),
+    steps=lambda value: (
+        fields(needed=True, steady=number, anchor=text, stretches=STRETCHES)(value)
+        and fields(median_ns=amount, p99_ns=amount, samples_per_s=amount)(value)
+    ),
+    conditions=named(text),
+    findings=listed(fields(needed=True, rule=text, share=amount)),
+    outcomes=named(fields(state=text)),
+    account=named(amount),
+    run=fields(needed=True, command=listed(text)),
+)
+"""What two runs are compared by, in a diagnosis.json; docs/diagnosis.schema.json has the rest."""
+MOST_BYTES = 256 << 20
+"""Of a diagnosis.json."""
 MOST_NAMED = 5
 """Of the runs that a name may mean."""
 
@@ -22,8 +42,15 @@ def find(name: str, below: Path | None = None) -> Path:
     """Return the folder of the run that a name means; PerfwrapError when it means none, or several.
 
     A folder's path; ``latest``; the name that ``--name`` gave; the folder's name or a part of it. Of several runs with
-    one ``--name`` the last one counts.
+    one ``--name`` the last one counts. PerfwrapError, too, for a folder with pipes or devices in it.
     """
+    path = _named(name, below)
+    demand_plain(path)
+    return path
+
+
+def _named(name: str, below: Path | None) -> Path:
+    """Return the folder that a name means; PerfwrapError when it means none, or several."""
     if name and Path(name).exists():
         return _folder(Path(name))
     parent = below or Path(run_folder.RUNS)
@@ -92,8 +119,8 @@ def _read(path: Path) -> dict[str, Any]:
 
     mend = "Give a run folder, or the diagnosis.json of one."
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(read_plain(path, MOST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise PerfwrapError(f"{path} cannot be read as JSON: {error}", mend) from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int) or "verdict" not in found:
         raise PerfwrapError(f"{path} is no diagnosis.json.", mend)
@@ -103,11 +130,14 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} was written by a newer perfwrap (format {number}, this one reads {FORMAT}).",
             "Upgrade perfwrap to read it.",
         )
-    if "stretches" not in found["steps"] or "conditions" not in found:
+    steps = found.get("steps")
+    if isinstance(steps, dict) and ("stretches" not in steps or "conditions" not in found):
         raise PerfwrapError(
             f"{path} was written by an older perfwrap and does not hold the step times.",
             "`perfwrap report RUN` writes it anew from the run folder.",
         )
+    if not DIAGNOSIS(found) or not fields(machine=MACHINE)(found):
+        raise PerfwrapError(f"{path} is damaged: not all of it is what a diagnosis has there.", mend)
     return found
 
 

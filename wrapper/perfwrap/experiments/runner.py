@@ -20,6 +20,7 @@ from typing import Literal
 
 import psutil
 
+from perfwrap.private_files import opener
 from perfwrap.run_folder import RunFolder
 
 LOOK_SECONDS = 0.25
@@ -86,7 +87,10 @@ def run_once(
     # Not even byte code is to be written into the program's folders.
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     began = time.monotonic()
-    with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
+    with (
+        open(folder / "stdout.txt", "wb", opener=opener) as out,
+        open(folder / "stderr.txt", "wb", opener=opener) as err,
+    ):
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=variables, start_new_session=True
         )

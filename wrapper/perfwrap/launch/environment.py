@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from perfwrap.redaction import masked
+
 OFF = ("PERFWRAP_OFF", "PERFWRAP_DISABLE")
 SETTINGS = "settings"
 """A file in a folder beside the injected sitecustomize.py; its line ``run_dir=`` names the run."""
@@ -56,7 +58,7 @@ def _run_folder(settings: Path) -> Path | None:
 def kept(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that matter for speed and tell nothing private."""
     return {
-        name: value
+        name: masked(value)
         for name, value in sorted(environment.items())
         if (name in EXACT or name.startswith(PREFIXES)) and not SECRET.search(name)
     }

@@ -24,6 +24,7 @@ SHIM = "sitecustomize.py"
 SHIMS = (SHIM, "usercustomize.py")
 """The same file under both names: the second is found where somebody else's sitecustomize hides the first."""
 PACKAGE = "perfwrap_recorder"
+BYTE_CODE = "__pycache__"
 SETTINGS = "settings"
 NO_TRIAL = Trial()
 
@@ -75,6 +76,8 @@ def prepare(
         "original_pythonpath_empty": int(not previous),
     }
     _make_directory(data)
+    # Else Python makes it, under the program's umask: open to all, perhaps, who could then leave byte code there.
+    _make_directory(hook / BYTE_CODE)
     _copy_sources(_source() / PACKAGE, data / PACKAGE)
     _write(data / SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
     for name in SHIMS:
@@ -109,7 +112,6 @@ def _make_hook(folder: RunFolder) -> Path:
             f"Neither {wanted} nor {hook} can stand in PYTHONPATH: both hold a '{os.pathsep}'.",
             "Choose a run folder without it with --out DIR.",
         )
-    hook.chmod(DIRECTORY_MODE)
     wanted.symlink_to(hook, target_is_directory=True)
     return hook
 

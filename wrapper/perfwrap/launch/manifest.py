@@ -34,6 +34,7 @@ from typing import Any
 from perfwrap import __version__
 from perfwrap.launch import environment, host, proc
 from perfwrap.launch.options import Options
+from perfwrap.redaction import masked_words
 
 
 def begin(
@@ -43,13 +44,13 @@ def begin(
     now = clock_pair()
     called = {"name": options.name} if options.name else {}
     return {
-        "command": command,
+        "command": masked_words(command),
         **called,
         **({} if part is None else {"part": part}),
         "tags": list(options.tags),
         "cwd": str(Path.cwd()),
         "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},
-        "options": asdict(options) | {"out": None if options.out is None else str(options.out)},
+        "options": _options(options),
         "environment": environment.kept(variables),
         "host": host.facts(),
         "launcher": proc.identity(),
@@ -59,6 +60,15 @@ def begin(
         "exit": None,
         "warnings": [],
     }
+
+
+def _options(options: Options) -> dict[str, Any]:
+    """Return the options as JSON has them; those that are handed to nsys and ncu hold the user's own words."""
+    handed = {
+        name: words and masked_words(list(words))
+        for name, words in (("nsys", options.nsys), ("ncu", options.ncu))
+    }
+    return asdict(options) | {"out": None if options.out is None else str(options.out)} | handed
 
 
 def finish(

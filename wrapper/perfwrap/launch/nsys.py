@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfwrap.launch.options import option_name
+from perfwrap.redaction import masked, masked_words
 
 PROGRAM = "nsys"
 PACKAGE = "NVIDIA Nsight Systems"
@@ -54,6 +55,15 @@ SECRETS = (
 """Where exports hold variables of the environment with their values."""
 KEPT_FILES = (("ProcessStreams", "contentId"), ("ANALYSIS_FILE", "contentId"))
 """Files that nsys keeps as texts, by their ids: what processes printed, and /proc/PID/environ of each."""
+TEXTS = (
+    ("META_DATA_CAPTURE", "value"),
+    ("TARGET_INFO_SYSTEM_ENV", "value"),
+    ("StringIds", "value"),
+    ("PROCESSES", "name"),
+)
+"""Where exports hold command lines and other texts in which somebody may have written a secret."""
+ARGUMENT = re.compile(r"(?P<process>.*)ARGUMENT_(?P<number>\d+)")
+"""The name of a row of META_DATA_CAPTURE with one word of the command line."""
 ASSIGNMENT = re.compile(r"^\s*([A-Za-z_][A-Za-z0-9_]*)=")
 
 
@@ -118,6 +128,8 @@ def redact(export: Path) -> str | None:
             for table, condition in SECRETS:
                 _redact_table(connection, table, condition)
             _redact_files(connection)
+            _mask_arguments(connection)
+            _mask_texts(connection)
             connection.commit()
             connection.execute("VACUUM")
         finally:
@@ -135,10 +147,36 @@ def _redact_files(connection: sqlite3.Connection) -> None:
         return
     for table, column in KEPT_FILES:
         if _has(connection, table, column):
-            connection.execute(f"{change} id IN (SELECT {column} FROM {table})", (REDACTED,))
+            chosen = f"{change} id IN (SELECT {column} FROM {table})"  # nosec B608 # constants of this file
+            connection.execute(chosen, (REDACTED,))
     connection.execute(f"{change} instr(CAST(value AS BLOB), x'00') > 0", (REDACTED,))
     if _has(connection, "ANALYSIS_FILE", "content"):
         connection.execute("UPDATE ANALYSIS_FILE SET content = ?", (REDACTED,))
+
+
+def _mask_arguments(connection: sqlite3.Connection) -> None:
+    """Mask the values of secret options, each of which is a row behind its option's."""
+    if not _has(connection, "META_DATA_CAPTURE", "value"):
+        return
+    commands: dict[str, list[tuple[int, int, str]]] = {}
+    for row, name, value in connection.execute("SELECT rowid, name, value FROM META_DATA_CAPTURE").fetchall():
+        found = ARGUMENT.fullmatch(str(name))
+        if found is not None:
+            commands.setdefault(found["process"], []).append((int(found["number"]), row, str(value)))
+    for words in commands.values():
+        words.sort()
+        kept = masked_words([word for _, _, word in words])
+        changes = [(new, row) for new, (_, row, old) in zip(kept, words, strict=True) if new != old]
+        connection.executemany("UPDATE META_DATA_CAPTURE SET value = ? WHERE rowid = ?", changes)
+
+
+def _mask_texts(connection: sqlite3.Connection) -> None:
+    """Mask what looks like a secret wherever an export holds texts of the command's."""
+    connection.create_function("masked", 1, lambda text: masked(text) if isinstance(text, str) else text)
+    for table, column in TEXTS:
+        if _has(connection, table, column):
+            new = f"masked({column})"
+            connection.execute(f"UPDATE {table} SET {column} = {new} WHERE {new} <> {column}")  # nosec B608 # constants
 
 
 def _has(connection: sqlite3.Connection, table: str, column: str) -> bool:
@@ -150,8 +188,8 @@ def _redact_table(connection: sqlite3.Connection, table: str, condition: str) ->
     """Overwrite the values of one table; names of variables stay where a row holds one."""
     if not _has(connection, table, "value"):
         return
-    rows = connection.execute(f"SELECT rowid, value FROM {table} WHERE {condition}").fetchall()
+    rows = connection.execute(f"SELECT rowid, value FROM {table} WHERE {condition}").fetchall()  # nosec B608 # constants
     for row, value in rows:
         found = ASSIGNMENT.match(value or "") if table == "META_DATA_CAPTURE" else None
         text = f'{found[1]}="{REDACTED}"' if found else REDACTED
-        connection.execute(f"UPDATE {table} SET value = ? WHERE rowid = ?", (text, row))
+        connection.execute(f"UPDATE {table} SET value = ? WHERE rowid = ?", (text, row))  # nosec B608 # constants

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from perfwrap import private_files
 from perfwrap.launch import behind as behind_tool
 from perfwrap.launch import canary, descriptors, kernel, prefixes, proc, process, recording
 from perfwrap.launch import environment as surroundings
@@ -24,7 +25,7 @@ from perfwrap.launch.options import Options
 from perfwrap.launch.prefixes import Prefix
 from perfwrap.launch.recording import Recording
 from perfwrap.launch.signals import OriginalSignals, Supervisor, reset_what_python_changed
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import INJECT, RunFolder
 
 Say = Callable[[str], None]
 Report = Callable[[Path], None]
@@ -80,6 +81,9 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     if behind is not None and tool is not None and recorded.folder is not None:
         with Shown():
             _collect(tool, recorded.folder, environment, original, supervisor, say)
+    if recorded.folder is not None:
+        with Shown():
+            private_files.restrict(recorded.folder.path, but=INJECT)
     if recorded.folder is not None and options.report:
         with Shown():
             _report(recorded.folder.path, supervisor, original, report)

@@ -11,6 +11,8 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from perfwrap.redaction import masked_words
+
 PROC = Path("/proc")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -122,10 +124,11 @@ def _read(path: str) -> bytes:
 
 
 def read_command(pid: int) -> str:
-    """Return the process's command line as a shell would take it, cut when it is very long; "" when gone."""
+    """Return the process's command line for a shell, without secrets, cut when it is very long; "" when gone."""
     try:
         with open(PROC / str(pid) / "cmdline", "rb") as file:
             text = file.read(LONGEST_COMMAND)
     except (*GONE, PermissionError):
         return ""
-    return shlex.join(text.rstrip(b"\0").decode("utf-8", "replace").split("\0")) if text else ""
+    words = text.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+    return shlex.join(masked_words(words)) if text else ""

@@ -48,6 +48,7 @@ STANDARD_INPUT = 0
 def main() -> None:
     """Watch until standard input ends or the launcher is gone."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    os.umask(0o077)  # also for what py-spy writes
     # One file stays open for each process of the run.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfwrap.redaction import masked
 from perfwrap.rules.model import Location
 
 MOST_LINES = 6
@@ -56,7 +57,8 @@ def read_excerpt(
     changed = run_end_ns is not None and found.st_mtime_ns > run_end_ns
     shown = _with_surroundings(kept, lines, around)
     beside = frozenset(number for number, _ in shown) - {number for number, _ in kept}
-    return Excerpt(tuple(_dedented(shown)), len(wanted) - len(kept), changed, beside)
+    quoted = tuple((number, masked(line, is_code=True)) for number, line in _dedented(shown))
+    return Excerpt(quoted, len(wanted) - len(kept), changed, beside)
 
 
 def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> list[Numbered]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis, GpuFigures, RankFigures
+from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding
 
 FORMAT = 1
@@ -85,10 +85,8 @@ def dumped(value: object) -> str:
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
     """Write the document in one step, so that a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     # A lone surrogate (a file name that is no UTF-8) is no JSON text: a question mark stands for it.
-    temporary.write_text(text(diagnosis), encoding="utf-8", errors="replace")
-    temporary.replace(path)
+    replace_text(path, text(diagnosis), errors="replace")
 
 
 def account_shares(account: Mapping[str, int]) -> dict[str, float]:

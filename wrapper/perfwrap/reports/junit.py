@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405 # it writes XML and reads none
 
 from perfwrap.compare.comparison import Comparison
 from perfwrap.compare.judgement import Judgement

@@ -10,7 +10,6 @@ each source.
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -21,6 +20,7 @@ import msgspec
 import polars as pl
 
 from perfwrap.diagnosis import Diagnosis
+from perfwrap.private_files import replacing
 from perfwrap.reports.page import visible
 from perfwrap.reports.trace_tracks import TraceTracks
 from perfwrap.timeline.model import Timeline
@@ -53,14 +53,9 @@ class Written:
 def write(diagnosis: Diagnosis, timeline: Timeline, path: Path, most_spans: int = MOST_SPANS) -> Written:
     """Write the trace in one step, so that nobody sees half of it; OSError where it cannot be written."""
     picture = _Picture(diagnosis, timeline, most_spans)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with gzip.open(temporary, "wb", compresslevel=5) as file:
-            for piece in picture.text():
-                file.write(piece)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as plain, gzip.GzipFile("", "wb", compresslevel=5, fileobj=plain) as file:
+        for piece in picture.text():
+            file.write(piece)
     return picture.written
 
 

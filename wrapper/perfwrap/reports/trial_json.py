@@ -29,6 +29,8 @@ from perfwrap import units
 from perfwrap.experiments.judge import Row, best
 from perfwrap.experiments.trial import Trial
 from perfwrap.experiments.written import Written
+from perfwrap.private_files import replace_text
+from perfwrap.redaction import masked_words
 
 FORMAT = 1
 TRY = "try.json"
@@ -40,7 +42,7 @@ def section(trial: Trial, rows: Sequence[Row], written: Written) -> dict[str, An
     found, size = best(rows), trial.found
     return {
         "format": FORMAT,
-        "command": list(trial.command),
+        "command": masked_words(list(trial.command)),
         "baseline": _row(rows[0]),
         "variants": [_row(row) for row in rows[1:]],
         "best": None if found is None else found.name,
@@ -52,9 +54,7 @@ def section(trial: Trial, rows: Sequence[Row], written: Written) -> dict[str, An
 
 def write(document: dict[str, Any], folder: Path) -> None:
     """Write the document into the folder of the trial, in one step."""
-    temporary = folder / f".{TRY}"
-    temporary.write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
-    temporary.replace(folder / TRY)
+    replace_text(folder / TRY, json.dumps(document, indent=1, allow_nan=False))
 
 
 def _row(row: Row) -> dict[str, Any]:

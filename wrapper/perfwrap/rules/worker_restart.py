@@ -1,8 +1,9 @@
 """The DataLoader's workers are started anew for every epoch.
 
 What it finds
-    A training DataLoader with workers, with persistent_workers=False or made anew by the program, whose epoch starts
-    (starting the workers, the first batch beyond a usual one, ending the workers) take 2 % of the training loop or more.
+    A training DataLoader with workers, with persistent_workers=False or made anew by the program, whose epoch
+    starts (starting the workers, the first batch beyond a usual one, ending the workers) take 2 % of the training
+    loop or more.
 
 Why it costs
     Each epoch forks or spawns the workers again, they import and set up again, and the queue starts empty:

@@ -16,6 +16,7 @@ import polars as pl
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources import SOURCES
+from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
@@ -125,15 +126,24 @@ def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
         _source(found).add(builder, path)
     except PerfwrapError as error:
         return Imported(path, found, f"it could not be read as {found} ({error.message.rstrip('.')})")
-    except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
-        # Damage that a reader did not foresee costs the file, never the others.
-        return Imported(path, found, f"it could not be read as {found} ({type(error).__name__}: {error})")
+    except UNFORESEEN as error:
+        return Imported(
+            path, found, f"it could not be read as {found} ({type(error).__name__}: {str(error)[:200]})"
+        )
     return Imported(path, found)
 
 
 def _recognising(path: Path, head: bytes) -> Iterator[str]:
     """Return the formats that recognise a file."""
-    return (name for name in formats() if _source(name).recognises(path, head))
+    return (name for name in formats() if _recognises(name, path, head))
+
+
+def _recognises(name: str, path: Path, head: bytes) -> bool:
+    """Say whether a format recognises a file; one that is too damaged to be asked about is nobody's."""
+    try:
+        return _source(name).recognises(path, head)
+    except UNFORESEEN:
+        return False
 
 
 def _source(name: str) -> Source:

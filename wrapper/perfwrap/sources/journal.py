@@ -19,6 +19,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources import memory_files, pyspy, window
+from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
 from perfwrap.sources.parts import Part, find_parts
@@ -89,17 +90,22 @@ def assemble(
     everything: list[JournalTables] = []
     files: list[JournalFile] = []
     for name, journal in journals:
-        files.append(_on_run_clock(journal, clocks))
-        tables = JournalTables(files[-1], name, builder)
+        try:
+            own = _on_run_clock(journal, clocks)
+            tables = JournalTables(own, name, builder)
+        except UNFORESEEN as error:
+            builder.warn(f"The journal {name} is damaged ({error}); it was left out.")
+            continue
+        files.append(own)
         everything.append(tables)
         # Monitors name processes by their pid: those are known when everything else is.
         if tables.role == "monitor":
             monitors.append(tables)
         else:
-            tables.add()
+            _add(tables, builder)
     add_starts(list(starts), _by_process(everything), partial(_moment, clocks), builder)
     for tables in monitors:
-        tables.add()
+        _add(tables, builder)
     for part in parts:
         folder, shown = part.folder, part.shown
         if clocks:
@@ -121,6 +127,15 @@ def assemble(
             "clock_uncertainty_ns": uncertainty,
         }
     )
+
+
+def _add(tables: JournalTables, builder: TimelineBuilder) -> None:
+    """Add one journal; damage that nobody foresaw costs what is left of it."""
+    try:
+        tables.add()
+    except UNFORESEEN as error:
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        builder.warn(f"The journal {tables.name} is damaged ({why}); some of it was left out.")
 
 
 def _read(path: Path, builder: TimelineBuilder) -> JournalFile | None:

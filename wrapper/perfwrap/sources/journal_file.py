@@ -31,6 +31,8 @@ Records: TypeAlias = NDArray[np.void]
 PIECE_BYTES = 24
 RESERVED = 7
 """Slots after the header that are kept for what is written at the end; unused they are no loss."""
+LARGEST_FILE = 4 << 30
+"""Bytes; the budget of a process is 256 MiB unless the user gives it more."""
 LONGEST_NS = 10 * 365 * 86400 * 10**9
 """No time of a run lies farther from the header's than ten years; what does is damage."""
 
@@ -96,6 +98,8 @@ def read_header(path: Path) -> Header:
 def read_file(path: Path) -> JournalFile:
     """Return the journal's content; raises what ``read_header`` raises."""
     header = read_header(path)
+    if path.stat().st_size > LARGEST_FILE:
+        raise Unreadable(f"is larger than {LARGEST_FILE >> 30} GiB, as no journal becomes")
     whole = path.stat().st_size % SLOT.itemsize == 0
     slots: Records = np.fromfile(path, dtype=SLOT, offset=HEADER.size)
     slots = slots[: used_slots(slots)]
@@ -158,9 +162,14 @@ def gather_texts(pieces: Records, gathered: dict[int, dict[int, bytes]]) -> None
 
 
 def join_text(found: dict[int, bytes]) -> str:
-    """Return the text that its pieces make; a question mark stands for a missing one."""
-    encoded = b"".join(found.get(piece, b"?") for piece in range(max(found) + 1))
-    return encoded.rstrip(b"\0").decode("utf-8", "replace")
+    """Return the text that its pieces make; a question mark stands for those that are missing in one place."""
+    encoded, expected = [], 0
+    for place in sorted(found):
+        if place != expected:
+            encoded.append(b"?")
+        encoded.append(found[place])
+        expected = place + 1
+    return b"".join(encoded).rstrip(b"\0").decode("utf-8", "replace")
 
 
 def _texts(pieces: Records) -> tuple[dict[int, str], int]:

@@ -39,7 +39,7 @@ class JournalTables:
     def __init__(self, journal: JournalFile, name: str, builder: TimelineBuilder) -> None:
         """Make the tracks of the process and of its threads."""
         self.header = journal.header
-        self._journal, self._name, self._builder = journal, name, builder
+        self._journal, self.name, self._builder = journal, name, builder
         self._labels = Labels(journal.texts)
         self._records = journal.records
         kinds = journal.records["kind"]
@@ -310,8 +310,8 @@ class JournalTables:
 
     def _note(self, text: str) -> None:
         """Keep what was lost from this file as a line of coverage and a warning."""
-        self._cover("journal", self.header.monotonic, self._last_moment(), f"{self._name}: {text}")
-        self._builder.warn(f"The journal {self._name} is damaged: {text}.")
+        self._cover("journal", self.header.monotonic, self._last_moment(), f"{self.name}: {text}")
+        self._builder.warn(f"The journal {self.name} is damaged: {text}.")
 
     def _of(self, kind: str) -> Records:
         """Return the records of one describing kind."""

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
+from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.memory_snapshot import Frame, read_snapshot
 from perfwrap.timeline.builder import TimelineBuilder
 
 FOLDER = "memory"
-NAME = re.compile(r"^(?P<host>.+)-(?P<pid>\d+)-(?P<number>\d+)\.pickle$")
+NAME = re.compile(r"^(?P<host>.+)-(?P<pid>\d{1,10})-(?P<number>\d{1,18})\.pickle$", re.ASCII)
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python", "<frozen")
 MOST_GROUPS = 50
 
@@ -32,7 +33,7 @@ def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], 
             continue
         try:
             snapshot = read_snapshot(path)
-        except (PerfwrapError, OSError) as error:
+        except (PerfwrapError, *UNFORESEEN) as error:
             builder.warn(f"{path.name} of the folder {FOLDER} was left out: {error}")
             continue
         process = builder.latest_process(shown(name["host"]), int(name["pid"]))

@@ -2,23 +2,28 @@
 
 A snapshot is a pickle of plain dictionaries, lists, tuples, numbers and texts. torch's is described at
 ``torch.cuda.memory._snapshot`` and written by ``_dump_snapshot`` (seen: PyTorch 2.6 to 2.8); the recorder's by
-``probes/memory.py``. A pickle can run any code when it is loaded plainly, so these are loaded by an unpickler that
-knows no class and no function at all: whatever asks for one is refused.
+``probes/memory.py``. A pickle can run any code when it is loaded plainly, so these are never loaded: ``plain_pickle``
+reads what is plain data in them, and refuses all else.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.sources.plain_pickle import loads
 
 LIVE = "active_allocated"
-LARGEST_FILE = 1 << 30
+LARGEST_FILE = 128 << 20
 """Bytes; a pickle needs a multiple of its size in memory."""
+LEAST_BYTES = 8
+"""A block takes so many in a file at least; a file with more blocks names the same ones again and again."""
+MOST_FRAMES = 10_000
+"""Of a stack."""
+LARGEST = 1 << 62
 
 Frame = tuple[str, int, str]
 """File, line and function."""
@@ -49,18 +54,6 @@ class MemorySnapshot:
     free: int | None = None
 
 
-class PlainUnpickler(pickle.Unpickler):
-    """Loads numbers, texts and containers, and refuses everything else."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """Refuse any class or function."""
-        raise pickle.UnpicklingError(f"asks for {module_name}.{global_name}")
-
-    def persistent_load(self, pid: Any) -> Any:
-        """Refuse references to things outside of the file."""
-        raise pickle.UnpicklingError("asks for something outside of the file")
-
-
 def read_snapshot(path: Path) -> MemorySnapshot:
     """Return what a snapshot file says; PerfwrapError when it is none or would run code."""
     if path.stat().st_size > LARGEST_FILE:
@@ -71,26 +64,23 @@ def read_snapshot(path: Path) -> MemorySnapshot:
 def parse_snapshot(data: bytes, name: str) -> MemorySnapshot:
     """Return what the bytes of a snapshot say; ``name`` is for the message of what is refused."""
     try:
-        content = PlainUnpickler(io.BytesIO(data)).load()
-        return _recorded(content) if "perfwrap" in content else _dumped(content)
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ) as error:
+        content = loads(data)
+        most = len(data) // LEAST_BYTES
+        return _recorded(content, most) if "perfwrap" in content else _dumped(content, most)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise PerfwrapError(
             f"{name} is not a memory snapshot that can be read: {error}",
             "Snapshots hold plain data only; a file that asks for code is never loaded.",
         ) from error
 
 
-def _recorded(content: dict[str, Any]) -> MemorySnapshot:
+def _recorded(content: dict[str, Any], most: int) -> MemorySnapshot:
     counters = content["counters"]
-    groups = [Group(int(size), int(count), _stack(stack)) for size, count, stack in content["top"]]
+    stacks = _Stacks()
+    groups = [
+        Group(_number(size), _number(count), stacks(stack))
+        for size, count, stack in islice(content["top"], most)
+    ]
     return MemorySnapshot(
         counters.get("allocated_bytes"),
         counters.get("reserved_bytes"),
@@ -102,27 +92,53 @@ def _recorded(content: dict[str, Any]) -> MemorySnapshot:
     )
 
 
-def _dumped(content: dict[str, Any]) -> MemorySnapshot:
-    sums: dict[tuple[Frame, ...], list[int]] = {}
-    allocated = reserved = 0
-    for segment in content["segments"]:
-        reserved += int(segment["total_size"])
-        for block in segment["blocks"]:
-            if block["state"] == LIVE:
-                allocated += int(block["size"])
-                frames = [
-                    (frame["filename"], frame["line"], frame["name"]) for frame in block.get("frames", ())
-                ]
-                total = sums.setdefault(_stack(frames), [0, 0])
-                total[0] += int(block["size"])
-                total[1] += 1
-    groups = [Group(size, count, stack) for stack, (size, count) in sums.items()]
+def _dumped(content: dict[str, Any], most: int) -> MemorySnapshot:
+    reserved = sum(_number(segment["total_size"]) for segment in islice(content["segments"], most))
+    blocks = (block for segment in content["segments"] for block in segment["blocks"])
+    # Blocks that the same lines asked for share their frames.
+    sums: dict[int, list[int]] = {}
+    frames: dict[int, Any] = {}
+    for block in islice(blocks, most):
+        if block["state"] == LIVE:
+            own = block.get("frames", ())
+            frames[id(own)] = own
+            total = sums.setdefault(id(own), [0, 0])
+            total[0] += _number(block["size"])
+            total[1] += 1
+    stacks = _Stacks()
+    merged: dict[tuple[Frame, ...], list[int]] = {}
+    for number, (size, count) in sums.items():
+        total = merged.setdefault(stacks(frames[number]), [0, 0])
+        total[0] += size
+        total[1] += count
+    groups = [Group(size, count, stack) for stack, (size, count) in merged.items()]
     groups.sort(key=lambda group: -group.size)
-    return MemorySnapshot(allocated, reserved, tuple(groups))
+    return MemorySnapshot(sum(size for size, _ in sums.values()), reserved, tuple(groups))
 
 
-def _stack(frames: Any) -> tuple[Frame, ...]:
-    """Return the Python frames; C++'s, which have no line, say nothing to a reader."""
-    return tuple(
-        (str(file), int(line), str(name)) for file, line, name in frames if str(file).endswith(".py")
-    )
+class _Stacks:
+    """Gives the Python frames of a stack; C++'s, which have no line, say nothing to a reader."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Frame, ...]] = {}
+
+    def __call__(self, frames: Any) -> tuple[Frame, ...]:
+        """Return file, line and function of each frame; the same list is looked at once."""
+        if id(frames) not in self._known:
+            places = (
+                (frame["filename"], frame["line"], frame["name"]) if isinstance(frame, dict) else frame
+                for frame in islice(frames, MOST_FRAMES)
+            )
+            self._known[id(frames)] = tuple(
+                (file, _number(line), name)
+                for file, line, name in places
+                if isinstance(file, str) and isinstance(name, str) and file.endswith(".py")
+            )
+        return self._known[id(frames)]
+
+
+def _number(value: Any) -> int:
+    """Return a number of bytes, of blocks, or of a line; ValueError for what is none."""
+    if not isinstance(value, (int, float)) or not -LARGEST < value < LARGEST:
+        raise ValueError("a number in it is none, or impossible")
+    return int(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import sqlite3
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.sources.unpacked import is_bomb
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -28,14 +30,19 @@ LARGEST_UNPACKED = 16 << 30
 """Bytes; a small gzip file can become any size."""
 UNPACK_BYTES = 1 << 20
 ROWS_AT_ONCE = 1 << 16
+LEAST_ROW_BYTES = 4
+"""A row takes so many in a file at least; a damaged or hostile file may lead to the same page a million times."""
+LARGEST_VALUE = 64 << 20
+"""Bytes of one text, also of one that SQLite would have to make first."""
 
 
 class NsysFile:
     """One export, open for reading; ``problems`` says in sentences what could not be read."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Look up which tables there are, each with its columns."""
+    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
+        """Look up which tables there are, each with its columns; ``size`` is the file's, in bytes."""
         self._connection = connection
+        self._most_rows = size // LEAST_ROW_BYTES
         self.problems: list[str] = []
         self.columns: dict[str, frozenset[str]] = {}
         # Only real tables: a view or a virtual table could do more than hold rows.
@@ -62,19 +69,24 @@ class NsysFile:
             for name in schema
         )
         condition = f" WHERE {where}" if where else ""
+        query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
         pieces = [pl.DataFrame(schema=schema)]
-        pieces += (
-            _frame(rows, schema)
-            for rows in self._rows(table, f"SELECT {chosen} FROM {_quoted(table)}{condition}")
-        )
+        pieces += (_frame(rows, schema) for rows in self._rows(table, query))
         return pl.concat(pieces)
 
     def _rows(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
         """Return the rows, many at a time; those that stand before damage all the same."""
         rows: list[tuple[object, ...]] = []
+        left = self._most_rows
         try:
             for row in self._connection.execute(query):
                 rows.append(row)
+                left -= 1
+                if left < 0:
+                    self.problems.append(
+                        f"{table} names the same rows again and again, and was not read to its end"
+                    )
+                    break
                 if len(rows) == ROWS_AT_ONCE:
                     yield rows
                     rows = []
@@ -119,6 +131,8 @@ def opened(path: Path) -> Iterator[NsysFile]:
             address = f"file:{quote(str(plain.resolve()))}?mode=ro&immutable=1"
             connection = sqlite3.connect(address, uri=True, check_same_thread=False)
             connection.text_factory = _text
+            if sys.version_info >= (3, 11):
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
         except sqlite3.Error as error:
             raise PerfwrapError(
                 f"{path} cannot be opened: {error}",
@@ -128,7 +142,7 @@ def opened(path: Path) -> Iterator[NsysFile]:
             connection.execute("PRAGMA trusted_schema = OFF")
             # SQLite refuses a file that was cut short, unless one says that one is about to mend it.
             connection.execute("PRAGMA writable_schema = ON")
-            file = NsysFile(connection)
+            file = NsysFile(connection, plain.stat().st_size)
         except sqlite3.Error as error:
             connection.close()
             raise PerfwrapError(
@@ -180,10 +194,14 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 def _unpack(path: Path, to: IO[bytes]) -> None:
     """Unpack piece by piece; PerfwrapError when it becomes too large."""
-    size = 0
+    packed, size = path.stat().st_size, 0
     with gzip.open(path, "rb") as file:
         while piece := file.read1(UNPACK_BYTES):
             size += len(piece)
+            if is_bomb(packed, size):
+                raise PerfwrapError(
+                    f"{path} unpacks to far more than a recording does.", "Unpack it yourself with gunzip."
+                )
             if size > min(LARGEST_UNPACKED, shutil.disk_usage(tempfile.gettempdir()).free + size):
                 raise PerfwrapError(
                     f"{path} is too large to be unpacked in {tempfile.gettempdir()}.",

@@ -11,7 +11,6 @@ started and the moment at which it wrote the recording, less the last ``ts``. Wh
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -21,12 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap.run_folder import PY_SPY_FIELDS
+from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.frames import Frame, append, columns, make_frame
+from perfwrap.sources.unpacked import whole
 from perfwrap.timeline.builder import TimelineBuilder
 
 SOURCE = "py-spy"
 USUAL_RATE_HZ = 100.0
 LATEST_US = 1 << 50
+LATEST_NS, HIGHEST_RATE_HZ, LONGEST_ID = 1 << 62, 1e6, 100
+MOST_BYTES = 256 << 20
+"""After unpacking; an hour takes some megabytes."""
 US, STRETCH_NS = 1_000, 2_000_000_000
 """A stack that stands longer than a stretch becomes several rows."""
 MAIN_THREAD = "MainThread"
@@ -61,27 +65,43 @@ def add_run(
     """
     for logged in read_log(folder):
         recording = replace(logged, host=shown(logged.host))
-        events = _events(folder / recording.file, builder)
-        if events is None:
-            if recording.said:
-                builder.warn(f"py-spy did not sample process {recording.pid}: {recording.said}.")
-            continue
-        last_ns = max((event["ts"] for event in events), default=0) * US
-        start_ns, doubt_ns = _start(recording, last_ns)
-        process = builder.process_of(recording.host, recording.pid, recording.start_ticks)
-        start, end = (to_run(recording.host, at) for at in (start_ns, start_ns + last_ns))
-        _make_absolute(events, directory)
-        torn = add_stacks(builder, process, events, recording.rate_hz, start)
-        builder.add_row(
-            "coverage",
-            what=SOURCE,
-            track=process,
-            start=start,
-            end=end,
-            lost=torn,
-            note=_note(recording, doubt_ns),
-            source=SOURCE,
-        )
+        try:
+            _add_recording(builder, folder, recording, to_run, directory)
+        except UNFORESEEN as error:
+            builder.warn(
+                f"The recording {recording.file} of py-spy's cannot be read ({error}); it was left out."
+            )
+
+
+def _add_recording(
+    builder: TimelineBuilder,
+    folder: Path,
+    recording: Recording,
+    to_run: Callable[[str, int], int],
+    directory: str,
+) -> None:
+    """Add one recording of a run."""
+    events = _events(folder / recording.file, builder)
+    if events is None:
+        if recording.said:
+            builder.warn(f"py-spy did not sample process {recording.pid}: {recording.said}.")
+        return
+    last_ns = max((event["ts"] for event in events), default=0) * US
+    start_ns, doubt_ns = _start(recording, last_ns)
+    process = builder.process_of(recording.host, recording.pid, recording.start_ticks)
+    start, end = (to_run(recording.host, at) for at in (start_ns, start_ns + last_ns))
+    _make_absolute(events, directory)
+    torn = add_stacks(builder, process, events, recording.rate_hz, start)
+    builder.add_row(
+        "coverage",
+        what=SOURCE,
+        track=process,
+        start=start,
+        end=end,
+        lost=torn,
+        note=_note(recording, doubt_ns),
+        source=SOURCE,
+    )
 
 
 def _note(recording: Recording, doubt_ns: int) -> str:
@@ -102,29 +122,36 @@ def read_log(folder: Path) -> Iterator[Recording]:
         ends = {fields.get("file"): fields for event, fields in told if event == "end"}
         for event, fields in told:
             if event == "begin" and len(fields) == len(PY_SPY_FIELDS["begin"]):
-                end = ends.get(fields["file"], {})
-                yield Recording(
-                    path.stem,
-                    fields["file"],
-                    int(fields["pid"]),
-                    fields["start_ticks"],
-                    float(fields["rate_hz"]),
-                    int(fields["began_ns"]),
-                    int(end.get("written_ns", 0)),
-                    end.get("said", ""),
-                )
+                recording = _recording(path.stem, fields, ends.get(fields["file"], {}))
+                if recording is not None:
+                    yield recording
+
+
+def _recording(host: str, begin: dict[str, str], end: dict[str, str]) -> Recording | None:
+    """Return the recording that lines of the log tell of; None where a line makes no sense."""
+    try:
+        numbers = [int(begin["pid"]), int(begin["began_ns"]), int(end.get("written_ns", 0))]
+        rate_hz = float(begin["rate_hz"])
+    except ValueError:
+        return None
+    if not all(0 <= number < LATEST_NS for number in numbers) or not 0 < rate_hz <= HIGHEST_RATE_HZ:
+        return None
+    file = Path(begin["file"]).name  # never anything outside of this folder
+    pid, began_ns, written_ns = numbers
+    return Recording(
+        host, file, pid, begin["start_ticks"], rate_hz, began_ns, written_ns, end.get("said", "")
+    )
 
 
 def _events(path: Path, builder: TimelineBuilder) -> list[dict[str, Any]] | None:
     """Return the events of a recording, None when there are none; a warning when they cannot be read."""
     small = path.with_name(path.name + ".gz")
     try:
-        data = gzip.decompress(small.read_bytes()) if small.exists() else path.read_bytes()
-        events = json.loads(data)
+        events = json.loads(whole(small if small.exists() else path, MOST_BYTES))
         return [event for event in events if event["ph"] in ("B", "E") and 0 <= event["ts"] < LATEST_US]
     except FileNotFoundError:
         return None
-    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         builder.warn(f"The recording {path.name} of py-spy's cannot be read ({error}); it was left out.")
         return None
 
@@ -187,7 +214,7 @@ def stretches(events: list[dict[str, Any]]) -> Iterator[tuple[tuple[Frame, ...],
     stacks: dict[object, list[Frame]] = {}
     since: dict[object, int] = {}
     for event in events:
-        thread, now = event.get("tid"), event["ts"]
+        thread, now = str(event.get("tid"))[:LONGEST_ID], event["ts"]
         stack = stacks.setdefault(thread, [])
         begun = since.setdefault(thread, now)
         if now > begun:

@@ -10,7 +10,6 @@ second or two in a minute at 20 Hz.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from perfwrap.sources.frames import Frame, append, columns, make_frame
+from perfwrap.sources.unpacked import whole
 from perfwrap.timeline.builder import TimelineBuilder
 
 SOURCE = "speedscope"
@@ -31,6 +31,8 @@ THREAD = re.compile(
 )
 """How py-spy names a profile."""
 LONGEST_NS = float(1 << 62)
+MOST_BYTES = 256 << 20
+"""After unpacking; py-spy writes some megabytes an hour."""
 DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 """What a profile raises that does not keep to the format."""
 
@@ -43,8 +45,7 @@ def recognises(path: Path, head: bytes) -> bool:
 def add(builder: TimelineBuilder, path: Path) -> None:
     """Add every profile of the file; what cannot be read costs only itself, and is said."""
     try:
-        data = path.read_bytes()
-        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        content = json.loads(whole(path, MOST_BYTES))
         frames = [
             make_frame(frame["name"], frame.get("file"), frame.get("line"))
             for frame in content["shared"]["frames"]

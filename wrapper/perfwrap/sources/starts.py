@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TypeAlias
 from perfwrap.run_folder import START_FIELDS
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.coverage import RECORDER
+
+NUMBER = re.compile(r"[0-9]{1,18}")
 
 Identity: TypeAlias = tuple[str, int, str]
 """Host, pid and start ticks of a process."""
@@ -41,7 +44,7 @@ def parse_starts(host: str, text: str) -> Iterator[Start]:
     for line in text.splitlines():
         found = dict(zip(START_FIELDS, line.split("\t"), strict=False))
         numbers = (found.get(name, "") for name in ("pid", "ppid", "monotonic_ns"))
-        if len(found) == len(START_FIELDS) and all(number.isdigit() for number in numbers):
+        if len(found) == len(START_FIELDS) and all(map(NUMBER.fullmatch, numbers)):
             yield Start(
                 host,
                 found["event"],

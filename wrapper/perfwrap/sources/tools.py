@@ -8,6 +8,7 @@ from pathlib import Path
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources import ncu, nsys
+from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
@@ -32,8 +33,8 @@ def add_tools(builder: TimelineBuilder, folder: Path, clock: HostClock | None, h
                 builder.warn("ncu replayed kernels during this run: its times are not the program's.")
         except PerfwrapError as error:
             _leave_out(builder, path, error.message)
-        except OSError as error:
-            _leave_out(builder, path, f"{path} cannot be read: {error.strerror}")
+        except UNFORESEEN as error:
+            _leave_out(builder, path, f"{path} cannot be read: {error}")
 
 
 def _source(

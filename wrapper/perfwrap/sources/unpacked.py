@@ -16,8 +16,13 @@ WITH_HEADER = 31
 """Tells zlib to expect gzip's header and checksum."""
 
 
+FREELY_UNPACKED, LARGEST_RATIO = 256 << 20, 200
+"""Bytes that any file may unpack to; beyond, only so many for each packed one. Recordings pack to a tenth, a file of
+nothing but zeros to a thousandth: that is no recording, and made to fill a memory or a disk."""
+
+
 class Damaged(Exception):
-    """Packed data end too early, or are none."""
+    """Packed data end too early, are none, or unpack to far too much."""
 
 
 class Unpacked:
@@ -30,6 +35,7 @@ class Unpacked:
         self._file.seek(0)
         self._decoder = zlib.decompressobj(WITH_HEADER)
         self._waiting = b""
+        self._read = self._unpacked = 0
 
     def __enter__(self) -> Unpacked:
         return self
@@ -58,6 +64,7 @@ class Unpacked:
         while True:
             if not self._waiting:
                 self._waiting = self._file.read(PACKED)
+                self._read += len(self._waiting)
             if self._decoder.eof:
                 # Several packed pieces may follow each other, and zeros behind the last one.
                 self._waiting = self._waiting.lstrip(b"\0")
@@ -68,8 +75,30 @@ class Unpacked:
                 raise Damaged("the packed data break off")
             found = self._decoder.decompress(self._waiting, STEP)
             self._waiting = self._decoder.unused_data if self._decoder.eof else self._decoder.unconsumed_tail
+            self._unpacked += len(found)
+            if is_bomb(self._read, self._unpacked):
+                raise Damaged("it unpacks to far more than a recording does")
             if found:
                 return found
+
+
+def is_bomb(packed: int, unpacked: int) -> bool:
+    """Say whether a file unpacks to far more than a recording does."""
+    return unpacked > max(FREELY_UNPACKED, LARGEST_RATIO * packed)
+
+
+def whole(path: Path, most: int) -> bytes:
+    """Return a file's content; OSError when it cannot be opened, ValueError where it is damaged or larger than that."""
+    found = bytearray()
+    try:
+        with Unpacked(path) as file:
+            while piece := file.read(min(PACKED, most + 1 - len(found))):
+                found += piece
+                if len(found) > most:
+                    raise ValueError(f"it is larger than {most >> 20} MiB")
+    except Damaged as error:
+        raise ValueError(str(error)) from error
+    return bytes(found)
 
 
 def first_bytes(path: Path, size: int) -> bytes:

@@ -18,16 +18,17 @@ import numpy as np
 from perfwrap.journal_format import DESCRIBE, SPANS
 from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources import kineto
+from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.journal_file import JournalFile
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock, Times, host_clock
 
-NAME = re.compile(r"window-(?P<host>.+)-(?P<pid>\d+)\.json")
+NAME = re.compile(r"window-(?P<host>.+)-(?P<pid>\d{1,10})\.json", re.ASCII)
 EVENT = re.compile(
     r'"name":\s*"(?P<mark>Optimizer\.step#[^"]*|aten::[^"]*)",\s*"pid":\s*\d+,\s*"tid":\s*(\d+),'
-    r'\s*"ts":\s*([\d.]+),\s*"dur":\s*([\d.]+)'
+    r'\s*"ts":\s*(\d{1,16}(?:\.\d*)?),\s*"dur":\s*(\d{1,16}(?:\.\d*)?)'
 )
-BASE = re.compile(r'"baseTimeNanoseconds":\s*(\d+)')
+BASE = re.compile(r'"baseTimeNanoseconds":\s*(\d{1,19})\b')
 MOST_BYTES = 1 << 29
 """Larger traces are put onto the clock without a check."""
 
@@ -57,9 +58,12 @@ def add_all(
     for path in sorted((folder.path / TOOLS).glob("window-*.json")):
         found = NAME.fullmatch(path.name)
         if found is not None:
-            host = shown(found["host"])
-            own = [each for each in journals if each.header.pid == int(found["pid"])]
-            _add(path, host, builder, clock, [each for each in own if each.header.host == host])
+            host, pid = shown(found["host"]), int(found["pid"])
+            own = [each for each in journals if (each.header.host, each.header.pid) == (host, pid)]
+            try:
+                _add(path, host, builder, clock, own)
+            except UNFORESEEN as error:
+                builder.warn(f"The window {path.name} cannot be read ({error}); it was left out.")
 
 
 def _add(

@@ -7,9 +7,15 @@ from typing import Any
 
 import polars as pl
 
+from perfwrap.redaction import masked
 from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
 
 TABLES = tuple(name for name in SCHEMAS if name != "tracks")
+
+TEXTS = {"facts": "value", "marks": "detail", "coverage": "note"}
+"""Columns with texts of the program's, in which a secret may stand: other tools' files keep those."""
+
+LARGEST, LARGEST_RANK = 1 << 63, 1 << 31
 
 UNITS = (
     ("_bytes_per_s", "bytes/s"),
@@ -141,6 +147,7 @@ class TimelineBuilder:
 
     def describe(self, track: int, **columns: object) -> None:
         """Set columns of a track, e.g. name, role or rank."""
+        _demand_in_range(columns)
         self._tracks[track].update(columns)
 
     def column(self, track: int, name: str) -> Any:
@@ -167,6 +174,8 @@ class TimelineBuilder:
         unknown = values.keys() - SCHEMAS[table].keys()
         if unknown:
             raise ValueError(f"{table} has no columns {sorted(unknown)}")
+        # At the end it would cost the whole timeline, and not the file that it comes from.
+        _demand_in_range(values)
         self._rows[table].append(values)
 
     def warn(self, text: str) -> None:
@@ -190,7 +199,7 @@ class TimelineBuilder:
         # Longer spans first among those that start together, so that what contains comes before its contents.
         time = pl.col(TIME_COLUMN[table])
         later = -pl.col("duration") if table == "spans" else time
-        whole = pl.concat(pieces)
+        whole = _without_secrets(table, pl.concat(pieces))
         in_order = (time.diff() > 0) | ((time.diff() == 0) & (later.diff() >= 0))
         if whole.select(in_order.fill_null(True).all()).item():
             return whole
@@ -199,7 +208,26 @@ class TimelineBuilder:
     def _track(self, key: tuple[object, ...], **columns: object) -> int:
         """Return the id of the track with that key, made at the first question."""
         if key not in self._ids:
+            _demand_in_range(columns)
             self._ids[key] = len(self._tracks)
             row = dict.fromkeys(SCHEMAS["tracks"])
             self._tracks.append({**row, **columns, "id": len(self._tracks)})
         return self._ids[key]
+
+
+def _demand_in_range(values: Mapping[str, object]) -> None:
+    """Raise OverflowError for a number that no column holds."""
+    for name, value in values.items():
+        limit = LARGEST_RANK if name == "rank" else LARGEST
+        if type(value) is int and not -limit <= value < limit:
+            raise OverflowError(f"its {name} is out of every range")
+
+
+def _without_secrets(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the table with what looks like a secret masked in its texts."""
+    if table not in TEXTS:
+        return frame
+    column = TEXTS[table]
+    kept = {text: masked(text) for text in frame[column].unique().drop_nulls().to_list()}
+    changed = {text: new for text, new in kept.items() if new != text}
+    return frame.with_columns(pl.col(column).replace(changed)) if changed else frame

@@ -12,26 +12,29 @@ from pathlib import Path
 import polars as pl
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.manifest_shape import first_fault
+from perfwrap.private_files import read_plain, replace_text, replacing
+from perfwrap.shapes import listed, text
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
 FORMAT = 1
 """Version of the saved timeline. 1: first."""
 
 INDEX = "timeline.json"
+MOST_INDEX_BYTES = 64 << 20
 
 
 def save(timeline: Timeline, folder: Path) -> None:
     """Write the timeline into a folder, replacing what was saved there before."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = folder / INDEX
         index.unlink(missing_ok=True)
         for table in SCHEMAS:
-            getattr(timeline, table).write_parquet(folder / f"{table}.parquet", compression="zstd")
+            with replacing(folder / f"{table}.parquet") as file:
+                getattr(timeline, table).write_parquet(file, compression="zstd")
         content = {"format": FORMAT, "run": timeline.run, "warnings": timeline.warnings}
-        temporary = index.with_suffix(".part")
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        temporary.replace(index)
+        replace_text(index, json.dumps(content, indent=1))
     except OSError as error:
         raise PerfwrapError(
             f"The timeline cannot be saved in {folder}: {error.strerror}.",
@@ -43,14 +46,17 @@ def load(folder: Path) -> Timeline:
     """Return the timeline saved in a folder; PerfwrapError when there is none, or a newer or damaged one."""
     mend = "Delete the folder; `perfwrap report RUN` builds it again from the journals."
     try:
-        content = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        content = json.loads(read_plain(folder / INDEX, MOST_INDEX_BYTES))
         number = content["format"]
+        run, warnings = content.get("run", {}), content.get("warnings", [])
     except FileNotFoundError:
         raise PerfwrapError(
             f"{folder} holds no saved timeline.", "Import the files again with `perfwrap import`."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PerfwrapError(f"{folder / INDEX} cannot be read: {error}", mend) from error
+    if not isinstance(run, dict) or first_fault(run) or not listed(text)(warnings):
+        raise PerfwrapError(f"{folder / INDEX} is damaged.", mend)
     if not isinstance(number, int) or number > FORMAT:
         raise PerfwrapError(
             f"{folder} was saved by a newer perfwrap (format {number}, this one reads {FORMAT}).",
@@ -58,9 +64,9 @@ def load(folder: Path) -> Timeline:
         )
     try:
         tables = {table: _read(folder / f"{table}.parquet", table) for table in SCHEMAS}
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise PerfwrapError(f"The timeline saved in {folder} is damaged: {error}", mend) from error
-    return Timeline(run=content.get("run", {}), warnings=tuple(content.get("warnings", ())), **tables)
+    return Timeline(run=run, warnings=tuple(warnings), **tables)
 
 
 def _read(path: Path, table: str) -> pl.DataFrame:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 from perfwrap.diagnosis import Diagnosis
+from perfwrap.private_files import replace_text
 from perfwrap.reports.html.document import document
 from perfwrap.reports.html.encoding import embedded
 from perfwrap.reports.html.tried import tried
@@ -45,14 +45,7 @@ def write(diagnosis: Diagnosis, timeline: Timeline, path: Path, trial: dict[str,
 
     ``trial`` is the document of ``trial_json`` where changes were tried.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    text = page(diagnosis, timeline, trial)
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_text(path, page(diagnosis, timeline, trial))
 
 
 def page(diagnosis: Diagnosis, timeline: Timeline, trial: dict[str, Any] | None = None) -> str:

@@ -1,0 +1,92 @@
+"""Files that are their owner's alone, and files that somebody else may have put where we read: plain ones, or none."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from perfwrap.errors import PerfwrapError
+
+MOST_LOOKED_AT = 100_000
+"""Files of a run folder; more are not looked at before it is read."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a new file that takes the place of ``path`` at the end, so that nobody sees half of it.
+
+    Nobody can foresee its name and put a link to another file there; of a link at ``path`` itself only the link goes.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        os.replace(name, path)  # noqa: PTH105 (mkstemp's name is a text)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def opener(path: str, flags: int) -> int:
+    """Open a file as ``open`` does with this ``opener``, made for its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
+def replace_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Write a text in UTF-8 in place of ``path``."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", errors))
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    """Return a file's content; OSError where it is no plain file, or larger than that: a pipe would never end."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path.name} is not a file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"{path.name} is larger than {most >> 20} MiB")
+    return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def restrict(folder: Path, but: str) -> None:
+    """Take from others what a tool has let them do with its files in a folder; what is below ``but`` is left alone."""
+    for place, folders, files in os.walk(folder):
+        if Path(place) == folder:
+            folders[:] = [name for name in folders if name != but]
+        for name in (*folders, *files):
+            path = Path(place, name)
+            found = path.lstat()
+            if not stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+                path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+
+
+def demand_plain(folder: Path) -> None:
+    """Raise PerfwrapError where a folder holds what is neither file nor folder: a pipe would be waited for for ever."""
+    looked_at = 0
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for name in files:
+            looked_at += 1
+            path = Path(place, name)
+            try:
+                mode = path.stat().st_mode
+            except OSError:
+                continue  # A link to nowhere, or gone by now: whoever reads it says so.
+            if not stat.S_ISREG(mode):
+                raise PerfwrapError(
+                    f"{path} is neither a file nor a folder, as nothing in a run folder should be.",
+                    "Remove it, if you know where it comes from; perfwrap did not make it.",
+                )
+        if looked_at > MOST_LOOKED_AT:
+            return
