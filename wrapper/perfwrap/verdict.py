@@ -84,8 +84,11 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
 
 
 def _apart(group: list[Finding]) -> list[Finding]:
-    """Return those of a kind whose shares may be summed: what claims no segments may be the same time as another."""
-    claimed = [finding for finding in group if finding.claims is not None]
+    """Return those of a kind whose shares may be summed: what claims no segments may be the same time as another.
+
+    What the whole job loses by one rank is also what that rank's own findings tell of.
+    """
+    claimed = [finding for finding in group if finding.claims is not None and not finding.of_job]
     largest = max(group, key=lambda finding: finding.share)
     return claimed if sum(finding.share for finding in claimed) >= largest.share else [largest]
 

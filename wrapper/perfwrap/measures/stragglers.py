@@ -40,8 +40,8 @@ class Straggler:
 
 def find_straggler(evidence: Evidence) -> Straggler | None:
     """Return the rank that is slowest on average; None where fewer than two ranks can be compared."""
-    ranks = [trainer for trainer in evidence.trainers if trainer.rank is not None]
-    if len(ranks) < 2 or len({trainer.rank for trainer in ranks}) < len(ranks):
+    ranks = list(evidence.together)
+    if len(ranks) < 2:
         return None
     skipped = _waiting_parts(evidence, ranks)
     tables = [_own_parts(evidence, trainer, place, skipped) for place, trainer in enumerate(ranks)]
@@ -92,6 +92,7 @@ def _own_parts(evidence: Evidence, trainer: Trainer, rank: int, skipped: tuple[s
         pl.col("step").is_in(steps.implode()),
         ~pl.col("part").is_in(skipped),
         (pl.col("operation") != WAITING_OPERATION).fill_null(True),
+        pl.col("waits_for").is_null(),
     )
     return (
         own.group_by("step", pl.col("part").cast(pl.String))

@@ -13,6 +13,7 @@ from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.kernels import draw_kernels
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
+from perfwrap.reports.ranks import draw_ranks
 from perfwrap.rules.model import Finding, Location, Outcome
 
 MOST_NAMED = 4
@@ -35,6 +36,7 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
     if diagnosis.account:
         page.blank()
         _account(diagnosis, page)
+    draw_ranks(diagnosis, page)
     if diagnosis.gpu_activity:
         page.blank()
         draw_gpus(diagnosis.gpu_activity, page)
