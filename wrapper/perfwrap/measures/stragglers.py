@@ -33,6 +33,8 @@ class Straggler:
     """What its own work takes beyond that of the slowest other rank: the mean over all steps."""
     error_ns: float
     """The standard error of that mean: what chance alone may make of it."""
+    typical_ns: float
+    """The median of the same over the steps: a few steps in which the machine stood still do not move it."""
     step_ns: float
     parts: dict[str, float]
     """For each part what it takes beyond the median of the others, most first."""
@@ -63,6 +65,7 @@ def find_straggler(evidence: Evidence) -> Straggler | None:
         slowest_share=slowest.filter(pl.col("rank") == rank).height / common.len(),
         excess_ns=max(0.0, float(more.mean() or 0.0)),
         error_ns=float(more.std() or 0.0) / common.len() ** 0.5,
+        typical_ns=float(more.median() or 0.0),  # type: ignore[arg-type]
         step_ns=_step_ns(evidence, ranks[rank], common),
         parts=_more(parts.filter(pl.col("step").is_in(common.implode())), rank, common.len()),
     )

@@ -54,11 +54,11 @@ def draw_ranks(diagnosis: Diagnosis, page: Page) -> None:
     page.line((_row(*heads), "dim"), indent=2)
     shown = _shown(diagnosis.ranks)
     for figures in shown:
-        row = _row(page.fitted(figures.name, NAME), *_cells(figures), _parts(figures))
+        row = _row(page.fitted(figures.name, NAME), *_cells(diagnosis, figures), _parts(figures))
         page.line((page.clipped(row, page.width - 2), ""), indent=2)
     rest = [figures for figures in diagnosis.ranks if figures not in shown]
     if rest:
-        page.paragraph(_rest(rest), style="dim", indent=2)
+        page.paragraph(_rest(diagnosis, rest), style="dim", indent=2)
 
 
 def last_share(figures: RankFigures) -> float | None:
@@ -67,10 +67,10 @@ def last_share(figures: RankFigures) -> float | None:
     return skew.last / skew.meetings if skew is not None and skew.meetings else None
 
 
-def wait_share(figures: RankFigures) -> float | None:
+def wait_share(diagnosis: Diagnosis, figures: RankFigures) -> float | None:
     """Return what of a step a rank waits for others; None where that is not known."""
-    skew = figures.skew
-    return None if skew is None or not figures.median_ns else min(1.0, skew.wait_ns / figures.median_ns)
+    whole = diagnosis.skew.step_ns if diagnosis.skew is not None else 0.0
+    return None if figures.skew is None or not whole else min(1.0, figures.skew.wait_ns / whole)
 
 
 def _shown(ranks: tuple[RankFigures, ...]) -> list[RankFigures]:
@@ -80,9 +80,9 @@ def _shown(ranks: tuple[RankFigures, ...]) -> list[RankFigures]:
     return [figures for figures in ranks if figures in chosen]
 
 
-def _cells(figures: RankFigures) -> tuple[str, str, str]:
+def _cells(diagnosis: Diagnosis, figures: RankFigures) -> tuple[str, str, str]:
     """Return the step, the wait and how often it is last."""
-    waits, last = wait_share(figures), last_share(figures)
+    waits, last = wait_share(diagnosis, figures), last_share(figures)
     return (
         units.duration(figures.median_ns, 3),
         "" if waits is None else units.share(waits),
@@ -102,10 +102,10 @@ def _parts(figures: RankFigures) -> str:
     return ", ".join(large)
 
 
-def _rest(ranks: list[RankFigures]) -> str:
+def _rest(diagnosis: Diagnosis, ranks: list[RankFigures]) -> str:
     """Return the other ranks in one sentence."""
     steps = [figures.median_ns for figures in ranks if figures.median_ns is not None]
-    waits = [share for figures in ranks if (share := wait_share(figures)) is not None]
+    waits = [share for figures in ranks if (share := wait_share(diagnosis, figures)) is not None]
     words = f"{units.counted(len(ranks), 'more rank')}"
     if steps:
         words += f": step {units.duration(min(steps), 3)} to {units.duration(max(steps), 3)}"

@@ -89,8 +89,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if found is None:
         return NotChecked("Too few steps stand in detail on every rank for the ranks to be compared.")
     share = found.excess_ns / found.step_ns if found.step_ns else 0.0
-    is_chance = found.excess_ns < BEYOND_CHANCE * found.error_ns
-    if share < QUIET_SHARE or not _persistent(evidence, found) or is_chance:
+    if share < QUIET_SHARE or not _persistent(evidence, found) or _is_chance(found):
         return Clear(_why_clear(evidence, found, share))
     late = evidence.skew.of(found.trainer) if evidence.skew else None
     is_known = late is not None and late.caused_ns > 0
@@ -104,6 +103,17 @@ def _persistent(evidence: Evidence, found: Straggler) -> bool:
     skew = evidence.skew
     is_waited_for = skew is not None and skew.latest.trainer == found.trainer and skew.always_the_same
     return found.slowest_share >= PERSISTENT or is_waited_for
+
+
+def _is_chance(found: Straggler) -> bool:
+    """Say whether the ranks may differ by chance alone, both by the mean and by who is the slowest how often.
+
+    A machine that stood still in some steps makes every mean uncertain, but not who was slower in most steps.
+    """
+    by_mean = found.excess_ns < BEYOND_CHANCE * found.error_ns
+    half = 0.5 + BEYOND_CHANCE * (0.25 / found.steps) ** 0.5
+    by_count = found.slowest_share < half or found.typical_ns < QUIET_SHARE * found.step_ns
+    return by_mean and by_count
 
 
 def _why_clear(evidence: Evidence, found: Straggler, share: float) -> str:

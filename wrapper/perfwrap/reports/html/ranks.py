@@ -117,7 +117,7 @@ def _rows(diagnosis: Diagnosis, overview: Overview, parts: list[str]) -> list[li
             clipped(figures.host, 60),
             units.count(figures.steps),
             units.duration(figures.median_ns, 3),
-            units.share(wait_share(figures)),
+            units.share(wait_share(diagnosis, figures)),
             units.share(last_share(figures)),
             figures.cores or units.UNKNOWN,
         ]

@@ -1,0 +1,25 @@
+# expect: rank_restart
+# also: slow_steps
+# run: torchrun --nproc-per-node 2 --max-restarts 1
+"""The second rank gives up after forty steps; torchrun starts both anew, and the second time all goes well."""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = DDP(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(80):
+    if step == 40 and dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        sys.exit("the data server has gone away")
+    loss = model(torch.randn(64, 64)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("rank", dist.get_rank(), "loss", loss.item())
+dist.destroy_process_group()
