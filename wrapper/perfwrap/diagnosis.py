@@ -80,6 +80,8 @@ class RankFigures:
     """Which start of its rank it is."""
     account: dict[str, int] = field(default_factory=dict)
     """Each part of its own training loop in nanoseconds; empty without a steady loop."""
+    waiting: dict[str, int] = field(default_factory=dict)
+    """What of each of these parts was waiting for other ranks, as far as that is known."""
     cores: str = ""
     """The cores that its training thread may use, e.g. ``0-3``; empty where not known."""
     skew: RankSkew | None = None
@@ -396,6 +398,7 @@ def _rank(evidence: Evidence, trainer: Trainer) -> RankFigures:
         *(trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns),
         start=trainer.start,
         account=dict(account.ns) if account.total_ns else {},
+        waiting=account.waiting_ns,
         cores=evidence.facts(trainer.process).get(CORES, ""),
         skew=skew,
     )

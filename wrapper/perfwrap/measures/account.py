@@ -79,6 +79,13 @@ class Account:
         return {part: int(found.get(part, 0)) for part in PARTS}
 
     @cached_property
+    def waiting_ns(self) -> dict[str, int]:
+        """Nanoseconds of each part that were waiting for other ranks, as far as that is known."""
+        waits = self.segments.filter(pl.col("waits_for").is_not_null())
+        rows = waits.group_by(pl.col("part").cast(pl.String)).agg((pl.col("end") - pl.col("start")).sum())
+        return {part: int(ns) for part, ns in rows.iter_rows()}
+
+    @cached_property
     def shares(self) -> dict[str, float]:
         """Each part over the whole; all 0 when the account is empty."""
         return {part: value / self.total_ns if self.total_ns else 0.0 for part, value in self.ns.items()}

@@ -28,8 +28,16 @@ def summary(diagnosis: Diagnosis) -> str:
     latest = skew.latest.trainer.name
     whom = f"{units.share(skew.latest_share)} of it for {latest}"
     turns = "" if skew.always_the_same else ", so in turn"
-    waits = f"A rank waits for others {units.share(skew.waiting_share)} of the time"
+    waits = f"On average a rank waits for others {units.share(skew.waiting_share)} of its time"
     return f"{waits}, {whom}{turns} ({how})." if skew.latest_share else f"{waits} ({how})."
+
+
+def trainers(diagnosis: Diagnosis) -> str:
+    """Return e.g. ``4 trainers`` or, where ranks were started anew, ``4 trainers in 2 starts``."""
+    starts = {figures.start for figures in diagnosis.ranks}
+    most = max(sum(figures.start == start for figures in diagnosis.ranks) for start in starts)
+    again = f" in {units.count(len(starts))} starts" if len(starts) > 1 else ""
+    return units.counted(most, "trainer") + again
 
 
 def processes(diagnosis: Diagnosis) -> str:
@@ -47,10 +55,10 @@ def draw_ranks(diagnosis: Diagnosis, page: Page) -> None:
     if len(diagnosis.ranks) < 2:
         return
     page.blank()
-    page.line((f"{units.counted(len(diagnosis.ranks), 'rank')} beside each other", "bold"))
+    page.line((f"{trainers(diagnosis)} beside each other", "bold"))
     page.paragraph(summary(diagnosis), indent=2)
     page.paragraph(processes(diagnosis), style="dim", indent=2, hanging="Processes: ")
-    heads = ("", "step", "waits", "is last", "its time")
+    heads = ("", "step", "waits", "is last", "its own time")
     page.line((_row(*heads), "dim"), indent=2)
     shown = _shown(diagnosis.ranks)
     for figures in shown:
@@ -95,9 +103,10 @@ def _row(name: str, step: str, waits: str, last: str, parts: str) -> str:
 
 
 def _parts(figures: RankFigures) -> str:
-    """Return the largest parts of a rank's own loop."""
+    """Return the largest parts of a rank's own loop, without what of them is waiting for others."""
     whole = sum(figures.account.values())
-    shares = sorted(((ns / whole, part) for part, ns in figures.account.items() if whole), reverse=True)
+    own = {part: ns - figures.waiting.get(part, 0) for part, ns in figures.account.items()}
+    shares = sorted(((ns / whole, part) for part, ns in own.items() if whole), reverse=True)
     large = [f"{part} {units.share(share)}" for share, part in shares[:MOST_PARTS] if share >= LEAST_PART]
     return ", ".join(large)
 

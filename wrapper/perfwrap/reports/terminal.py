@@ -13,7 +13,7 @@ from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.kernels import draw_kernels
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
-from perfwrap.reports.ranks import draw_ranks
+from perfwrap.reports.ranks import draw_ranks, trainers
 from perfwrap.rules.model import Finding, Location, Outcome
 
 MOST_NAMED = 4
@@ -100,7 +100,7 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
         f"{units.count(steps.count)}, "
         f"median {units.duration(steps.median_ns, 3)}, p99 {units.duration(steps.p99_ns, 3)}"
         + (f", {units.rate(steps.samples_per_s, 'samples')}" if steps.samples_per_s else "")
-        + (f", {units.counted(len(diagnosis.ranks), 'trainer')}" if len(diagnosis.ranks) > 1 else ""),
+        + (f", {trainers(diagnosis)}" if len(diagnosis.ranks) > 1 else ""),
         style="bold",
     )
     if "imported" in diagnosis.run and steps.anchor:

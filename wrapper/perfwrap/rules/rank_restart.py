@@ -54,6 +54,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             advice="Look for the first error in the launcher's output, and save checkpoints often enough that few "
             "steps are made twice.",
             of_run=True,
+            of_job=True,
             health=True,
             ranks=() if first is None or first.rank is None else (first.rank,),
         )
