@@ -147,7 +147,7 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
 
 
 def _ranks_doubt(skew: Skew | None) -> str:
-    """Return why a job of several ranks is not called healthy although none wastes anything by itself; empty if it is."""
+    """Return why a job of several ranks is not called healthy although none wastes anything itself, or nothing."""
     if skew is None:
         return (
             "No waste stands out on the host, but how long the ranks waited for each other was not recorded; "

@@ -65,7 +65,7 @@ def find_straggler(evidence: Evidence) -> Straggler | None:
         slowest_share=slowest.filter(pl.col("rank") == rank).height / common.len(),
         excess_ns=max(0.0, float(more.mean() or 0.0)),
         error_ns=float(more.std() or 0.0) / common.len() ** 0.5,
-        typical_ns=float(more.median() or 0.0),  # type: ignore[arg-type]
+        typical_ns=float(more.median() or 0.0),
         step_ns=_step_ns(evidence, ranks[rank], common),
         parts=_more(parts.filter(pl.col("step").is_in(common.implode())), rank, common.len()),
     )

@@ -40,7 +40,17 @@ from perfwrap.measures.loop import busiest_line
 from perfwrap.measures.rank_differences import RankDifference
 from perfwrap.measures.stragglers import Straggler
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import (
+    MINOR_SHARE,
+    QUIET_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    locate,
+    place,
+)
 
 NEEDS = ("trainer", "steady_steps", "recorder")
 
@@ -108,11 +118,12 @@ def _persistent(evidence: Evidence, found: Straggler) -> bool:
 def _is_chance(found: Straggler) -> bool:
     """Say whether the ranks may differ by chance alone, both by the mean and by who is the slowest how often.
 
-    A machine that stood still in some steps makes every mean uncertain, but not who was slower in most steps.
+    A machine that stood still in some steps makes every mean uncertain, but not who was slower in most steps; that one
+    rank is slower by little in most steps may be its core.
     """
     by_mean = found.excess_ns < BEYOND_CHANCE * found.error_ns
     half = 0.5 + BEYOND_CHANCE * (0.25 / found.steps) ** 0.5
-    by_count = found.slowest_share < half or found.typical_ns < QUIET_SHARE * found.step_ns
+    by_count = found.slowest_share < half or found.typical_ns < MINOR_SHARE * found.step_ns
     return by_mean and by_count
 
 
