@@ -229,3 +229,12 @@ def test_collections_are_their_own_cause_also_on_a_shared_core(
         meet(run, rank, lambda _, late=rank == 1: 10.0 if late else 0.1, cores="3", operation="gc")
         watch(run, rank, *((0.9, 0.5) if rank == 1 else (0.4, 0.4)))
     assert "because of garbage collection" in found(diagnosis).sentence
+
+
+def test_who_works_most_waits_most_for_cores_that_all_share_which_is_no_cause(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for rank in range(3):
+        meet(run, rank, lambda _, late=rank == 1: 10.0 if late else 3.0, cores="0-1")
+        watch(run, rank, *((0.9, 0.5) if rank == 1 else (0.4, 0.4)))
+    assert "because of its own Python" in found(diagnosis).sentence

@@ -45,18 +45,20 @@ def find_rank_differences(evidence: Evidence) -> tuple[RankDifference, ...]:
 
 
 def _processors(evidence: Evidence, trainer: Trainer, others: list[Trainer]) -> RankDifference | None:
-    """Return that a rank had to wait for a core more often than the others, and which cores it may use."""
+    """Return that a rank had to wait for its cores more often than the others, which may use other ones.
+
+    Among ranks with the same cores, who has most work also waits most for them: that is no cause.
+    """
     own = _denied(evidence, trainer)
     known = [denied for other in others if (denied := _denied(evidence, other)) is not None]
-    if own is None or not known or own[1] < DENIED_MORE + median(ratio for _, ratio in known):
-        return None
     cores = evidence.facts(trainer.process).get(CORES, "")
     theirs = {evidence.facts(other.process).get(CORES, "") for other in others}
-    which = "wanted a core"
-    if cores and number_of(cores) < min(number_of(text) for text in theirs):
-        which = f"may use {_named(cores)} only, and wanted one"
-    elif cores and cores not in theirs:
-        which = f"may use {_named(cores)}, and wanted one"
+    if own is None or not known or not cores or cores in theirs:
+        return None
+    if own[1] < DENIED_MORE + median(ratio for _, ratio in known):
+        return None
+    only = " only" if number_of(cores) < min(number_of(text) for text in theirs) else ""
+    which = f"may use {_named(cores)}{only}, and wanted one"
     share = own[0] - median(denied for denied, _ in known)
     return RankDifference(trainer, "processors", share, which)
 

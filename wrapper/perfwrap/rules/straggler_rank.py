@@ -83,6 +83,7 @@ WORDS = {
 VERDICTS = {
     "data": "data-bound",
     "python": "python-bound",
+    "gc": "python-bound",
     "checkpoint": "checkpoint/validation-bound",
     "validation": "checkpoint/validation-bound",
 }
