@@ -16,8 +16,8 @@ CORES = "cores"
 """The fact that says which cores the training thread may use."""
 
 DENIED_MORE = 0.15
-"""Share of the time in which a thread wants a core: so much more of it without one than the others is no chance. What
-sampling a thread's state leaves uncertain is some hundredths."""
+"""Share of the loop for a rank with fewer cores than the others, for one with other cores of the time in which it wants
+one: so much more without a core than the others is no chance. Sampling a thread's state leaves some hundredths open."""
 
 THROTTLED_MORE = 0.05
 """Share of the time by which a GPU's clocks must be lowered more often than those of the others."""
@@ -55,11 +55,13 @@ def _processors(evidence: Evidence, trainer: Trainer, others: list[Trainer]) -> 
     theirs = {evidence.facts(other.process).get(CORES, "") for other in others}
     if own is None or not known or not cores or cores in theirs:
         return None
-    if own[1] < DENIED_MORE + median(ratio for _, ratio in known):
-        return None
-    only = " only" if number_of(cores) < min(number_of(text) for text in theirs) else ""
-    which = f"may use {_named(cores)}{only}, and wanted one"
+    has_fewer = number_of(cores) < min(number_of(text) for text in theirs)
     share = own[0] - median(denied for denied, _ in known)
+    # On a crowded machine all are denied most of what they want: who has fewer cores is then told by the time alone.
+    more = share if has_fewer else own[1] - median(ratio for _, ratio in known)
+    if more < DENIED_MORE:
+        return None
+    which = f"may use {_named(cores)}{' only' if has_fewer else ''}, and wanted one"
     return RankDifference(trainer, "processors", share, which)
 
 

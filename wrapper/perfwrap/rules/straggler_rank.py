@@ -168,7 +168,9 @@ def _finding(evidence: Evidence, found: Straggler, share: float, is_known: bool)
         else _advice(cause, is_named, found.trainer.name, where),
         verdict="throttled" if given else verdict,
         location=locate(line),
-        confidence="measured" if is_known and evidence.skew and evidence.skew.measured else "inferred",
+        confidence="measured"
+        if given is None and is_known and evidence.skew and evidence.skew.measured
+        else "inferred",
         claims=pl.col("waits_for") == found.trainer.rank if is_known else None,
         of_job=True,
         ranks=() if found.trainer.rank is None else (found.trainer.rank,),
