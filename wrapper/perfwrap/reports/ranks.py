@@ -24,7 +24,7 @@ def summary(diagnosis: Diagnosis) -> str:
         if diagnosis.ranks[0].rank is None:
             return ""
         return "How long ranks wait for each other was not seen: no collectives of the program, no DDP on one machine."
-    how = "measured in collectives" if skew.measured else "partly inferred from backward passes"
+    how = "measured in collectives" if skew.measured else "inferred where it lies in backward passes"
     latest = skew.latest.trainer.name
     whom = f"{units.share(skew.latest_share)} of it for {latest}"
     turns = "" if skew.always_the_same else ", so in turn"

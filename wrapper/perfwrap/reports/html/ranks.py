@@ -38,7 +38,7 @@ def ranks(diagnosis: Diagnosis) -> dict[str, Any] | None:
     parts = _large_parts(overview)
     maps = {"step time": _times(overview, together, columns, size)}
     if any(trainer.waits.height for trainer in overview.trainers):
-        maps[WAITING] = _waits(overview, together, columns, size)
+        maps[WAITING] = _waits(diagnosis, overview, together, columns, size)
     maps |= {part: _part_times(overview, part, together, columns, size) for part in parts}
     return {
         "names": [clipped(trainer.trainer.name, 60) for trainer in overview.trainers],
@@ -75,11 +75,13 @@ def _times(overview: Overview, together: int, columns: int, size: float) -> list
     return rows
 
 
-def _waits(overview: Overview, together: int, columns: int, size: float) -> list[np.ndarray[Any, Any]]:
+def _waits(
+    diagnosis: Diagnosis, overview: Overview, together: int, columns: int, size: float
+) -> list[np.ndarray[Any, Any]]:
     """Return what each rank waited for others in each column; NaN where that is not known of any of its steps."""
     rows = []
-    for trainer in overview.trainers:
-        known = trainer.parts["step"].unique().to_numpy() if trainer.waits.height else np.empty(0, np.int64)
+    for trainer, figures in zip(overview.trainers, diagnosis.ranks, strict=True):
+        known = trainer.parts["step"].unique().to_numpy()[: None if figures.skew else 0]
         many = np.bincount(known // together, minlength=columns)
         place = trainer.waits["step"].to_numpy() // together
         rows.append(_ratio(np.bincount(place, trainer.waits["ns"].to_numpy(), columns), many, size))
