@@ -113,6 +113,7 @@ def _write_facts():
         "rank": rank,
         "local_rank": local_rank,
         "world_size": world_size,
+        "restart_count": os.environ.get("TORCHELASTIC_RESTART_COUNT"),
     }
     for key, value in facts.items():
         if value is not None:

@@ -113,7 +113,8 @@ PIN = 52  # the loader's own thread copies a batch into pinned memory; value = b
 SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
 CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
 COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; name = label "all_reduce", or
-# "all_reduce async" when it only enqueues; value = bytes of its largest argument or -1
+# "all_reduce async" when it only enqueues, both with " of group NAME" behind when not on all ranks; value = bytes of
+# its largest argument or -1
 COMPILE = 56  # torch.compile at work; name = label "compile" or "compile backward" at the first line of the function
 # that is compiled, or at the line that called it; value = which compilation of that function, from 0
 EMPTY_CACHE = 57  # torch.cuda.empty_cache, once CUDA is started; name = label "empty_cache"

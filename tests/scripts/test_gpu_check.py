@@ -112,7 +112,7 @@ def test_loops_are_measured_as_on_a_cpu_and_fit_the_table(
 ) -> None:
     monkeypatch.setattr(gpu_check.overhead, "CASTS", 1)
     monkeypatch.setenv("OVERHEAD_DEVICE", "cpu")
-    loops = gpu_check.measure_loops([0.3], 1, tmp_path, "cpu")
+    loops = gpu_check.measure_loops([0.3], 1, 2, tmp_path, "cpu")
     assert list(loops) == ["0.3"]
     assert "perfwrap run" in loops["0.3"]["ratios"]
     found = {"device": "none", "torch": "2.13", "compared": compared(100), "problems": [], "loops": loops}

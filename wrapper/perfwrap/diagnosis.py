@@ -27,7 +27,11 @@ from perfwrap.measures.overview import Overview as Overview
 from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
+from perfwrap.measures.process_roles import process_roles
 from perfwrap.measures.processors import Processors
+from perfwrap.measures.rank_differences import CORES
+from perfwrap.measures.rank_skew import RankSkew as RankSkew
+from perfwrap.measures.rank_skew import Skew as Skew
 from perfwrap.measures.roofline import roofline
 from perfwrap.measures.stretches import Stretches as Stretches
 from perfwrap.measures.stretches import find_stretches
@@ -73,6 +77,16 @@ class RankFigures:
     steps: int
     steady: int
     median_ns: float | None
+    start: int = 1
+    """Which start of its rank it is."""
+    account: dict[str, int] = field(default_factory=dict)
+    """Each part of its own training loop in nanoseconds; empty without a steady loop."""
+    waiting: dict[str, int] = field(default_factory=dict)
+    """What of each of these parts was waiting for other ranks, as far as that is known."""
+    cores: str = ""
+    """The cores that its training thread may use, e.g. ``0-3``; empty where not known."""
+    skew: RankSkew | None = None
+    """It at the meetings of the ranks; None where these are not known, or it is of another start."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,10 @@ class Diagnosis:
     account: dict[str, int] = field(default_factory=dict)
     steps: StepFigures = StepFigures()
     ranks: tuple[RankFigures, ...] = ()
+    skew: Skew | None = None
+    """How far the ranks that work together come apart; None where that is not known."""
+    processes: dict[str, int] = field(default_factory=dict)
+    """How many processes the run had, by what they were; see measures.process_roles."""
     warnings: tuple[str, ...] = ()
     perfwrap_cost: OwnCost | None = None
     gpus: tuple[Gpu, ...] = ()
@@ -209,6 +227,8 @@ def _diagnose(
         account=account,
         steps=_steps(evidence),
         ranks=tuple(_rank(evidence, trainer) for trainer in evidence.trainers),
+        skew=_guarded(lambda: evidence.skew, None)[0],
+        processes=process_roles(timeline, evidence.trainers),
         warnings=timeline.warnings,
         perfwrap_cost=_guarded(lambda: evidence.own_cost(main), None)[0]
         if main and "imported" not in timeline.run
@@ -255,7 +275,7 @@ def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) ->
             clear.append(answer.why)
         else:
             ranks = () if trainer.rank is None else (trainer.rank,)
-            findings.extend(replace(finding, rule=name, ranks=ranks) for finding in answer)
+            findings.extend(replace(finding, rule=name, ranks=finding.ranks or ranks) for finding in answer)
     if unchecked and not clear:
         return Outcome(name, "not checked", unchecked[0])
     return Outcome(name, "clear", clear[0] if clear else "")
@@ -346,7 +366,7 @@ def _together(group: list[tuple[float, Finding]], trainers: int) -> Finding:
     ranks = tuple(sorted({rank for _, finding in group for rank in finding.ranks}))
     figures = f"rank {worst.ranks[0]}'s" if worst.ranks else "of the one where it is worst"
     note = f"Seen in {len(group)} of {trainers} trainers; the figures are {figures}."
-    if worst.of_job and len(group) == 1:
+    if worst.of_job:
         return worst
     share = worst.share if worst.of_run else sum(weight * finding.share for weight, finding in group)
     return replace(worst, share=share, ranks=ranks, evidence=(*worst.evidence, note))
@@ -380,7 +400,9 @@ def _overview(evidence: Evidence, rules: Sequence[Rule], findings: tuple[Finding
     """Return what a picture of the whole run needs; time goes to the same findings as in the account."""
     places = {rule_id(rule): place for place, rule in enumerate(rules)}
     order = sorted(range(len(findings)), key=lambda number: places[findings[number].rule])
-    asked = find_overview(evidence, [(findings[number].claims, findings[number].ranks) for number in order])
+    asked = find_overview(
+        evidence, [(findings[number].claims, _claimants(evidence, findings[number])) for number in order]
+    )
     back = [order.index(number) for number in range(len(findings))]
     return replace(
         asked,
@@ -389,12 +411,25 @@ def _overview(evidence: Evidence, rules: Sequence[Rule], findings: tuple[Finding
     )
 
 
+def _claimants(evidence: Evidence, finding: Finding) -> tuple[int, ...]:
+    """Return the ranks whose time a finding claims: of one that all lose by, those that do not show the cause."""
+    if not finding.of_job:
+        return finding.ranks
+    return tuple(
+        trainer.rank
+        for trainer in evidence.together
+        if trainer.rank is not None and trainer.rank not in finding.ranks
+    )
+
+
 def _steps(evidence: Evidence) -> StepFigures:
     """Return the figures of the steps."""
     if evidence.main is None:
         return StepFigures()
     steps = evidence.steps(evidence.main)
-    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.trainers]
+    # Of ranks that were started anew, one start: the others were not at work at the same time.
+    at_once = evidence.together or evidence.trainers
+    rates = [evidence.steps(trainer).samples_per_s for trainer in at_once]
     known = [rate for rate in rates if rate is not None]
     samples_per_s = sum(known) if known and len(known) == len(rates) else None
     return StepFigures(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s, steps.anchor)
@@ -402,7 +437,13 @@ def _steps(evidence: Evidence) -> StepFigures:
 
 def _rank(evidence: Evidence, trainer: Trainer) -> RankFigures:
     """Return one trainer's figures."""
-    steps = evidence.steps(trainer)
+    steps, account = evidence.steps(trainer), evidence.account(trainer)
+    skew, _ = _guarded(lambda: evidence.skew.of(trainer) if evidence.skew else None, None)
     return RankFigures(
-        trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns
+        *(trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns),
+        start=trainer.start,
+        account=dict(account.ns) if account.total_ns else {},
+        waiting=account.waiting_ns,
+        cores=evidence.facts(trainer.process).get(CORES, ""),
+        skew=skew,
     )

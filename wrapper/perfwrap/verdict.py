@@ -12,6 +12,7 @@ from perfwrap import units
 from perfwrap.measures.attached import Attached
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.rank_skew import Skew
 from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.rules.model import Finding
 from perfwrap.rules.sampled import quote
@@ -84,8 +85,11 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
 
 
 def _apart(group: list[Finding]) -> list[Finding]:
-    """Return those of a kind whose shares may be summed: what claims no segments may be the same time as another."""
-    claimed = [finding for finding in group if finding.claims is not None]
+    """Return those of a kind whose shares may be summed: what claims no segments may be the same time as another.
+
+    What the whole job loses by one rank is also what that rank's own findings tell of.
+    """
+    claimed = [finding for finding in group if finding.claims is not None and not finding.of_job]
     largest = max(group, key=lambda finding: finding.share)
     return claimed if sum(finding.share for finding in claimed) >= largest.share else [largest]
 
@@ -123,11 +127,10 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
     """Return the verdict on a loop in which no waste stands out."""
     if any(trains_on_gpu(evidence, trainer) for trainer in evidence.trainers):
         return _unknown(_gpu_doubt(gpu_utilization(evidence)))
-    if len(evidence.trainers) > 1 and evidence.trainers[0].rank is not None:
-        return _unknown(
-            "No waste stands out on the host, but how long the ranks waited for each other was not recorded; "
-            "part of the backward pass may be that."
-        )
+    if len(evidence.together) > 1:
+        doubt = _ranks_doubt(evidence.skew)
+        if doubt:
+            return _unknown(doubt)
     total = sum(account.values())
     told = sum(
         finding.share for finding in findings if finding.claims is not None and _is_about_data(finding)
@@ -149,6 +152,27 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
         rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"
     work = f"{units.share(compute)} of the training loop is the model's own work"
     return Verdict("healthy", compute, f"{VERDICTS['healthy']}: {work}; {rest}.", "measured")
+
+
+def _ranks_doubt(skew: Skew | None) -> str:
+    """Return why a job of several ranks is not called healthy although none wastes anything itself, or nothing."""
+    if skew is None:
+        return (
+            "No waste stands out on the host, but how long the ranks waited for each other was not recorded; "
+            "part of the backward pass may be that."
+        )
+    if skew.waiting_share >= BOUND_SHARE:
+        return (
+            f"No waste stands out on the host, but ranks wait for each other {units.share(skew.waiting_share)} of the "
+            f"time, {units.share(skew.latest_share)} of it for {skew.latest.trainer.name}."
+        )
+    if not skew.measured:
+        return (
+            "No waste stands out on the host, and ranks come late by "
+            f"{units.share(skew.waiting_share)} of the time; but what of a backward pass is computing and what is "
+            "exchanging gradients was not recorded."
+        )
+    return ""
 
 
 def _is_about_data(finding: Finding) -> bool:

@@ -5,6 +5,9 @@ that calls what its closure holds as ``func``, and there the timing one is put. 
 object, with the same code, and Dynamo's replacement of it within graphs goes on; where it does look into such a
 function, ``is_compiling()`` makes ours nothing but a call. The user could notice one more frame in a traceback.
 
+A call on another group than that of all ranks bears the group's name, which is the same on all of its ranks; who they
+are is a fact.
+
 Not seen are the collectives that C++ starts itself (DDP's reducer), those inside of compiled graphs, and those
 which torch's own wrappers of models start (FSDP). With ``async_op=True``, and on a GPU, the call only enqueues:
 its time is that of the call, and the wait for its result is not seen.
@@ -17,6 +20,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard, journal, wrapping
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.facts import say
 from perfwrap_recorder.probes import torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
@@ -29,6 +33,9 @@ HOLDER = "wrapper"
 MAKERS = ("init_process_group", "new_group", "split_group")
 """Functions that make groups instead of using one."""
 
+OUTSIDE = "of others"
+"""What a group is called whose ranks this one is not among: the call returns at once."""
+
 MOST_TENSORS = 64
 """So many tensors of a list are measured."""
 
@@ -37,11 +44,11 @@ def install(torch):
     """Watch from now on."""
     module = sys.modules.get("torch.distributed.distributed_c10d")
     folder = module.__file__.rpartition("/")[0] + "/" if module else ""
-    size_of = _size_for(torch)
+    size_of, group_of = _size_for(torch), _group_for(module)
     for name, function in list(vars(module).items()) if module else ():
         # Nothing is asked of what is no function: a deprecated object there warns at any look at it.
         if type(function) is wrapping.FUNCTION and not name.startswith("_"):
-            finish = guard.protect("collectives", _finish_with(torch, name, folder, size_of))
+            finish = guard.protect("collectives", _finish_with(torch, name, folder, size_of, group_of))
             _put_inside(torch, function, finish)
     journal.cover("probe/collectives")
 
@@ -80,18 +87,44 @@ def _make(finish):
     return make
 
 
-def _finish_with(torch, name, folder, size_of):
+def _finish_with(torch, name, folder, size_of, group_of):
     def finish(frame, start, duration, arguments, options):
         caller = frame and frame.f_back
         if caller is None or caller.f_code.co_filename.startswith(folder):
             return  # torch's own business: a part of another call, or of its wrappers of models
         size = -1 if name in MAKERS else size_of(arguments, options)
         full_name = name + " async" if options.get("async_op") is True else name
+        group = "" if name in MAKERS else group_of(arguments, options)
+        if group:
+            full_name += " of group " + group
         journal.span(start, duration, size, label(full_name, caller), COLLECTIVE)
         if name == "init_process_group":
             torch_facts.look_at_ranks()
 
     return finish
+
+
+def _group_for(module):
+    """Return a function that says the name of the group that a call is on, empty for that of all ranks."""
+    kind = getattr(module, "ProcessGroup", None)
+    outsider = getattr(getattr(module, "GroupMember", None), "NON_GROUP_MEMBER", None)
+
+    def group_of(arguments, options):
+        found = options.get("group")
+        for argument in () if found is not None or kind is None else arguments:
+            if argument is outsider or issubclass(type(argument), kind):
+                found = argument
+        if found is not None and found is outsider:
+            return OUTSIDE
+        world = getattr(module, "_world", None)
+        if found is None or world is None or found is world.default_pg:
+            return ""
+        name = world.pg_names.get(found, "")
+        if name:
+            say("group/%s/ranks" % name, ",".join(map(str, sorted(world.pg_group_ranks.get(found, ())))))
+        return name
+
+    return group_of
 
 
 def _size_for(torch):

@@ -1,4 +1,4 @@
-"""Says which torch this is and how it is set up: threads, ranks, GPUs, and by settings_facts.py all else.
+"""Says which torch this is and how it is set up: threads, ranks, cores, GPUs, and by settings_facts.py all else.
 
 Replaces nothing. Settings are read after a model or an optimizer was first used, then every ten seconds, and
 never earlier: to ask torch for its number of threads fixes that number, as the first operation does. CUDA is
@@ -6,6 +6,8 @@ asked nothing before the program has started it.
 """
 
 from __future__ import annotations
+
+import os
 
 from perfwrap_recorder import facts, guard, journal
 from perfwrap_recorder.facts import say
@@ -27,7 +29,7 @@ def install(torch):
 def look():
     """Say the settings that have changed."""
     for torch in _torch:
-        for ask in (_ask_versions, _ask_threads, _ask_ranks, _ask_gpu):
+        for ask in (_ask_versions, _ask_threads, _ask_ranks, _ask_cores, _ask_gpu):
             guard.run(ask.__name__[1:], ask, torch)
         settings_facts.look(torch)
 
@@ -55,6 +57,23 @@ def _ask_ranks(torch):
         say("rank", distributed.get_rank())
         say("world_size", distributed.get_world_size())
         say("distributed_backend", distributed.get_backend())
+
+
+def _ask_cores(_):
+    # Of the thread that asks, which is the one that trains.
+    if hasattr(os, "sched_getaffinity"):
+        say("cores", _ranges(sorted(os.sched_getaffinity(0))))
+
+
+def _ranges(numbers):
+    """Return e.g. ``0-3,8`` for sorted numbers."""
+    found = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in found)
 
 
 def _ask_gpu(torch):

@@ -123,3 +123,118 @@ def test_one_process_is_clear_and_too_few_common_steps_are_not_checked(run: Any)
     train(run, 1, steps=5)
     both = Evidence(run.read())
     assert isinstance(rule.check(both, both.trainers[0]), NotChecked)
+
+
+def meet(
+    run: Any, rank: int, own: Callable[[int], float], steps: int = 40, cores: str = "0-3", **work: str
+) -> Any:
+    """Write steps of 20 ms: some of one's own work, then an all-reduce that ends on all ranks at once."""
+    journal = run.journal(pid=100 + rank, opened=1_000 * MS, rank=rank, world_size=4)
+    journal.fact("cores", cores)
+    for step in range(steps):
+        journal.span("forward", 2 * MS, "Net", 3, "train.py:21:main")
+        journal.span("backward", 1 * MS, line="train.py:23:main")
+        took = round(own(step) * MS)
+        if "operation" in work:
+            journal.span(work["operation"], took, line="train.py:24:main")
+        else:
+            journal.python(took)
+        journal.span("collective", 16 * MS - took, "all_reduce", 1024, "train.py:26:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", line="train.py:27:main")
+    return journal
+
+
+def watch(run: Any, rank: int, running: float, cores: float) -> None:
+    """Have monitors see how often a rank wanted a core, and how much of one it got."""
+    journal = run.journal(pid=900 + rank, opened=1_000 * MS, role="monitor")
+    for look in range(8):
+        journal.sample(f"process/{100 + rank}", "running_share", running, (1_050 + 100 * look) * MS)
+        journal.sample(f"process/{100 + rank}", "cpu_cores", cores, (1_050 + 100 * look) * MS)
+
+
+def test_the_time_in_which_others_wait_is_claimed_and_nobody_else_claims_it(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for rank in range(4):
+        meet(run, rank, lambda _, late=rank == 2: 11.0 if late else 3.0)
+    told = diagnosis()
+    finding = next(one for one in told.findings if one.rule == "straggler_rank")
+    assert finding.share == pytest.approx(8 / 20, abs=0.02)
+    assert finding.ranks == (2,)
+    assert finding.confidence == "measured"
+    assert "It came last in 100 % of 38 meetings" in finding.evidence[2] or "100 %" in finding.evidence[2]
+    assert "always the same rank" in finding.evidence[2]
+    for figures, claimed in zip(told.ranks, told.claimed.values(), strict=True):
+        own = claimed.filter(claimed["rule"] == "straggler_rank")
+        waited = int((own["end"] - own["start"]).sum())
+        assert waited == sum(figures.waiting.values())
+        assert (waited == 0) == (figures.rank == 2)
+    assert told.verdict.share == pytest.approx(finding.share), "what rank 2 itself loses is no more time"
+
+
+def test_a_rank_that_is_late_rarely_but_always_the_same_is_found(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for rank in range(4):
+        meet(
+            run,
+            rank,
+            lambda step, late=rank == 1: 15.0 if late and step % 5 == 0 else 3.0,
+            operation="save",
+            steps=100,
+        )
+    finding = found(diagnosis)
+    assert finding.ranks == (1,)
+    assert "because of saving or loading at train.py:24" in finding.sentence
+
+
+def test_a_machine_that_stands_still_for_a_moment_does_not_hide_the_late_rank(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for rank in range(2):
+        journal = run.journal(pid=100 + rank, opened=1_000 * MS, rank=rank, world_size=2)
+        for step in range(60):
+            journal.span("forward", 2 * MS, "Net", 3, "train.py:21:main")
+            journal.span("backward", 1 * MS, line="train.py:23:main")
+            still = 4_000 if rank == step % 2 and step in (20, 41) else 0
+            journal.python((3 + 6 * rank + still) * MS)
+            journal.span("collective", 1 * MS, "all_reduce", 1024, "train.py:26:main")
+            journal.span("optimizer", 1 * MS, "SGD#1", line="train.py:27:main")
+    assert found(diagnosis).ranks == (1,)
+
+
+def test_a_rank_that_shares_its_only_core_is_told_so(run: Any, diagnosis: Callable[[], Any]) -> None:
+    for rank in range(3):
+        meet(run, rank, lambda _, late=rank == 1: 10.0 if late else 3.0, cores="3" if rank == 1 else "0-3")
+        watch(run, rank, *((0.9, 0.5) if rank == 1 else (0.4, 0.4)))
+    finding = found(diagnosis)
+    assert (
+        "because it may use core 3 only, and wanted one that others had 40 % of the time" in finding.sentence
+    )
+    assert finding.verdict == "throttled"
+    assert "taskset" in finding.advice
+
+
+def test_a_core_of_its_own_is_no_cause_however_few_there_are(run: Any, diagnosis: Callable[[], Any]) -> None:
+    for rank in range(3):
+        meet(run, rank, lambda _, late=rank == 1: 10.0 if late else 3.0, cores="3" if rank == 1 else "0-2")
+        watch(run, rank, *((0.9, 0.9) if rank == 1 else (0.4, 0.4)))
+    assert "because of its own Python" in found(diagnosis).sentence
+
+
+def test_collections_are_their_own_cause_also_on_a_shared_core(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for rank in range(3):
+        meet(run, rank, lambda _, late=rank == 1: 10.0 if late else 0.1, cores="3", operation="gc")
+        watch(run, rank, *((0.9, 0.5) if rank == 1 else (0.4, 0.4)))
+    assert "because of garbage collection" in found(diagnosis).sentence
+
+
+def test_who_works_most_waits_most_for_cores_that_all_share_which_is_no_cause(
+    run: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for rank in range(3):
+        meet(run, rank, lambda _, late=rank == 1: 10.0 if late else 3.0, cores="0-1")
+        watch(run, rank, *((0.9, 0.5) if rank == 1 else (0.4, 0.4)))
+    assert "because of its own Python" in found(diagnosis).sentence

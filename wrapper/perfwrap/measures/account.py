@@ -32,7 +32,9 @@ SEGMENT_COLUMNS: dict[str, Any] = {
     "before_operation": pl.String,
     "step": pl.Int64,
     "estimated": pl.Boolean,
+    "waits_for": pl.Int32,
 }
+NO_WAITS = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64, "last": pl.Int32})
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,10 @@ class Account:
     ``until_line``, that of the next event in the same file, with the operations of both (``after_operation``,
     ``before_operation``, interruptions left out). Inside a validation phase everything is
     ``validation``, whatever its operation. ``step`` is the index in the steps' table, null after the last
-    step. ``estimated`` segments stand for thinned steps: their lengths come from exact sums, or in a rest of
-    the probes from the steps in detail around it; their places do not. ``sums`` are those of the thinned
-    stretches that overlap the account, each with a line where detail tells one.
+    step. ``waits_for`` is the rank that a segment is waiting for, null where none is known.
+    ``estimated`` segments stand for thinned steps: their lengths come from exact sums, or in a rest of the probes from
+    the steps in detail around it; their places do not. ``sums`` are those of the thinned stretches that overlap the
+    account, each with a line where detail tells one.
     """
 
     segments: pl.DataFrame
@@ -76,6 +79,13 @@ class Account:
         return {part: int(found.get(part, 0)) for part in PARTS}
 
     @cached_property
+    def waiting_ns(self) -> dict[str, int]:
+        """Nanoseconds of each part that were waiting for other ranks, as far as that is known."""
+        waits = self.segments.filter(pl.col("waits_for").is_not_null())
+        rows = waits.group_by(pl.col("part").cast(pl.String)).agg((pl.col("end") - pl.col("start")).sum())
+        return {part: int(ns) for part, ns in rows.iter_rows()}
+
+    @cached_property
     def shares(self) -> dict[str, float]:
         """Each part over the whole; all 0 when the account is empty."""
         return {part: value / self.total_ns if self.total_ns else 0.0 for part, value in self.ns.items()}
@@ -86,8 +96,13 @@ class Account:
         return int(self.segments.filter(condition).select(length).item()) / max(1, self.total_ns)
 
 
-def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
-    """Return the account of a trainer's steady loop; an empty one when there are no steps."""
+def find_account(
+    timeline: Timeline, trainer: Trainer, steps: Steps, waits: pl.DataFrame = NO_WAITS
+) -> Account:
+    """Return the account of a trainer's steady loop; an empty one when there are no steps.
+
+    ``waits`` are stretches in which it waited for another rank, ``last``: they are segments of their own.
+    """
     begin, finish = steps.warm_up_end, steps.loop_end
     if finish <= begin:
         return Account(pl.DataFrame(schema=SEGMENT_COLUMNS), begin, begin, empty("sums"))
@@ -102,14 +117,18 @@ def find_account(timeline: Timeline, trainer: Trainer, steps: Steps) -> Account:
     start = spans["start"].to_numpy()
     # Where thinned steps ended is not known: only those in detail cut the account.
     known_ends = steps.table.filter("detailed")["end"].to_numpy()
-    marks = (known_ends, steps.phases.start, steps.phases.end, stretch_edges(sums))
+    waiting = waits.select("start", "end").to_numpy().reshape(-1)
+    marks = (known_ends, steps.phases.start, steps.phases.end, stretch_edges(sums), waiting)
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
-    segments = _with_surroundings(_segments(tiling, spans, steps, stretch_edges(sums)))
+    edges = np.sort(np.concatenate([stretch_edges(sums), waiting]))
+    segments = _with_surroundings(_segments(tiling, spans, steps, edges))
     holes = steps.table.filter("windowed", pl.col("start") >= begin)
     segments = segments.filter(~pl.col("step").is_in(holes["index"].to_list()).fill_null(False))
     sums = with_lines(sums, spans, steps.phases)
     filled = fill_thinned(segments, spans, sums, steps.table["end"].to_numpy())
-    return Account(filled, begin, finish, sums, tuple(holes.select("start", "end").iter_rows()))
+    return Account(
+        _with_waits(filled, waits), begin, finish, sums, tuple(holes.select("start", "end").iter_rows())
+    )
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
@@ -125,7 +144,7 @@ def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _segments(tiling: Tiling, spans: pl.DataFrame, steps: Steps, edges: Integers) -> pl.DataFrame:
-    """Return one row per run of pieces with the same owner, step, phase and stretch."""
+    """Return one row per run of pieces with the same owner, step and phase, between two of the sorted edges."""
     moments = tiling.cuts[:-1]
     step = np.searchsorted(steps.table["end"].to_numpy(), moments, side="right")
     validating = steps.phases.contain(moments)
@@ -142,6 +161,16 @@ def _segments(tiling: Tiling, spans: pl.DataFrame, steps: Steps, edges: Integers
         pl.Series("step", step[first]).replace(steps.count, None),
         pl.when(pl.Series(validating[first])).then(pl.lit("validation")).otherwise(known).alias("part"),
         pl.lit(False).alias("estimated"),
+    )
+
+
+def _with_waits(segments: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """Return the segments with the rank that each waits for; they were cut where the waits begin and end."""
+    known = waits.rename({"end": "until", "last": "waits_for"})
+    joined = segments.sort("start").join_asof(known, on="start", strategy="backward")
+    inside = (pl.col("end") <= pl.col("until")) & ~pl.col("estimated")
+    return joined.with_columns(pl.when(inside).then("waits_for").alias("waits_for")).select(
+        list(SEGMENT_COLUMNS)
     )
 
 
@@ -172,4 +201,4 @@ def _with_surroundings(segments: pl.DataFrame) -> pl.DataFrame:
         pl.when(lone & same_file).then("next_line").alias("until_line"),
         pl.when(lone).then("last_operation").alias("after_operation"),
         pl.when(lone).then("next_operation").alias("before_operation"),
-    ).select(pl.col(name).cast(kind) for name, kind in SEGMENT_COLUMNS.items())
+    ).select(pl.col(name).cast(kind) for name, kind in SEGMENT_COLUMNS.items() if name != "waits_for")

@@ -25,6 +25,7 @@ from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.logged_gaps import LoggedGap, find_logged_gaps
 from perfwrap.measures.loop import trains_on_gpu
 from perfwrap.measures.matrix_work import MatrixWork, find_matrix_work
+from perfwrap.measures.meetings import Meetings, find_meetings
 from perfwrap.measures.memory import Allocator, find_allocator
 from perfwrap.measures.missing import NEEDS
 from perfwrap.measures.optimizers import OptimizerUse, find_optimizers
@@ -33,6 +34,9 @@ from perfwrap.measures.own_gpus import gpu_samples, own_gpus
 from perfwrap.measures.phase_balance import PhaseBalance, find_phase_balance
 from perfwrap.measures.processors import Processors, Trained, find_processors
 from perfwrap.measures.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.rank_differences import RankDifference, find_rank_differences
+from perfwrap.measures.rank_skew import Skew, find_skew
+from perfwrap.measures.restarts import Restart, find_restarts
 from perfwrap.measures.roofline import roofline
 from perfwrap.measures.round_trips import RoundTrip, find_round_trips
 from perfwrap.measures.scalers import ScalerLine, find_scalers
@@ -44,7 +48,7 @@ from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.stragglers import Straggler, find_straggler
 from perfwrap.measures.syncs import SyncLine, find_syncs
-from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.measures.trainers import Trainer, at_work_together, find_trainers
 from perfwrap.measures.transfers import TransferLine, find_transfers
 from perfwrap.measures.validation import Validation, find_validation
 from perfwrap.measures.worker_states import (
@@ -81,10 +85,41 @@ class Evidence:
 
     @cached_property
     def main(self) -> Trainer | None:
-        """The trainer that stands for the run: the lowest rank, or else the one with the most steps."""
-        if self.trainers and self.trainers[0].rank is not None:
-            return self.trainers[0]
-        return max(self.trainers, key=lambda trainer: self.steps(trainer).count, default=None)
+        """The trainer that stands for the run: the lowest rank, or else the one with the most steps.
+
+        Of a rank that was started anew it is the start that made the most steps.
+        """
+        able = self.trainers
+        if able and able[0].rank is not None:
+            able = tuple(trainer for trainer in able if trainer.rank == able[0].rank)
+        if len(able) == 1:
+            return able[0]
+        return max(able, key=lambda trainer: self.steps(trainer).count, default=None)
+
+    @cached_property
+    def together(self) -> tuple[Trainer, ...]:
+        """The ranks at work at the same time as the main one, itself included; empty outside of a job."""
+        return at_work_together(self.trainers, self.main)
+
+    @cached_property
+    def meetings(self) -> Meetings:
+        """Where these ranks wait for each other: in the program's own collectives and in DDP's backward passes."""
+        return find_meetings(self)
+
+    @cached_property
+    def skew(self) -> Skew | None:
+        """Who comes last to these meetings, and what the others wait for it; None where none is known."""
+        return find_skew(self)
+
+    @cached_property
+    def restarts(self) -> tuple[Restart, ...]:
+        """Each time that ranks were started anew; empty in most runs."""
+        return find_restarts(self)
+
+    @cached_property
+    def rank_differences(self) -> tuple[RankDifference, ...]:
+        """What one of these ranks is given that the others are not: fewer or shared cores, a GPU with lower clocks."""
+        return find_rank_differences(self)
 
     def steps(self, trainer: Trainer) -> Steps:
         """The trainer's steps: count, steady, median_ns, p99_ns, samples_per_s, table, anchor, few."""
@@ -93,8 +128,15 @@ class Evidence:
     def account(self, trainer: Trainer) -> Account:
         """The trainer's account: segments, ns and shares per part, total_ns."""
         return self._once(
-            "account", trainer, lambda: find_account(self.timeline, trainer, self.steps(trainer))
+            "account",
+            trainer,
+            lambda: find_account(self.timeline, trainer, self.steps(trainer), self.waits(trainer)),
         )
+
+    def waits(self, trainer: Trainer) -> pl.DataFrame:
+        """When a rank waited for another one, and for which, as far as that is known: start, end, last."""
+        rank = trainer.rank if trainer in self.together else None
+        return self.meetings.waits_of(-1 if rank is None else rank)
 
     def loaders(self, trainer: Trainer) -> tuple[LoaderUse, ...]:
         """Each DataLoader of the trainer: wait, settings, creation line, fetch time; most wait first."""
@@ -359,10 +401,9 @@ class Evidence:
         return self.timeline, trainer, self.steps(trainer), self.account(trainer)
 
     def _trained(self) -> tuple[Trained, ...]:
-        """Return all trainers with their accounts and loaders."""
-        return tuple(
-            Trained(trainer, self.account(trainer), self.loaders(trainer)) for trainer in self.trainers
-        )
+        """Return the trainers with their accounts and loaders; of ranks that were started anew one start."""
+        at_once = self.together or self.trainers
+        return tuple(Trained(trainer, self.account(trainer), self.loaders(trainer)) for trainer in at_once)
 
     def _once(self, figure: str, key: object, work: Callable[[], Figure]) -> Figure:
         """Return the figure, worked out at the first question."""

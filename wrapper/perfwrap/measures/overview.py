@@ -24,13 +24,15 @@ BUSY = "busy"
 class TrainerOverview:
     """One trainer: its table of steps (``measures.steps.STEP_COLUMNS``) and the parts of each steady step.
 
-    ``parts`` has the columns step (the index in the table), part and ns.
+    ``parts`` has the columns step (the index in the table), part and ns; ``waits`` step and ns: what of the parts was
+    waiting for other ranks.
     """
 
     trainer: Trainer
     steps: pl.DataFrame
     parts: pl.DataFrame
     slow: SlowSteps | None
+    waits: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def _trainer(evidence: Evidence, trainer: Trainer) -> TrainerOverview:
     """Return one trainer's overview."""
     segments = evidence.account(trainer).segments.drop_nulls("step")
     parts = segments.group_by("step", "part").agg(LENGTH.sum().alias("ns")).sort("step", "part")
-    return TrainerOverview(trainer, evidence.steps(trainer).table, parts, evidence.slow_steps(trainer))
+    waiting = segments.filter(pl.col("waits_for").is_not_null())
+    waits = waiting.group_by("step").agg(LENGTH.sum().alias("ns")).sort("step")
+    return TrainerOverview(trainer, evidence.steps(trainer).table, parts, evidence.slow_steps(trainer), waits)
 
 
 def _claimant(trainers: tuple[Trainer, ...], main: int | None, ranks: tuple[int, ...]) -> int:

@@ -33,6 +33,8 @@ class Straggler:
     """What its own work takes beyond that of the slowest other rank: the mean over all steps."""
     error_ns: float
     """The standard error of that mean: what chance alone may make of it."""
+    typical_ns: float
+    """The median of the same over the steps: a few steps in which the machine stood still do not move it."""
     step_ns: float
     parts: dict[str, float]
     """For each part what it takes beyond the median of the others, most first."""
@@ -40,8 +42,8 @@ class Straggler:
 
 def find_straggler(evidence: Evidence) -> Straggler | None:
     """Return the rank that is slowest on average; None where fewer than two ranks can be compared."""
-    ranks = [trainer for trainer in evidence.trainers if trainer.rank is not None]
-    if len(ranks) < 2 or len({trainer.rank for trainer in ranks}) < len(ranks):
+    ranks = list(evidence.together)
+    if len(ranks) < 2:
         return None
     skipped = _waiting_parts(evidence, ranks)
     tables = [_own_parts(evidence, trainer, place, skipped) for place, trainer in enumerate(ranks)]
@@ -63,6 +65,7 @@ def find_straggler(evidence: Evidence) -> Straggler | None:
         slowest_share=slowest.filter(pl.col("rank") == rank).height / common.len(),
         excess_ns=max(0.0, float(more.mean() or 0.0)),
         error_ns=float(more.std() or 0.0) / common.len() ** 0.5,
+        typical_ns=float(more.median() or 0.0),
         step_ns=_step_ns(evidence, ranks[rank], common),
         parts=_more(parts.filter(pl.col("step").is_in(common.implode())), rank, common.len()),
     )
@@ -92,6 +95,7 @@ def _own_parts(evidence: Evidence, trainer: Trainer, rank: int, skipped: tuple[s
         pl.col("step").is_in(steps.implode()),
         ~pl.col("part").is_in(skipped),
         (pl.col("operation") != WAITING_OPERATION).fill_null(True),
+        pl.col("waits_for").is_null(),
     )
     return (
         own.group_by("step", pl.col("part").cast(pl.String))

@@ -17,6 +17,9 @@ LAUNCH = r"(?i)^(?:cu|cuda|hip)\w*Launch\w*Kernel"
 NOT_TRAINERS = ("worker", "monitor")
 """Roles that never train, whatever they call."""
 
+RESTARTS = "restart_count"
+"""The fact that says how often the launcher had restarted the ranks before."""
+
 LEAST_SHARE_OF_THREADS = 0.2
 """A second thread of one process counts as a trainer from this share of the busiest thread's events on."""
 
@@ -31,6 +34,10 @@ class Trainer:
     rank: int | None
     pid: int | None
     host: str
+    start: int = 1
+    """Which start of its rank it is: launchers start a rank anew when one has failed."""
+    last_ns: int = 0
+    """When its last event ended."""
 
 
 def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
@@ -43,20 +50,39 @@ def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
     for operations in TRAINING_SIGNS:
         signs = counted.filter(pl.col("operation").is_in(operations))
         if not signs.is_empty():
-            return _named(_busiest_threads(signs))
+            return _named(_busiest_threads(signs), _restarts(timeline))
     if "imported" in timeline.run:
         launches = counted.filter(pl.col("operation").str.contains(LAUNCH))
         # A backward pass launches from a thread of its own, which trains nothing by itself.
         return _named(
-            _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first")
+            _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first"), {}
         )
     return ()
 
 
+def at_work_together(trainers: tuple[Trainer, ...], main: Trainer | None) -> tuple[Trainer, ...]:
+    """Return the ranks that were at work at the same time as the main one, itself included, one trainer each.
+
+    Empty where the main trainer is no rank of a job.
+    """
+    if main is None or main.rank is None:
+        return ()
+    found: dict[int, Trainer] = {}
+    for trainer in trainers:
+        if trainer.rank is not None and trainer.start == main.start:
+            found.setdefault(trainer.rank, trainer)
+    return tuple(found.values())
+
+
 def _counted(timeline: Timeline) -> pl.DataFrame:
     """Return how often each thread of a possible trainer did what, thinned steps included."""
-    detail = timeline.spans.group_by("track", "operation").agg(pl.len().alias("count"), pl.col("start").min())
-    sums = timeline.sums.group_by("track", "operation").agg(pl.col("count").sum(), pl.col("start").min())
+    end = (pl.col("start") + pl.col("duration")).max().alias("end")
+    detail = timeline.spans.group_by("track", "operation").agg(
+        pl.len().alias("count"), pl.col("start").min(), end
+    )
+    sums = timeline.sums.group_by("track", "operation").agg(
+        pl.col("count").sum(), pl.col("start").min(), pl.col("end").max()
+    )
     counts = pl.concat([detail.with_columns(pl.col("count").cast(pl.Int64)), sums], how="vertical")
     tracks = timeline.tracks
     threads = tracks.filter(pl.col("kind") == "thread").select(pl.col("id").alias("track"), "parent")
@@ -65,7 +91,7 @@ def _counted(timeline: Timeline) -> pl.DataFrame:
     )
     return (
         counts.group_by("track", "operation")
-        .agg(pl.col("count").sum(), pl.col("start").min())
+        .agg(pl.col("count").sum(), pl.col("start").min(), pl.col("end").max())
         .join(threads, on="track")
         .join(processes.select(pl.col("id").alias("parent"), "rank", "pid", "host"), on="parent")
     )
@@ -74,20 +100,39 @@ def _counted(timeline: Timeline) -> pl.DataFrame:
 def _busiest_threads(signs: pl.DataFrame) -> pl.DataFrame:
     """Return the threads that show the sign about as often as the busiest thread of their process."""
     threads = signs.group_by("track", "parent", "rank", "pid", "host").agg(
-        pl.col("count").sum(), pl.col("start").min()
+        pl.col("count").sum(), pl.col("start").min(), pl.col("end").max()
     )
     enough = pl.col("count") >= LEAST_SHARE_OF_THREADS * pl.col("count").max().over("parent")
     return threads.filter(enough).sort("rank", "start", "track", nulls_last=True)
 
 
-def _named(threads: pl.DataFrame) -> tuple[Trainer, ...]:
-    """Return the trainers with the names that reports call them by."""
+def _restarts(timeline: Timeline) -> dict[int, int]:
+    """Return how often torchrun had restarted the ranks before each process began, where it said so."""
+    told = timeline.facts.filter(pl.col("key") == RESTARTS, pl.col("value").str.contains(r"^\d+$"))
+    return dict(zip(told["track"].to_list(), told["value"].cast(pl.Int64).to_list(), strict=True))
+
+
+def _named(threads: pl.DataFrame, restarts: dict[int, int]) -> tuple[Trainer, ...]:
+    """Return the trainers with the names that reports call them by.
+
+    Without a word from the launcher, a process of the same rank that began after the one before it had ended is that
+    rank started anew; one that began earlier trains beside it.
+    """
     found: list[Trainer] = []
     for number, row in enumerate(threads.iter_rows(named=True), start=1):
-        name = f"trainer {number}" if threads.height > 1 else "trainer"
+        name, start = f"trainer {number}" if threads.height > 1 else "trainer", 1
         if row["rank"] is not None:
-            # Launchers start a rank again when one has failed.
-            again = 1 + sum(trainer.rank == row["rank"] for trainer in found)
-            name = f"rank {row['rank']}" + (f" (start {again})" if again > 1 else "")
-        found.append(Trainer(row["parent"], row["track"], name, row["rank"], row["pid"], row["host"]))
+            earlier = [trainer for trainer in found if trainer.rank == row["rank"]]
+            ended = {trainer.start for trainer in earlier if trainer.last_ns <= row["start"]}
+            start = restarts.get(row["parent"], len(ended)) + 1
+            beside = sum(trainer.start == start for trainer in earlier)
+            name = f"rank {row['rank']}" + (f" (start {start})" if start > 1 else "")
+            name += f" (process {beside + 1})" if beside else ""
+        found.append(
+            Trainer(
+                *(row["parent"], row["track"], name, row["rank"], row["pid"], row["host"]),
+                start=start,
+                last_ns=row["end"],
+            )
+        )
     return tuple(found)

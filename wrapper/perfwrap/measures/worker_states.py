@@ -132,8 +132,16 @@ def training_thread_states(
 
 def denied_share(timeline: Timeline, trainer: Trainer, account: Account) -> float:
     """Return the share of the loop in which the training thread wanted a core and had none; 0 where nobody looked."""
+    running, used = running_and_used(timeline, trainer, account)
+    return 0.0 if running is None or used is None else max(0.0, running - used)
+
+
+def running_and_used(
+    timeline: Timeline, trainer: Trainer, account: Account
+) -> tuple[float | None, float | None]:
+    """Return the share of the looks at which a trainer's process ran or wanted to, and the cores that it used."""
     running, used = (
         mean_over(track_samples(timeline, trainer.process, metric), account.start, account.end)
         for metric in ("running_share", "cpu_cores")
     )
-    return 0.0 if running is None or used is None else max(0.0, running - used)
+    return running, used

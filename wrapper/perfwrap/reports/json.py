@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, GpuFigures, RankFigures
+from perfwrap.diagnosis import Diagnosis, GpuFigures, RankFigures, Skew
 from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding
 
@@ -61,6 +61,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             },
         },
         "ranks": [_rank(figures) for figures in diagnosis.all_ranks],
+        "skew": _skew(diagnosis.skew),
+        "processes": dict(diagnosis.processes),
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
         "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
@@ -113,6 +115,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _rank(figures: RankFigures) -> dict[str, Any]:
     """Return one trainer's figures."""
+    skew = figures.skew
     return {
         "rank": figures.rank,
         "name": figures.name,
@@ -121,6 +124,33 @@ def _rank(figures: RankFigures) -> dict[str, Any]:
         "steps": figures.steps,
         "steady": figures.steady,
         "median_ns": _nanoseconds(figures.median_ns),
+        "start": figures.start,
+        "account": account_shares(figures.account),
+        "cores": figures.cores or None,
+        "meetings": None
+        if skew is None
+        else {
+            "count": skew.meetings,
+            "last": skew.last,
+            "wait_ns": round(skew.wait_ns),
+            "caused_ns": round(skew.caused_ns),
+        },
+    }
+
+
+def _skew(skew: Skew | None) -> dict[str, Any] | None:
+    """Return how far the ranks come apart; None where that is not known."""
+    if skew is None:
+        return None
+    return {
+        "steps": skew.steps,
+        "step_ns": round(skew.step_ns),
+        "meetings": skew.meetings,
+        "measured": skew.measured,
+        "waiting_share": _share(skew.waiting_share),
+        "latest": skew.latest.trainer.rank,
+        "latest_share": _share(skew.latest_share),
+        "always_the_same": skew.always_the_same,
     }
 
 

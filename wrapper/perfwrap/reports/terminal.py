@@ -14,6 +14,7 @@ from perfwrap.reports.fleet import draw_fleet
 from perfwrap.reports.kernels import draw_kernels
 from perfwrap.reports.machine import draw_machine
 from perfwrap.reports.page import Page
+from perfwrap.reports.ranks import draw_ranks, trainers
 from perfwrap.rules.model import Finding, Location, Outcome
 
 MOST_NAMED = 4
@@ -39,6 +40,8 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
     if diagnosis.fleet is not None:
         page.blank()
         draw_fleet(diagnosis.fleet, page)
+    else:
+        draw_ranks(diagnosis, page)
     if diagnosis.gpu_activity:
         page.blank()
         draw_gpus(diagnosis.gpu_activity, page)
@@ -94,6 +97,13 @@ def _wall(run: dict[str, object]) -> str:
     return f"{verb} {units.duration(end['monotonic_ns'] - start['monotonic_ns'])}"
 
 
+def _trainers(diagnosis: Diagnosis) -> str:
+    """Return how many processes train."""
+    if diagnosis.fleet is not None:
+        return units.counted(len(diagnosis.all_ranks), "trainer")
+    return trainers(diagnosis)
+
+
 def _account(diagnosis: Diagnosis, page: Page) -> None:
     """Draw the parts of the training loop as bars; their figures sum to 100.0 %."""
     steps = diagnosis.steps
@@ -102,7 +112,7 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
         f"{units.count(steps.count)}, "
         f"median {units.duration(steps.median_ns, 3)}, p99 {units.duration(steps.p99_ns, 3)}"
         + (f", {units.rate(steps.samples_per_s, 'samples')}" if steps.samples_per_s else "")
-        + (f", {units.counted(len(diagnosis.all_ranks), 'trainer')}" if len(diagnosis.all_ranks) > 1 else ""),
+        + (f", {_trainers(diagnosis)}" if len(diagnosis.all_ranks) > 1 else ""),
         style="bold",
     )
     if "imported" in diagnosis.run and steps.anchor:

@@ -80,7 +80,8 @@ class Finding:
     (0 to 1), of the whole run's when ``of_run`` is set. ``saving`` gives the step time after the fix over the
     step time now, best case first: (0.4, 0.6) means that a step would take 40 to 60 % of today's time,
     (1.0, 1.0) that there is nothing to gain. ``claims`` selects the segments of the account that the finding
-    takes; no segment is claimed twice. ``rule`` and ``ranks`` are filled in by the engine.
+    takes; no segment is claimed twice. ``rule`` and ``ranks`` are filled in by the engine; a rule says ``ranks`` itself
+    where others than the rank that was asked about show the cause.
     """
 
     title: str
@@ -103,7 +104,7 @@ class Finding:
     health: bool = False
     """A correctness or health problem: shown however small its share."""
     of_job: bool = False
-    """Every rank loses this share, whichever shows the cause: it is not averaged over the ranks."""
+    """Every rank loses this share, whichever shows the cause or claims the time: it is not averaged over the ranks."""
     at_least: Severity = "note"
     """The least severity, for what costs no time but the run itself."""
     benign: bool = False

@@ -11,11 +11,15 @@ from perfwrap import units
 from perfwrap.diagnosis import Diagnosis, Overview
 from perfwrap.reports.html.account import scale
 from perfwrap.reports.html.encoding import clipped, numbers
+from perfwrap.reports.ranks import last_share, processes, summary, wait_share
 
 MOST_CELLS = 60_000
 """Cells of one heat map."""
 
 MOST_COLUMNS = 400
+WAITING = "waiting for ranks"
+"""The name of the map of what ranks wait for each other."""
+HEADS = ("trainer", "host", "steps", "median step", "waits", "is last", "cores")
 LEAST_PART = 0.01
 """A part has a heat map of its own from this share of some rank's loop on."""
 
@@ -33,6 +37,8 @@ def ranks(diagnosis: Diagnosis) -> dict[str, Any] | None:
     size, unit = scale(overview.trainers[overview.main or 0].steps)
     parts = _large_parts(overview)
     maps = {"step time": _times(overview, together, columns, size)}
+    if any(trainer.waits.height for trainer in overview.trainers):
+        maps[WAITING] = _waits(diagnosis, overview, together, columns, size)
     maps |= {part: _part_times(overview, part, together, columns, size) for part in parts}
     return {
         "names": [clipped(trainer.trainer.name, 60) for trainer in overview.trainers],
@@ -40,8 +46,10 @@ def ranks(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "columns": columns,
         "unit": unit,
         "maps": {name: [numbers(row) for row in rows] for name, rows in maps.items()},
+        "summary": summary(diagnosis),
+        "processes": processes(diagnosis),
+        "heads": [*HEADS, *parts],
         "rows": _rows(diagnosis, overview, parts),
-        "parts": parts,
     }
 
 
@@ -67,6 +75,19 @@ def _times(overview: Overview, together: int, columns: int, size: float) -> list
     return rows
 
 
+def _waits(
+    diagnosis: Diagnosis, overview: Overview, together: int, columns: int, size: float
+) -> list[np.ndarray[Any, Any]]:
+    """Return what each rank waited for others in each column; NaN where that is not known of any of its steps."""
+    rows = []
+    for trainer, figures in zip(overview.trainers, diagnosis.ranks, strict=True):
+        known = trainer.parts["step"].unique().to_numpy()[: None if figures.skew else 0]
+        many = np.bincount(known // together, minlength=columns)
+        place = trainer.waits["step"].to_numpy() // together
+        rows.append(_ratio(np.bincount(place, trainer.waits["ns"].to_numpy(), columns), many, size))
+    return rows
+
+
 def _part_times(
     overview: Overview, part: str, together: int, columns: int, size: float
 ) -> list[np.ndarray[Any, Any]]:
@@ -85,7 +106,7 @@ def _ratio(sums: np.ndarray[Any, Any], many: np.ndarray[Any, Any], size: float) 
 
 
 def _rows(diagnosis: Diagnosis, overview: Overview, parts: list[str]) -> list[list[str]]:
-    """Return the table's cells: the trainer, its host, steps, median, and the share of each part."""
+    """Return the table's cells: those of HEADS, and the share of each part."""
     rows = []
     for trainer, figures in zip(overview.trainers, diagnosis.ranks, strict=True):
         whole = int(trainer.parts["ns"].sum())
@@ -98,6 +119,9 @@ def _rows(diagnosis: Diagnosis, overview: Overview, parts: list[str]) -> list[li
             clipped(figures.host, 60),
             units.count(figures.steps),
             units.duration(figures.median_ns, 3),
+            units.share(wait_share(diagnosis, figures)),
+            units.share(last_share(figures)),
+            figures.cores or units.UNKNOWN,
         ]
         rows.append(head + [units.share(share) for share in sums.values()])
     return rows

@@ -12,6 +12,7 @@ from perfwrap.reports import ending
 from perfwrap.reports.excerpt import read_excerpt
 from perfwrap.reports.explanation import sections, summary
 from perfwrap.reports.html.encoding import clipped
+from perfwrap.reports.ranks import trainers
 from perfwrap.rules import RULES
 from perfwrap.rules.model import Finding, rule_id
 
@@ -52,7 +53,7 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     if steps.samples_per_s:
         figures.append(("Throughput", units.rate(steps.samples_per_s, "samples")))
     if len(diagnosis.ranks) > 1:
-        figures.append(("Trainers", units.count(len(diagnosis.ranks))))
+        figures.append(("At work", trainers(diagnosis)))
     for gpu in diagnosis.gpu_activity[:1]:
         figures.append((f"{gpu.device} busy", units.share(gpu.busy_share)))
     return {

@@ -4,15 +4,17 @@ let shownMap = 'step time';
 
 function buildRanks() {
   if (!data.ranks) return;
-  const { maps, rows, parts, together } = data.ranks;
+  const { maps, rows, heads, together, summary, processes } = data.ranks;
   byId('ranks').hidden = false;
   byId('ranks').append(
     ...heading('ranks', 'Ranks', 'Step time by rank. In lockstep all ranks take equally long: the late one is who waits least. Choose a part to see it.' +
       (together > 1 ? ' Each column is the mean of ' + together + ' steps.' : '')),
+    summary ? element('p', {}, summary) : '',
+    processes ? element('p', { class: 'quiet small' }, 'Processes: ' + processes + '.') : '',
     element('div', { class: 'buttons', role: 'group' }, Object.keys(maps).map((name) =>
       element('button', { 'aria-pressed': String(name === shownMap), 'data-map': name, click: () => changeMap(name) }, name))),
     element('div', { class: 'chart', id: 'rank-chart' }),
-    drawnTable({ columns: ['trainer', 'host', 'steps', 'median step', ...parts], rows, left_out: 0 }));
+    drawnTable({ columns: heads, rows, left_out: 0 }));
   charts.push(drawRanks);
 }
 

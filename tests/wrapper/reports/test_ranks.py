@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+from perfwrap.diagnosis import diagnose
+from perfwrap.reports import json as json_report
+from perfwrap.reports.html import ranks as page_ranks
+from perfwrap.reports.page import Page
+from perfwrap.reports.ranks import draw_ranks
+
+MS = 1_000_000
+
+
+def job(run: Any, ranks: int, late: int, roles: tuple[str, ...] = ()) -> None:
+    """Write ranks that meet in an all-reduce, to which one of them comes 10 ms later."""
+    for rank in range(ranks):
+        journal = run.journal(pid=100 + rank, opened=1_000 * MS, rank=rank, world_size=ranks, cores="0-1")
+        for _ in range(40):
+            own = 13 if rank == late else 3
+            journal.span("forward", own * MS, "Net", 3, "train.py:21:main")
+            journal.span("backward", 1 * MS, line="train.py:23:main")
+            journal.span("collective", (15 - own) * MS, "all_reduce", 1024, "train.py:26:main")
+            journal.span("optimizer", 1 * MS, "SGD#1", line="train.py:27:main")
+    for number, role in enumerate(roles):
+        run.journal(pid=800 + number, role=role).python(1)
+
+
+def drawn(diagnosis: Any) -> str:
+    page = Page(io.StringIO(), width=80)
+    draw_ranks(diagnosis, page)
+    return page.text()
+
+
+def test_each_rank_has_a_line_with_its_own_time_apart_from_its_waiting(run: Any) -> None:
+    job(run, 2, late=1, roles=("agent", "worker", "worker", "helper"))
+    text = drawn(diagnose(run.read()))
+    assert "29 % of its time, 100 % of it for rank 1 (measured in collectives)" in " ".join(text.split())
+    lines = {line.split("  ")[1]: line for line in text.splitlines() if line.startswith("  rank")}
+    assert "59 %" in lines["rank 0"]
+    assert "forward 18 %" in lines["rank 0"]
+    assert "python 12 %" in lines["rank 0"], "the exchange itself, without the wait for rank 1"
+    assert "100 %" in lines["rank 1"]
+    assert "2 trainers, 1 launcher, 2 DataLoader workers, 1 helper" in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_of_many_ranks_the_late_one_is_told_and_the_rest_in_one_line(run: Any) -> None:
+    job(run, 24, late=19)
+    text = drawn(diagnose(run.read()))
+    assert "rank 19" in text
+    assert "16 more ranks: step 17 ms to 17 ms" in " ".join(text.split())
+
+
+def test_one_process_has_no_table(run: Any) -> None:
+    job(run, 1, late=0)
+    assert drawn(diagnose(run.read())) == ""
+
+
+def test_the_document_tells_each_ranks_account_and_who_is_waited_for(run: Any) -> None:
+    job(run, 2, late=1)
+    told = json.loads(json_report.text(diagnose(run.read())))
+    assert told["skew"]["latest"] == 1
+    assert told["skew"]["measured"]
+    assert told["skew"]["always_the_same"]
+    first, second = told["ranks"]
+    assert sum(first["account"].values()) == 1
+    assert first["meetings"]["wait_ns"] == second["meetings"]["caused_ns"] == 10 * MS
+    assert (first["meetings"]["last"], second["meetings"]["count"]) == (0, second["meetings"]["last"])
+    assert first["cores"] == "0-1"
+    assert told["processes"] == {"trainer": 2}
+
+
+def test_the_page_has_a_map_of_the_waiting(run: Any, make_run: Callable[[], Any]) -> None:
+    job(run, 2, late=1)
+    found = page_ranks.ranks(diagnose(run.read(), overview=True))
+    assert found is not None
+    assert page_ranks.WAITING in found["maps"]
+    assert len(found["heads"]) == len(found["rows"][0])
+    alone = make_run()
+    job(alone, 1, late=0)
+    assert page_ranks.ranks(diagnose(alone.read(), overview=True)) is None
