@@ -36,6 +36,18 @@ def test_both_halves_name_the_same_numbers() -> None:
     }
 
 
+def test_a_call_that_goes_on_stands_at_the_front_until_it_returns(run) -> None:
+    code = """
+open_journal()
+journal.open_call(1000, journal.text("loader/1"), journal.DATA)
+journal.open_call(2000, journal.text("all_reduce"), journal.COLLECTIVE)
+journal.close_call(journal.DATA)
+"""
+    (call,) = run(code).journal.of("OPEN")
+    assert (call.start, call.name, call.value) == (2000, "all_reduce", journal_format.SPANS["COLLECTIVE"])
+    assert run(code + "journal.close_call(journal.COLLECTIVE)").journal.of("OPEN") == []
+
+
 def test_a_journal_reads_as_specified(run, interpreter: str) -> None:
     done = run(
         """

@@ -159,8 +159,9 @@ class StallMonitor:
 
     def _waits_for_others(self) -> bool:
         """Say whether there are ranks on other machines, and all of this one are inside of collectives."""
-        living = [one for one in self._followed.trainers if one.alive]
-        if all(one.world_size <= len(living) for one in living):
+        known = self._followed.trainers
+        living = [one for one in known if one.alive]
+        if all(one.world_size <= len(known) for one in living):
             return False
         return all(any(call.kind == COLLECTIVE for call in one.progress.open_calls()) for one in living)
 
