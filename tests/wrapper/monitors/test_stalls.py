@@ -257,7 +257,8 @@ def test_who_works_is_told_from_who_waits() -> None:
     def use(ticks: int = 0, moved: int | None = 0, switches: int = 0) -> stalls.activity.Use:
         return stalls.activity.Use(ticks, moved, switches, False)
 
-    before = stalls.activity.Activity(0, dict.fromkeys(range(6), use()))
+    before = stalls.activity.Activity(0, dict.fromkeys((*range(6), 7), use()))
+    wants_a_core = stalls.activity.Use(0, 0, 0, False, True)
     now = {
         0: use(ticks=1),
         1: use(ticks=200),
@@ -265,8 +266,8 @@ def test_who_works_is_told_from_who_waits() -> None:
         3: use(switches=900),
         4: use(switches=900),
     }
-    after = stalls.activity.Activity(10 * SECOND, {**now, 5: use(moved=None), 6: use()})
-    assert stalls.activity.at_work(before, after, {4}) == [1, 2, 4, 6]
+    after = stalls.activity.Activity(10 * SECOND, {**now, 5: use(moved=None), 6: use(), 7: wants_a_core})
+    assert stalls.activity.at_work(before, after, {4}) == [1, 2, 4, 6, 7]
 
 
 def test_ranks_in_the_same_call_are_told_by_their_steps() -> None:

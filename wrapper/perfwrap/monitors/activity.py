@@ -18,7 +18,7 @@ BUSY_BYTES_PER_S = 100_000
 """What a process that waits neither reads nor writes, page cache, pipes and sockets included."""
 BUSY_SWITCHES_PER_S = 30.0
 """So often the main thread of a process wakes up that talks to somebody: an upload uses hardly any processor."""
-STOPPED = (b"T", b"t")
+STOPPED, RUNNABLE = (b"T", b"t"), b"R"
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
@@ -31,6 +31,8 @@ class Use:
     switches: int
     """How often its main thread had waited."""
     stopped: bool
+    runnable: bool = False
+    """Whether its main thread wanted a core at that moment: on a crowded machine it may not get one for long."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ def look(now_ns: int, pids: Iterable[int]) -> Activity:
         except GONE:
             continue
         ticks = stat.user_ticks + stat.system_ticks
-        uses[pid] = Use(ticks, _moved_bytes(pid), switches[0], stat.state in STOPPED)
+        state = stat.state
+        uses[pid] = Use(ticks, _moved_bytes(pid), switches[0], state in STOPPED, state == RUNNABLE)
     return Activity(now_ns, uses)
 
 
@@ -77,6 +80,8 @@ def at_work(before: Activity, now: Activity, talkers: Collection[int] = ()) -> l
 
 def _worked(then: Use, now: Use, seconds: float, talks: bool) -> bool:
     """Say whether that use is more than that of a process that waits."""
+    if now.runnable:
+        return True
     # Processor time is counted in ticks: a single one is nothing in a short time.
     ticks = now.ticks - then.ticks - 1
     if ticks / TICKS_PER_SECOND > BUSY_CORES * seconds:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -82,6 +83,15 @@ class RunCollector:
         yield from families.values()
 
 
+class Server(ThreadingHTTPServer):
+    """A server that asks no name server what this machine is called."""
+
+    def server_bind(self) -> None:
+        """Take the address as it is."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+
 class MetricsServer:
     """Answers questions until the end; a monitor that never has to look."""
 
@@ -133,7 +143,7 @@ def serve(asked: Asked, collector: RunCollector) -> MetricsServer:
             self.end_headers()
             self.wfile.write(page)
 
-    server = ThreadingHTTPServer((asked.address, asked.port), Handler)
+    server = Server((asked.address, asked.port), Handler)
     server.daemon_threads = True
     return MetricsServer(server)
 
