@@ -76,7 +76,7 @@ ALLOWED = {
 
 LIBRARIES = {
     "launch": set(),
-    "monitors": {"psutil", "pynvml", "amdsmi"},
+    "monitors": {"psutil", "pynvml", "amdsmi", "prometheus_client"},
     "checkup": set(),
     "run_folder": set(),
     "control_groups": set(),

@@ -47,6 +47,10 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
   COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they end the steps, are not noted at all: detail alone tells of
   them. The other kinds are summed. A kill may lose a tenth of a second of it.
 
+A call that may never return (waiting for a batch, a collective) stands, while it has not, as an OPEN record in one of
+the slots at the front: that is how others see where a process hangs. When it returns, the slot is emptied again. While
+probes rest there are none.
+
 GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
 those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
 and no thread. Above the 8 bits of the kind, value holds by how many microseconds the GPU came after the host at the
@@ -79,13 +83,13 @@ from perfwrap_recorder.thinning import PATIENCE, Thinning
 FORMAT = 1
 
 # Records that describe.
-TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END = range(1, 11)
+TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END, OPEN = range(1, 12)
 # CLOCK: start = monotonic, value = wall ns.       THREAD: thread = index, name = its name, value = native id.
 # FACT: name = key, value = text id of the value.  MARK: name = what, value = text id of the detail or 0.
 # SAMPLE: name = series, value = float64 bits.     COVERAGE: name = what is watched from start on, for
 #   duration (0: to the journal's end; 1: it is not watched), value = text id of a note or 0.
 # LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums, -1 for a rest.
-# END: an orderly end.
+# END: an orderly end.                            OPEN: name = label of a call that goes on, value = its kind.
 
 # Spans.
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
@@ -159,6 +163,7 @@ pack = Struct("<qqqIHH").pack_into
 FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
 SHIFT = 5  # a slot is 32 bytes
 END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2, 3, 4, 8
+OPEN_SLOTS = {DATA: 5, COLLECTIVE: 6}
 
 BEGIN = None
 
@@ -303,6 +308,21 @@ def cover(what, note=""):
 def uncover(what, note):
     """Say that something is not watched, and why not."""
     put(now(), 1, text(note), text(what), 0, COVERAGE)
+
+
+def open_call(start, name, kind):
+    """Say that this thread is inside a call that may never return, until ``close_call``."""
+    file = _file
+    if file is not None:
+        thread = threads.get(get_ident()) or _add_thread()
+        pack(file.memory, OPEN_SLOTS[kind] << SHIFT, start, 0, kind, name, thread, OPEN)
+
+
+def close_call(kind):
+    """Say that the call has returned, or raised."""
+    file = _file
+    if file is not None:
+        pack(file.memory, OPEN_SLOTS[kind] << SHIFT, 0, 0, 0, 0, 0, 0)
 
 
 def end_step(kind, which, moment):

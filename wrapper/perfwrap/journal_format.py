@@ -25,6 +25,7 @@ DESCRIBE = {
     "LOST": 8,
     "THIN": 9,
     "END": 10,
+    "OPEN": 11,
 }
 SPANS = {
     "DATA": 33,

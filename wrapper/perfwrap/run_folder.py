@@ -6,6 +6,7 @@
     inject/                  what the command's PYTHONPATH points to: shim, recorder source, settings
     starts/<host>.log        one line per Python process that was reached (see START_FIELDS)
     journal/*.pwj            one journal per writer; the format is specified in the recorder's journal.py
+    stalls/<host>-<n>.json   what hung, written while it does; described in docs/stalls.md
     memory/*.pickle          what filled a GPU whose memory had run out; see sources/memory_snapshot.py
     tools/                   files of other tools, kept as they are
     tools/py-spy/            recordings of py-spy's, and <host>.log with when each was made (see PY_SPY_FIELDS)
@@ -48,6 +49,7 @@ INJECT = "inject"
 STARTS = "starts"
 JOURNAL = "journal"
 MEMORY = "memory"
+STALLS = "stalls"
 TOOLS = "tools"
 PY_SPY = "py-spy"
 TIMELINE = "timeline"
@@ -104,6 +106,11 @@ class RunFolder:
     def inject(self) -> Path:
         """What the command's PYTHONPATH points to."""
         return self.path / INJECT
+
+    @property
+    def stalls(self) -> Path:
+        """Where it is told what hung."""
+        return self.path / STALLS
 
     @property
     def py_spy(self) -> Path:

@@ -48,12 +48,13 @@ def install(torch):
     for name, function in list(vars(module).items()) if module else ():
         # Nothing is asked of what is no function: a deprecated object there warns at any look at it.
         if type(function) is wrapping.FUNCTION and not name.startswith("_"):
-            finish = guard.protect("collectives", _finish_with(torch, name, folder, size_of, group_of))
-            _put_inside(torch, function, finish)
+            begin = guard.protect("collectives", _begin_with(name, folder, group_of))
+            finish = guard.protect("collectives", _finish_with(name, size_of))
+            _put_inside(torch, function, begin, finish)
     journal.cover("probe/collectives")
 
 
-def _put_inside(torch, function, finish):
+def _put_inside(torch, function, begin, finish):
     """Have a function that torch has decorated call a timing one instead of what it decorates."""
     code = function.__code__
     if code.co_name != HOLDER or "func" not in code.co_freevars:
@@ -64,7 +65,7 @@ def _put_inside(torch, function, finish):
         return
     holder = _Holder()
     holder.inner = original
-    wrapping.patch(torch, holder, "inner", _make(finish))
+    wrapping.patch(torch, holder, "inner", _make(begin, finish))
     cell.cell_contents = holder.inner
 
 
@@ -72,14 +73,23 @@ class _Holder:
     """Lends a function an owner, which ``wrapping.patch`` asks for."""
 
 
-def _make(finish):
+def _make(begin, finish):
+    close = guard.protect("collectives", journal.close_call)
+
     def make(original, _, is_compiling):
         def wrapper(*arguments, **options):
             if is_compiling() or COLLECTIVE in resting:
                 return original(*arguments, **options)
             start = now()
-            result = original(*arguments, **options)
-            finish(_getframe().f_back, start, now() - start, arguments, options)
+            place = begin(_getframe().f_back, start, arguments, options)
+            if not place:
+                return original(*arguments, **options)
+            try:
+                result = original(*arguments, **options)
+            except BaseException:
+                close(COLLECTIVE)
+                raise
+            finish(place, start, now() - start, arguments, options)
             return result
 
         return wrapper
@@ -87,17 +97,28 @@ def _make(finish):
     return make
 
 
-def _finish_with(torch, name, folder, size_of, group_of):
-    def finish(frame, start, duration, arguments, options):
+def _begin_with(name, folder, group_of):
+    def begin(frame, start, arguments, options):
+        """Return the label of the call, 0 where it is torch's own: a part of another, or of its wrappers of models."""
         caller = frame and frame.f_back
         if caller is None or caller.f_code.co_filename.startswith(folder):
-            return  # torch's own business: a part of another call, or of its wrappers of models
-        size = -1 if name in MAKERS else size_of(arguments, options)
+            return 0
         full_name = name + " async" if options.get("async_op") is True else name
         group = "" if name in MAKERS else group_of(arguments, options)
         if group:
             full_name += " of group " + group
-        journal.span(start, duration, size, label(full_name, caller), COLLECTIVE)
+        place = label(full_name, caller)
+        journal.open_call(start, place, COLLECTIVE)
+        return place
+
+    return begin
+
+
+def _finish_with(name, size_of):
+    def finish(place, start, duration, arguments, options):
+        journal.close_call(COLLECTIVE)
+        size = -1 if name in MAKERS else size_of(arguments, options)
+        journal.span(start, duration, size, place, COLLECTIVE)
         if name == "init_process_group":
             torch_facts.look_at_ranks()
 

@@ -75,6 +75,7 @@ def _make_next(count_batch):
     begin = guard.protect("data_loader", _begin)
     finish = guard.protect("data_loader", _finish_with(count_batch))
     finish_last = guard.protect("data_loader", _finish_last)
+    close = guard.protect("data_loader", journal.close_call)
 
     def make(original, call, is_compiling):
         def wrapper(self):
@@ -89,6 +90,7 @@ def _make_next(count_batch):
                 finish_last(_getframe().f_back, self, start, now() - start)
                 raise
             except BaseException as error:
+                close(journal.DATA)
                 error.__traceback__ = error.__traceback__.tb_next  # without this frame, from Python 3.11 on
                 raise
             duration = now() - start
@@ -109,11 +111,13 @@ def _make_next(count_batch):
 
 def _begin(iterator, start):
     journal.end_step(journal.DATA, 0, start)
+    journal.open_call(start, journal.text(_known(iterator)[1]), journal.DATA)
     return guard.run("ready_batches", ready_batches.look, iterator)
 
 
 def _finish_with(count_batch):
     def finish(frame, iterator, start, duration, data, ready):
+        journal.close_call(journal.DATA)
         _, name, size, _ = _known(iterator)
         if ready is not None:
             guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
@@ -123,6 +127,7 @@ def _finish_with(count_batch):
 
 
 def _finish_last(frame, iterator, start, duration):
+    journal.close_call(journal.DATA)
     journal.span(start, duration, 0, label(_known(iterator)[1], frame), journal.DATA_END)
     journal.begin_phase(start + duration)
 

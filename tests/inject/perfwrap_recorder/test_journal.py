@@ -6,6 +6,7 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
 from perfwrap import journal_format
 
 
@@ -34,6 +35,19 @@ def test_both_halves_name_the_same_numbers() -> None:
         journal_format.HEADER.format,
         journal_format.RECORD.format,
     }
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_call_that_goes_on_stands_at_the_front_until_it_returns(run, returns: bool) -> None:
+    code = """
+open_journal()
+journal.open_call(1000, journal.text("loader/1"), journal.DATA)
+journal.open_call(2000, journal.text("all_reduce"), journal.COLLECTIVE)
+journal.close_call(journal.DATA)
+"""
+    done = run(code + ("journal.close_call(journal.COLLECTIVE)" if returns else ""))
+    found = [(call.start, call.name, call.value) for call in done.journal.of("OPEN")]
+    assert found == ([] if returns else [(2000, "all_reduce", journal_format.SPANS["COLLECTIVE"])])
 
 
 def test_a_journal_reads_as_specified(run, interpreter: str) -> None:

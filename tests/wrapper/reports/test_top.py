@@ -54,6 +54,16 @@ def test_a_full_scene_fits_every_screen(width: int, height: int) -> None:
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.parametrize("height", [12, 24])
+def test_what_hangs_stands_first_and_says_where_the_stacks_are(height: int) -> None:
+    told = "no step has ended for 62 s: rank 1 is missing, it stands at train.py:15; stacks: stalls/a-1.json"
+    lines = drawn(scene(stall=told), height)
+    assert len(lines) <= height
+    text = " ".join(" ".join(lines[2:6]).split())
+    assert f"Stalled: N{told[1:]}." in text
+    assert "q quits" in lines[-1]
+
+
 def test_a_common_screen_shows_something_of_everything() -> None:
     text = "\n".join(drawn(scene(), 24))
     for words in (

@@ -119,6 +119,39 @@ TrialSteps: TypeAlias = Annotated[int, typer.Option("--trial-steps", min=0, hidd
 TrialWarmUp: TypeAlias = Annotated[str, typer.Option("--trial-warm-up", hidden=True)]
 TrialPrecision: TypeAlias = Annotated[float, typer.Option("--trial-precision", min=0, max=1, hidden=True)]
 AllowWrites: TypeAlias = Annotated[bool, typer.Option("--allow-writes", hidden=True)]
+StallAfter: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Tell of a stall when no step ends for so long, and for five times the slowest steps; 0 is never.",
+    ),
+]
+KillOnStall: TypeAlias = Annotated[
+    bool, typer.Option("--kill-on-stall", help="End a stalled command, after its stacks were written.")
+]
+KillGrace: TypeAlias = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long after SIGTERM a stalled command is killed.")
+]
+MetricsPort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Serve metrics for Prometheus while the command runs.",
+        show_default="none",
+    ),
+]
+MetricsAddress: TypeAlias = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Where to listen; others than loopback want a token.")
+]
+MetricsTokenFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The file with the token that who asks must bear.", show_default="none"
+    ),
+]
 Budget: TypeAlias = Annotated[
     int, typer.Option(metavar="MIB", min=1, max=4096, help="How large each process's journal may become.")
 ]

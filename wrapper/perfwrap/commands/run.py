@@ -11,14 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfwrap.commands import stacks
+from perfwrap.commands import stacks, watching
 from perfwrap.commands.output_options import Ignore, Rules, words
 from perfwrap.commands.recording_options import (
     AllowWrites,
     Budget,
     Change,
     Command,
+    KillGrace,
+    KillOnStall,
     MaxOverhead,
+    MetricsAddress,
+    MetricsPort,
+    MetricsTokenFile,
     Name,
     Ncu,
     NcuFrom,
@@ -36,6 +41,7 @@ from perfwrap.commands.recording_options import (
     Rate,
     RunId,
     Sample,
+    StallAfter,
     Tags,
     TrialPrecision,
     TrialSteps,
@@ -51,10 +57,13 @@ from perfwrap.launch import nsys as nsys_tool
 from perfwrap.launch import prefixes, session
 from perfwrap.launch.options import (
     DEFAULT_BUDGET_MIB,
+    DEFAULT_GRACE_SECONDS,
     DEFAULT_MAX_OVERHEAD,
     DEFAULT_PY_SPY_HZ,
     DEFAULT_RATE_HZ,
+    DEFAULT_STALL_SECONDS,
     DEFAULT_WINDOW,
+    LOOPBACK,
     MEBIBYTE,
     WINDOW_DETAILS,
     Options,
@@ -92,6 +101,12 @@ def run(
     ncu: Ncu = False,
     ncu_options: NcuOptions = "",
     ncu_from: NcuFrom = None,
+    stall_after: StallAfter = DEFAULT_STALL_SECONDS,
+    kill_on_stall: KillOnStall = False,
+    kill_grace: KillGrace = DEFAULT_GRACE_SECONDS,
+    metrics_port: MetricsPort = 0,
+    metrics_address: MetricsAddress = LOOPBACK,
+    metrics_token_file: MetricsTokenFile = None,
     no_report: NoReport = False,
     rules: Rules = "",
     ignore: Ignore = "",
@@ -131,6 +146,8 @@ def run(
         nsys=_words(nsys_options, nsys_tool.OURS) if nsys else None,
         ncu=_words(ncu_options, ncu_tool.OURS) if ncu else None,
     )
+    options = watching.with_stalls(options, stall_after, kill_on_stall, kill_grace)
+    options = watching.with_metrics(options, metrics_port, metrics_address, metrics_token_file)
     if py_spy or py_spy_native:
         options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
     if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):

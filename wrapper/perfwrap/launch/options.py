@@ -11,6 +11,10 @@ DEFAULT_BUDGET_MIB = 256
 DEFAULT_MAX_OVERHEAD = 0.005
 MEBIBYTE = 1 << 20
 DEFAULT_WINDOW = "auto"
+DEFAULT_STALL_SECONDS = 60.0
+DEFAULT_GRACE_SECONDS = 30.0
+"""As long as torchrun waits for its workers before it kills them."""
+LOOPBACK = "127.0.0.1"
 WINDOW_DETAILS = ("shapes", "stack", "memory", "flops")
 
 
@@ -65,6 +69,16 @@ class Options:
     """What the user wants `nsys profile` to be given in addition; None for no nsys."""
     ncu: tuple[str, ...] | None = None
     """The same for `ncu`."""
+    stall_after_s: float = DEFAULT_STALL_SECONDS
+    """The shortest silence that is called a stall; 0 for never."""
+    kill_on_stall: bool = False
+    """Whether a stalled command is ended."""
+    kill_grace_s: float = DEFAULT_GRACE_SECONDS
+    """How long after SIGTERM it is killed."""
+    metrics_port: int = 0
+    """Where metrics are served; 0 for nowhere."""
+    metrics_address: str = LOOPBACK
+    metrics_token_file: str = ""
     ncu_kernels: tuple[str, ...] = ()
     """The functions that ncu is to measure."""
 

@@ -97,6 +97,9 @@ def start(
     orders_out, orders = os.pipe()
     arguments = _arguments(folder, launcher, options, hook, attached)
     arguments += ["--only-processes"] if only_processes else []
+    # What cannot wait for the report is said by the monitors themselves, where the launcher would say it.
+    say = os.dup(2)
+    arguments += ["--say", str(say)]
     pid = os.fork()
     if pid == 0:
         try:
@@ -104,10 +107,12 @@ def start(
             descriptors.point_at_null(1)
             os.dup2(orders_out, 0)
             os.dup2(log_descriptor, 2)
-            descriptors.close_all_but()
+            os.set_inheritable(say, True)
+            descriptors.close_all_but(say)
             os.execv(sys.executable, arguments)
         finally:
             os._exit(1)
+    os.close(say)
     os.close(orders_out)
     os.close(log_descriptor)
     return Sidecar(pid, orders, log)
@@ -129,6 +134,12 @@ def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str, at
     settings = ["--rate", f"{options.rate_hz:g}", "--hook", hook, "--budget", str(options.budget_bytes)]
     if attached:
         settings += ["--attached", str(attached)]
+    settings += ["--stall-after", f"{options.stall_after_s:g}"]
+    if options.kill_on_stall:
+        settings += ["--kill-on-stall", f"{options.kill_grace_s:g}"]
+    if options.metrics_port:
+        words = (str(options.metrics_port), options.metrics_address, options.metrics_token_file)
+        settings += ["--metrics", ",".join(words)]
     if options.py_spy:
         settings += ["--py-spy", options.py_spy, "--py-spy-rate", f"{options.py_spy_hz:g}"]
         settings += ["--py-spy-native"] if options.py_spy_native else []

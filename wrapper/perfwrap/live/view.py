@@ -85,6 +85,8 @@ class Scene:
     elapsed_ns: int
     view: View = View()
     verdict: Verdict | None = None
+    stall: str | None = None
+    """What hangs at present."""
 
 
 def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> View:

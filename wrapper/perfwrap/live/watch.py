@@ -7,6 +7,7 @@ import time
 from perfwrap.diagnosis import diagnose
 from perfwrap.live.pace import Pace
 from perfwrap.live.run import LiveRun
+from perfwrap.live.stalls import current_stall
 from perfwrap.live.view import Scene, View, look
 from perfwrap.measures.evidence import Evidence
 from perfwrap.rules import RULES
@@ -31,7 +32,7 @@ class Watch:
 
     def __init__(self, folder: RunFolder) -> None:
         """Read the manifest; PerfwrapError when the folder is no run."""
-        self._run = LiveRun(folder)
+        self._run, self._folder = LiveRun(folder), folder
         self._reading, self._figures, self._judging = (
             Pace(share) for share in (READING_SHARE, FIGURES_SHARE, VERDICT_SHARE)
         )
@@ -51,7 +52,9 @@ class Watch:
 
     def scene(self) -> Scene:
         """Return what is known at present."""
-        return Scene(self._run.manifest, self._run.state, self._elapsed(), self._view, self._verdict)
+        state = self._run.state
+        stall = None if state.over else current_stall(self._folder.stalls)
+        return Scene(self._run.manifest, state, self._elapsed(), self._view, self._verdict, stall)
 
     def step(self) -> None:
         """Read what is new, and work out again what is due."""

@@ -5,6 +5,7 @@ MONITORS = (
     (("gpu",), True),
     (("gpm", "nvlink", "gpu_health", "pcie"), False),
     (("pyspy",), True),
+    (("stalls", "metrics"), False),
 )
 """A row is a thread: its modules, and whether it looks ten times a second or once.
 

@@ -48,6 +48,8 @@ class JournalWriter:
         self.stride = 1
         """Monitors look at every so many-th of their moments only."""
         self.alive = True
+        self.latest: dict[int, float] | None = None
+        """The newest value of each series, where somebody has set this to a dictionary."""
         self._lock = threading.Lock()
         self._texts: dict[str, int] = {}
         self._next_text = 1
@@ -80,6 +82,12 @@ class JournalWriter:
                 self._write_text(number, text.encode("utf-8", "replace"))
         return number
 
+    def latest_values(self) -> dict[str, float]:
+        """Return the newest value of each series that is kept by its text: of lasting things, not of processes."""
+        with self._lock:
+            names = {number: text for text, number in self._texts.items() if FIELD_SEPARATOR in text}
+            return {names[number]: value for number, value in (self.latest or {}).items() if number in names}
+
     def series(self, entity: str, metric: str, keep: bool = True) -> int:
         """Return the id of a series of samples."""
         return self.text(entity + FIELD_SEPARATOR + metric, keep)
@@ -88,6 +96,8 @@ class JournalWriter:
         """Keep one value per series, all taken at ``time_ns``, until the next flush."""
         with self._lock:
             self._kept.append((time_ns, values))
+            if self.latest is not None:
+                self.latest.update(values)
 
     def flush(self) -> None:
         """Write the samples kept so far; in one go, because the first write after a pause is the dear one."""

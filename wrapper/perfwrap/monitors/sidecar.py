@@ -1,6 +1,7 @@
 """The process beside the command in which all monitors run.
 
-Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID --rate HZ``, all signals blocked. Standard
+Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID --rate HZ``, all signals blocked; ``--say`` is the
+descriptor of its standard error, for what cannot wait. Standard
 input brings a line ``child PID`` when the command runs, a line ``end JSON`` that says how it ended (the mark
 ``command_end``), and ends when the command or the launcher has. What goes wrong here becomes coverage in this
 process's journal and never more than that. Its own cost stands there, too: the series ``sidecar cpu_seconds``,
@@ -18,13 +19,15 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from perfwrap.monitors import MONITORS
+from perfwrap.monitors import MONITORS, metrics, stalls
 from perfwrap.monitors.journal import BUDGET_BYTES, JournalWriter
 from perfwrap.monitors.pyspy_recording import Asked
+from perfwrap.monitors.shown import Shown
 from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
 from perfwrap.run_folder import RunFolder, host_name
 
@@ -59,12 +62,17 @@ def main() -> None:
     journal.fact("python", sys.version.split()[0])
     threading.excepthook = survive
     children: deque[int] = deque()
+    roots: deque[int] = deque()
+    shown = Shown()
+    say = partial(_say, options.say)
     # Where a running job was attached to, there is nothing on its PYTHONPATH.
     hook = "" if options.attached else str(options.hook or folder.inject)
     more: dict[str, tuple[object, ...]] = {
         "processes": (folder.starts, hook, children),
         "pyspy": (folder, _asked_of_py_spy(options)),
         "gpu": (folder.starts,),
+        "stalls": (folder, roots, _asked_of_stalls(options, say), shown),
+        "metrics": (folder, _asked_of_metrics(options), shown, say),
     }
     ending = Ending()
     watchers = []
@@ -76,7 +84,7 @@ def main() -> None:
         watchers.append(Watcher(journal, watches, ending, int(SECOND_NS / options.rate), quick))
         watchers[-1].start()
     pace = Pace(journal, watchers)
-    _wait(journal, options.launcher, children, pace)
+    _wait(journal, options.launcher, (children, roots), pace)
     ending.announce()
     _finish(journal, watchers)
 
@@ -129,6 +137,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--py-spy", help="the py-spy that samples stacks")
     parser.add_argument("--py-spy-rate", type=float, default=20.0)
     parser.add_argument("--py-spy-native", action="store_true")
+    parser.add_argument(
+        "--say", type=int, default=-1, help="a descriptor for lines that the user sees at once"
+    )
+    parser.add_argument("--stall-after", type=float, default=60.0)
+    parser.add_argument("--kill-on-stall", type=float, default=-1.0, help="the grace time, in seconds")
+    parser.add_argument("--metrics", default="", help="PORT,ADDRESS,TOKEN_FILE")
     return parser.parse_args()
 
 
@@ -138,13 +152,37 @@ def _asked_of_py_spy(options: argparse.Namespace) -> Asked | None:
     return Asked(options.py_spy, options.py_spy_rate, options.py_spy_native, options.attached)
 
 
+def _asked_of_stalls(options: argparse.Namespace, say: Callable[[str], None]) -> stalls.Asked | None:
+    # Without the recorder nobody knows of any step.
+    if options.attached or options.stall_after <= 0:
+        return None
+    grace = options.kill_on_stall
+    return stalls.Asked(options.stall_after, options.launcher, say, grace >= 0, max(0.0, grace))
+
+
+def _asked_of_metrics(options: argparse.Namespace) -> metrics.Asked | None:
+    if not options.metrics:
+        return None
+    port, address, token_file = options.metrics.split(",", 2)
+    return metrics.Asked(int(port), address, token_file)
+
+
+def _say(descriptor: int, line: str) -> None:
+    """Print one line for the user, where there is somebody to read it."""
+    if descriptor >= 0:
+        try:
+            os.write(descriptor, f"{line}\n".encode("utf-8", "replace"))
+        except OSError:
+            return
+
+
 def _watch(name: str, *arguments: object) -> Monitor | None:
     """Import and open a monitor; in its own thread, so that a missing library stops no other."""
     monitor: Monitor | None = import_module(f"perfwrap.monitors.{name}").watch(*arguments)
     return monitor
 
 
-def _wait(journal: JournalWriter, launcher: int, children: deque[int], pace: Pace) -> None:
+def _wait(journal: JournalWriter, launcher: int, children: tuple[deque[int], ...], pace: Pace) -> None:
     """Take in the launcher's lines until they end; now and then write the clocks and check the pace."""
     poll = select.poll()
     poll.register(STANDARD_INPUT, select.POLLIN | select.POLLHUP)
@@ -171,11 +209,12 @@ def _note_clock(journal: JournalWriter, before_ns: int) -> int:
     return offset_ns
 
 
-def _obey(line: str, journal: JournalWriter, children: deque[int]) -> None:
+def _obey(line: str, journal: JournalWriter, children: tuple[deque[int], ...]) -> None:
     """Take in one of the launcher's lines."""
     word, _, rest = line.partition(" ")
     if word == "child" and rest.isdigit():
-        children.append(int(rest))
+        for waiting in children:
+            waiting.append(int(rest))
     elif word == "end":
         journal.mark("command_end", rest)
 

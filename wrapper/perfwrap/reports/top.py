@@ -45,6 +45,7 @@ def draw(scene: Scene, folder: Path, page: Page, height: int = UNLIMITED, foot: 
     view = scene.view
     sections = [
         Section(_head(scene, page), 2),
+        Section(_stall(scene, page), 3),
         Section(_verdict(scene, page), 2),
         Section(_steps(scene, page), 2),
         Section(_account(view, page), 4, "smaller parts"),
@@ -119,6 +120,14 @@ def _head(scene: Scene, page: Page) -> list[Line]:
         (("perfwrap top  ", "bold"), (page.fitted(command, page.width - 14), "")),
         ((page.clipped(_standing(scene), page.width), _standing_style(scene)),),
     ]
+
+
+def _stall(scene: Scene, page: Page) -> list[Line]:
+    """Return what hangs."""
+    if scene.stall is None:
+        return []
+    told = scene.stall[:1].upper() + scene.stall[1:]
+    return [((text, "bold red"),) for text in _wrapped(f"Stalled: {told}.", page)]
 
 
 def _standing(scene: Scene) -> str:

@@ -1,0 +1,137 @@
+"""Follow the journals of this machine's recorded processes: who trains, who has got on since the last look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfwrap.monitors.journal_progress import JournalProgress
+from perfwrap.monitors.journal_words import has_ended, read_words
+from perfwrap.monitors.pythons import Python, is_alive
+
+FIRST_BYTES = 1 << 16
+"""A journal's beginning, in which the process says what it is."""
+MONITOR, WORKER = "monitor", "worker"
+LEAST_INTERVALS = 1
+"""Steps whose duration is known: before there is one, nobody knows how long a step takes."""
+
+
+@dataclass
+class Followed:
+    """One recorded process."""
+
+    progress: JournalProgress
+    role: str
+    rank: int | None
+    sequence: int
+    parent: str = ""
+    """The process that started it."""
+    world_size: int = 1
+    alive: bool = True
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.progress.pid
+
+    @property
+    def trains(self) -> bool:
+        """Whether it has made steps of a training."""
+        return self.role != WORKER and self.progress.ends.times.count >= LEAST_INTERVALS
+
+    @property
+    def is_through(self) -> bool:
+        """Whether it has come to its end, or to that of its loop as far as anybody can tell."""
+        if not self.alive or has_ended(self.progress.path):
+            return True
+        return self.progress.has_left_loop and not self.progress.open_calls()
+
+
+class FollowedJournals:
+    """The recorded processes of one machine."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self._folder, self._prefix = folder, host + "-"
+        self._changed_ns = 0
+        self._ignored: set[str] = set()
+        self._known: dict[Python, Followed] = {}
+
+    def refresh(self, now_ns: int) -> bool:
+        """Read what is new in all of them; say whether anybody got on with anything."""
+        self._find_new()
+        moved = False
+        for followed in self._known.values():
+            if not followed.alive:
+                continue
+            # Asked first: what a process writes before it ends must not be missed.
+            alive = is_alive(Python(followed.pid, followed.progress.start_ticks))
+            try:
+                moved |= followed.progress.refresh(now_ns)
+            except OSError:
+                alive = False
+            followed.alive = alive
+        # Trainers stay: that a rank has ended tells why others wait for it.
+        self._known = {
+            python: followed for python, followed in self._known.items() if followed.alive or followed.trains
+        }
+        return moved
+
+    @property
+    def trainers(self) -> list[Followed]:
+        """Those that train, by rank, and ranks of the same job that have ended while others train."""
+        trained = [followed for followed in self._known.values() if followed.trains]
+        living = {(followed.parent, followed.rank) for followed in trained if followed.alive}
+        parents = {parent for parent, _ in living}
+        found = [
+            one
+            for one in trained
+            if one.alive
+            or (one.rank is not None and one.parent in parents and (one.parent, one.rank) not in living)
+        ]
+        return sorted(found, key=lambda followed: (followed.rank is None, followed.rank or 0, followed.pid))
+
+    @property
+    def living(self) -> dict[int, Followed]:
+        """All that live, by pid."""
+        return {followed.pid: followed for followed in self._known.values() if followed.alive}
+
+    def _find_new(self) -> None:
+        """Take in journals that came since the last look."""
+        changed_ns = self._folder.stat().st_mtime_ns
+        if changed_ns == self._changed_ns:
+            return
+        self._changed_ns = changed_ns
+        for path in self._folder.iterdir():
+            if not path.name.startswith(self._prefix) or path.name in self._ignored:
+                continue
+            if not self._take_in(path):
+                self._changed_ns = 0  # It does not tell yet who it is: look again.
+
+    def _take_in(self, path: Path) -> bool:
+        """Begin to follow a journal; say whether it is known now whose it is."""
+        fields = path.stem.rsplit("-", 3)
+        if len(fields) != 4 or not all(field.isdigit() for field in fields[1:]):
+            self._ignored.add(path.name)
+            return True
+        pid, ticks, sequence = map(int, fields[1:])
+        python = Python(pid, ticks)
+        alive = is_alive(python)
+        facts = read_words(path, most_bytes=FIRST_BYTES).facts
+        if "role" not in facts and alive:
+            return False
+        self._ignored.add(path.name)
+        known = self._known.get(python)
+        role = facts.get("role", "")
+        if alive and role not in (MONITOR, "") and (known is None or known.sequence < sequence):
+            rank = facts.get("rank", "")
+            progress = JournalProgress(path, pid, ticks)
+            world = facts.get("world_size", "")
+            self._known[python] = Followed(
+                progress,
+                role,
+                int(rank) if rank.isdigit() else None,
+                sequence,
+                facts.get("ppid", ""),
+                int(world) if world.isdigit() else 1,
+            )
+        return True
