@@ -2,8 +2,8 @@
 
 What it finds
     Errors of torch's that memory of the GPU had run out, with the line that asked, what it asked for, what was free,
-    and the largest live blocks where the program records memory history; and processes that the kernel killed for want
-    of memory.
+    and the largest live blocks where the program records memory history or a snapshot of it was imported; and processes
+    that the kernel killed for want of memory.
 
 Why it costs
     The run has ended, or a part of its work is lost.
@@ -41,6 +41,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for errors of this trainer's, and for what the kernel killed."""
     found = _gpu(evidence, trainer.process, trainer)
     if trainer == evidence.main:
+        trains = {other.process for other in evidence.trainers}
+        for process in find_shortages(evidence.timeline).keys() - trains:
+            found += _gpu(evidence, process, None)
         found += _host(evidence)
     return found or Clear("No memory ran out.")
 

@@ -11,12 +11,12 @@ import re
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources.memory_snapshot import Frame, read_snapshot
+from perfwrap.sources.memory_snapshot import users_line
+from perfwrap.sources.snapshot_apart import read_apart
 from perfwrap.timeline.builder import TimelineBuilder
 
 FOLDER = "memory"
 NAME = re.compile(r"^(?P<host>.+)-(?P<pid>\d+)-(?P<number>\d+)\.pickle$")
-NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python", "<frozen")
 MOST_GROUPS = 50
 
 
@@ -27,28 +27,22 @@ def add_all(folder: RunFolder, builder: TimelineBuilder) -> None:
         if name is None:
             continue
         try:
-            snapshot = read_snapshot(path)
+            snapshot = read_apart(path)
         except (PerfwrapError, OSError) as error:
             builder.warn(f"{path.name} of the folder {FOLDER} was left out: {error}")
             continue
         process = builder.latest_process(name["host"], int(name["pid"]))
         for group in snapshot.groups[:MOST_GROUPS]:
-            file, line, function = _users(group.stack) or (None, None, None)
+            file, line, function = users_line(group.stack) or (None, None, None)
             builder.add_row(
                 "marks",
                 time=int(name["number"]),
                 track=process,
                 name="live_block",
-                detail=str(group.count),
+                detail=str(group.blocks),
                 file=file,
                 line=line,
                 function=function,
                 value=float(group.size),
                 source="recorder",
             )
-
-
-def _users(stack: tuple[Frame, ...]) -> Frame | None:
-    """Return the innermost frame that is the user's; the innermost of all where none is."""
-    own = [frame for frame in stack if not any(part in frame[0] for part in NOT_THE_USERS)]
-    return next(iter(own or stack), None)

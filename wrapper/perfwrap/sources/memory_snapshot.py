@@ -4,33 +4,81 @@ A snapshot is a pickle of plain dictionaries, lists, tuples, numbers and texts. 
 ``torch.cuda.memory._snapshot`` and written by ``_dump_snapshot`` (seen: PyTorch 2.6 to 2.8); the recorder's by
 ``probes/memory.py``. A pickle can run any code when it is loaded plainly, so these are loaded by an unpickler that
 knows no class and no function at all: whatever asks for one is refused.
+
+What stands in a block's or an event's ``frames`` is shared by many of them, so each list is looked at once.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.sources.trace_words import plain_text
+from perfwrap.sources.unpacked import Damaged, Unpacked
 
 LIVE = "active_allocated"
+FREE = "inactive"
 LARGEST_FILE = 1 << 30
 """Bytes; a pickle needs a multiple of its size in memory."""
+PIECE = 1 << 22
+LARGEST_SIZE = 1 << 50
+"""Bytes; no memory is larger."""
+MOST_ITEMS = 4_000_000
+"""Blocks, and events, that are looked at; a few bytes of a pickle can stand for many."""
+LONGEST_STACK = 1_000
+LATEST_US = 9 * 10**15
+"""Microseconds; as nanoseconds they fit into 64 bits."""
+LAST_LINE = (1 << 31) - 1
+
+NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python", "<frozen")
 
 Frame = tuple[str, int, str]
 """File, line and function."""
+Stack = tuple[Frame, ...]
+"""The innermost first, () when unknown."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Live blocks that the same Python lines asked for; ``stack`` has the innermost first, () when unknown."""
+class Group(NamedTuple):
+    """Live blocks that the same Python lines asked for."""
 
     size: int
-    count: int
-    stack: tuple[Frame, ...]
+    blocks: int
+    stack: Stack
+
+
+class DeviceMemory(NamedTuple):
+    """What torch's allocator held on one device, in bytes.
+
+    ``free`` is what is reserved and in no use, ``largest_free`` its largest piece, ``stuck`` what of it lies in
+    segments that hold live blocks: only expandable segments could give that back to the driver.
+    """
+
+    device: int
+    allocated: int
+    reserved: int
+    free: int
+    largest_free: int
+    stuck: int
+
+
+class MemoryEvent(NamedTuple):
+    """One thing that the allocator did; ``time`` is in nanoseconds since 1970, None before PyTorch 2.1.
+
+    ``size`` is what was asked for. ``device_free`` and ``stack`` are told of ``oom`` only: memory had run out.
+    """
+
+    device: int
+    action: str
+    size: int
+    address: int
+    time: int | None
+    device_free: int | None = None
+    stack: Stack = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +86,8 @@ class MemorySnapshot:
     """What was allocated; ``groups`` has the largest first, and for a recorder's file only the top.
 
     ``asked``, ``limit`` and ``free`` are bytes, known where the file was written because memory had run out.
+    ``devices``, ``events``, ``live`` (the size of each live block by device and address) and ``settings`` (of the
+    allocator) are in torch's own snapshots only.
     """
 
     allocated: int | None
@@ -47,6 +97,16 @@ class MemorySnapshot:
     asked: int | None = None
     limit: int | None = None
     free: int | None = None
+    devices: tuple[DeviceMemory, ...] = ()
+    events: tuple[MemoryEvent, ...] = ()
+    live: dict[tuple[int, int], int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def users_line(stack: Stack) -> Frame | None:
+    """Return the innermost frame that is the user's; the innermost of all where none is."""
+    own = [frame for frame in stack if not any(part in frame[0] for part in NOT_THE_USERS)]
+    return next(iter(own or stack), None)
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -62,10 +122,18 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def read_snapshot(path: Path) -> MemorySnapshot:
-    """Return what a snapshot file says; PerfwrapError when it is none or would run code."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise PerfwrapError(f"{path} is too large to be read as a memory snapshot", "Is it one?")
-    return parse_snapshot(path.read_bytes(), str(path))
+    """Return what a snapshot file says, packed or not; PerfwrapError when it is none or would run code."""
+    found, size = [], 0
+    try:
+        with Unpacked(path) as file:
+            while (piece := file.read(PIECE)) and size <= LARGEST_FILE:
+                found.append(piece)
+                size += len(piece)
+    except Damaged as error:
+        raise PerfwrapError(f"{path.name} breaks off: {error}", "Copy it again.") from error
+    if size > LARGEST_FILE:
+        raise PerfwrapError(f"{path.name} is too large to be read as a memory snapshot", "Is it one?")
+    return parse_snapshot(b"".join(found), path.name)
 
 
 def parse_snapshot(data: bytes, name: str) -> MemorySnapshot:
@@ -79,6 +147,9 @@ def parse_snapshot(data: bytes, name: str) -> MemorySnapshot:
         AttributeError,
         IndexError,
         KeyError,
+        MemoryError,
+        OverflowError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as error:
@@ -102,27 +173,131 @@ def _recorded(content: dict[str, Any]) -> MemorySnapshot:
     )
 
 
-def _dumped(content: dict[str, Any]) -> MemorySnapshot:
-    sums: dict[tuple[Frame, ...], list[int]] = {}
-    allocated = reserved = 0
-    for segment in content["segments"]:
-        reserved += int(segment["total_size"])
+def _dumped(content: dict[str, Any] | list[Any]) -> MemorySnapshot:
+    """Return torch's own snapshot; ``torch.cuda.memory_snapshot()`` returns its segments alone."""
+    whole: dict[str, Any] = {"segments": content} if isinstance(content, list) else content
+    stacks = Stacks()
+    blocks = Blocks(stacks)
+    _refuse_many(segment["blocks"] for segment in whole["segments"])
+    for segment in whole["segments"]:
+        blocks.take(segment)
+    settings = whole.get("allocator_settings") or {}
+    devices = blocks.devices()
+    return MemorySnapshot(
+        sum(memory.allocated for memory in devices),
+        sum(memory.reserved for memory in devices),
+        blocks.groups(),
+        devices=devices,
+        events=tuple(_events(whole.get("device_traces") or (), stacks)),
+        live=blocks.live,
+        settings={
+            key: value for key, value in settings.items() if isinstance(key, str) and isinstance(value, str)
+        },
+    )
+
+
+class Blocks:
+    """Sums up the blocks of segments."""
+
+    def __init__(self, stacks: Stacks) -> None:
+        self.live: dict[tuple[int, int], int] = {}
+        self._stacks = stacks
+        self._groups: dict[Stack, list[int]] = {}
+        self._devices: dict[int, list[int]] = {}
+
+    def take(self, segment: dict[str, Any]) -> None:
+        """Add the blocks of one segment."""
+        device = int(segment.get("device") or 0)
+        allocated, free = 0, [0]
+        used = False
         for block in segment["blocks"]:
-            if block["state"] == LIVE:
-                allocated += int(block["size"])
-                frames = [
-                    (frame["filename"], frame["line"], frame["name"]) for frame in block.get("frames", ())
-                ]
-                total = sums.setdefault(_stack(frames), [0, 0])
-                total[0] += int(block["size"])
-                total[1] += 1
-    groups = [Group(size, count, stack) for stack, (size, count) in sums.items()]
-    groups.sort(key=lambda group: -group.size)
-    return MemorySnapshot(allocated, reserved, tuple(groups))
+            size, state = _size(block["size"]), block["state"]
+            used |= state != FREE
+            if state == FREE:
+                free.append(size)
+            elif state == LIVE:
+                allocated += size
+                self._keep(device, size, block)
+        held = self._devices.setdefault(device, [0, 0, 0, 0, 0])
+        held[0] += allocated
+        held[1] += _size(segment["total_size"])
+        held[2] += sum(free)
+        held[3] = max(held[3], *free)
+        held[4] += sum(free) if used else 0
+
+    def devices(self) -> tuple[DeviceMemory, ...]:
+        """Return what each device holds."""
+        return tuple(DeviceMemory(device, *held) for device, held in sorted(self._devices.items()))
+
+    def groups(self) -> tuple[Group, ...]:
+        """Return the live blocks by who asked for them, the most memory first."""
+        found = [Group(size, count, stack) for stack, (size, count) in self._groups.items()]
+        return tuple(sorted(found, key=lambda group: -group.size))
+
+    def _keep(self, device: int, size: int, block: dict[str, Any]) -> None:
+        """Keep one live block."""
+        self.live[device, int(block.get("address") or 0)] = size
+        total = self._groups.setdefault(_block_stack(block, self._stacks), [0, 0])
+        total[0] += size
+        total[1] += 1
 
 
-def _stack(frames: Any) -> tuple[Frame, ...]:
+def _refuse_many(parts: Iterable[Any]) -> None:
+    """Refuse what stands for too much: the same part may be there many times at hardly any cost in the file."""
+    if sum(1 + len(part) for part in parts) > MOST_ITEMS:
+        raise ValueError("it holds too many blocks or events")
+
+
+def _block_stack(block: dict[str, Any], stacks: Stacks) -> Stack:
+    """Return who asked for a block; before PyTorch 2.1 that stood in its history."""
+    history: Any = block.get("history") or ({},)
+    return stacks.of(block.get("frames") or history[0].get("frames") or ())
+
+
+def _events(traces: Any, stacks: Stacks) -> Iterator[MemoryEvent]:
+    """Return what was recorded of each device, in the order in which it happened."""
+    _refuse_many(traces)
+    for device, trace in enumerate(traces):
+        for entry in trace:
+            action, time = entry["action"], entry.get("time_us")
+            ended = action == "oom"
+            yield MemoryEvent(
+                device,
+                str(action)[:40],
+                _size(entry.get("size") or 0),
+                int(entry.get("addr") or 0),
+                time * 1000 if type(time) is int and 0 < time < LATEST_US else None,
+                _size(entry.get("device_free") or 0) if ended else None,
+                stacks.of(entry.get("frames") or ()) if ended else (),
+            )
+
+
+class Stacks:
+    """Turns lists of frames into stacks, each list once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Stack]] = {}
+
+    def of(self, frames: Any) -> Stack:
+        """Return the stack of a list of torch's frames."""
+        # The list is kept, too, so that no other one gets its number.
+        if id(frames) not in self._known:
+            found = [(frame["filename"], frame["line"], frame["name"]) for frame in frames[:LONGEST_STACK]]
+            self._known[id(frames)] = frames, _stack(found)
+        return self._known[id(frames)][1]
+
+
+def _size(value: Any) -> int:
+    """Return a number of bytes; ValueError for what is none."""
+    if type(value) is not int or not 0 <= value <= LARGEST_SIZE:
+        raise ValueError("a size in it is no number of bytes")
+    return value
+
+
+def _stack(frames: Any) -> Stack:
     """Return the Python frames; C++'s, which have no line, say nothing to a reader."""
     return tuple(
-        (str(file), int(line), str(name)) for file, line, name in frames if str(file).endswith(".py")
+        (plain_text(file), min(max(0, int(line)), LAST_LINE), plain_text(name))
+        for file, line, name in frames
+        if isinstance(file, str) and isinstance(name, str) and file.endswith(".py")
     )
