@@ -120,7 +120,7 @@ def test_the_hosts_part_is_told_by_what_it_was_at(recording: Any) -> None:
     recording.host(120, 150, "op")
     recording.host(260, 5, "cudaMalloc")
     recording.work(300, 10, launched=290)
-    assert host(recording) == {"dispatch": 147, "data": 100, "python": 38, "allocation": 5}
+    assert host(recording) == {"dispatch": 145, "data": 100, "python": 40, "allocation": 5}
 
 
 @pytest.mark.parametrize("launched", [None, 60])
@@ -128,6 +128,20 @@ def test_a_chain_in_doubt_is_not_told(recording: Any, launched: float | None) ->
     for number in range(3):
         recording.work(200 * number, 10, launched=None if launched is None else 200 * number + launched)
     assert path(recording) is None
+
+
+def test_a_host_of_which_nothing_was_recorded_while_the_gpu_was_busy_leaves_it_in_doubt(
+    recording: Any,
+) -> None:
+    for number in range(9):
+        recording.work(1000 * number, 980, launched=1000 * number - 1)
+    assert path(recording) is None
+
+
+def test_a_host_of_which_nothing_was_recorded_is_told_where_the_gpu_was_idle(recording: Any) -> None:
+    recording.work(0, 10, launched=-5)
+    recording.work(900, 10, launched=890)
+    assert host(recording) == {"host": 890}
 
 
 WORK = st.lists(

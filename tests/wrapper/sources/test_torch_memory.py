@@ -87,6 +87,16 @@ def test_what_held_the_memory_is_told_by_the_users_line(tmp_path: Path) -> None:
     ]
 
 
+def test_gradients_which_no_line_asked_for_are_told_from_what_is_not_known(tmp_path: Path) -> None:
+    engine = {"filename": "??", "line": 0, "name": "torch::autograd::Engine::thread_main(std::shared_ptr)"}
+    blocks = (block(1, 3, frames=[engine]), block(2, 2, frames=[{**engine, "name": "f"}]))
+    lines = memory(imported(tmp_path / "a.pickle", {"segments": [segment(*blocks)]})).lines
+    assert [(held.where, held.what, held.bytes) for held in lines] == [
+        (None, "backward pass", 3),
+        (None, "", 2),
+    ]
+
+
 def test_the_history_is_worked_out_backwards_from_the_snapshot(tmp_path: Path) -> None:
     timeline = imported(tmp_path / "a.pickle", {"segments": SEGMENTS, "device_traces": [HISTORY]})
     allocated = samples_of(timeline, "gpu/0", "allocated_bytes")
@@ -201,7 +211,9 @@ def test_real_snapshots_are_imported_with_their_figures(name: str) -> None:
         return
     assert found.peak is not None
     assert found.allocated <= found.peak <= found.reserved
-    assert found.lines[0].where is not None
-    assert "site-packages" not in found.lines[0].where.file
+    lines = [held.where for held in found.lines if held.where]
+    assert lines
+    assert not any("site-packages" in line.file for line in lines[:3])
+    assert ("backward pass" in [held.what for held in found.lines]) == ("fullstep" in name)
     for metric, last in (("allocated_bytes", found.allocated), ("reserved_bytes", found.reserved)):
         assert samples_of(timeline, "gpu/0", metric)["value"][-1] == last

@@ -42,6 +42,10 @@ LEAST_WAIT_NS = 20_000
 """Calls that are shorter did not wait: an asynchronous copy takes that long by itself."""
 RETURN_NS = 100_000
 """A call that waited returns so soon after the work that it waited for; most do within 20 microseconds."""
+UNSEEN = "host"
+"""What the host was at where nobody recorded it."""
+DOUBTED_SHARE = 0.1
+"""Of the window; more of the path on a host that nobody saw, while the GPU was busy, is no longer worth telling."""
 
 Piece = tuple[str | int, int, int]
 """A part of the path: a word or the place of a row, from when to when."""
@@ -62,8 +66,8 @@ class CriticalPath:
 def find_critical_path(timeline: Timeline, events: DeviceEvents) -> CriticalPath | None:
     """Return the path through a GPU's window.
 
-    None where there are no kernels, and where several windows, several processes, lost launches or clocks that do not
-    fit leave the chain in doubt.
+    None where there are no kernels, and where several windows, several processes, lost launches, clocks that do not fit
+    or a host of which nothing was recorded leave the chain in doubt.
     """
     # Work without length would lead the walk nowhere.
     table = events.table.filter(pl.col("end") > pl.col("start"))
@@ -80,7 +84,11 @@ def find_critical_path(timeline: Timeline, events: DeviceEvents) -> CriticalPath
     for part, since, until in path:
         name = part if isinstance(part, str) else kind[part]
         found[name] = found.get(name, 0) + until - since
-    spent = _spent(host, [(since, until) for part, since, until in path if part == HOST])
+    spent, unseen = _spent(host, [(since, until) for part, since, until in path if part == HOST])
+    # Where nothing was recorded of the host, it may have waited for the GPU that was at work meanwhile.
+    hidden = length(unseen) - length(without(unseen, events.intervals()))
+    if host.otherwise == UNSEEN and hidden > DOUBTED_SHARE * length(events.windows):
+        return None
     return CriticalPath(_sorted(found), _sorted(spent))
 
 
@@ -148,8 +156,8 @@ def _waits(blocked: Intervals, end: Integers) -> Integers:
     )
 
 
-def _spent(host: HostActivity, stretches: list[tuple[int, int]]) -> dict[str, int]:
-    """Return how long the host was at what in some stretches, by the first of the layers that holds."""
+def _spent(host: HostActivity, stretches: list[tuple[int, int]]) -> tuple[dict[str, int], Intervals]:
+    """Return how long the host was at what in some stretches, by the first of the layers that holds, and the rest."""
     start, end = np.array(stretches, dtype=np.int64).reshape(-1, 2).T
     left = union([(start, end)])
     found = {}
@@ -157,10 +165,10 @@ def _spent(host: HostActivity, stretches: list[tuple[int, int]]) -> dict[str, in
         rest = without(left, layer)
         found[blame] = length(left) - length(rest)
         left = rest
-    between = without(left, host.between_steps)
-    found["between_steps"] = length(left) - length(between)
-    found[host.otherwise] = found.get(host.otherwise, 0) + length(between)
-    return {blame: took for blame, took in found.items() if took}
+    rest = without(left, host.between_steps)
+    found["between_steps"] = length(left) - length(rest)
+    found[host.otherwise] = found.get(host.otherwise, 0) + length(rest)
+    return {blame: took for blame, took in found.items() if took}, rest
 
 
 def _sorted(parts: dict[str, int]) -> dict[str, int]:

@@ -15,11 +15,15 @@ FACTS = "snapshot/"
 
 @dataclass(frozen=True)
 class HeldLine:
-    """Live blocks that one line asked for; ``where`` is None for those of which no line was recorded."""
+    """Live blocks that one line asked for; ``where`` is None for those of which no line was recorded.
+
+    ``what`` is then what is known of them instead: ``backward pass``, or nothing.
+    """
 
     where: Line | None
     bytes: int
     blocks: int
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ def _lines(timeline: Timeline, processes: list[int]) -> tuple[HeldLine, ...]:
     """Return the lines that asked for the live blocks of a snapshot."""
     rows = timeline.marks.filter(pl.col("name") == "live_block", pl.col("track").is_in(processes))
     return tuple(
-        HeldLine(line_of(row["file"], row["line"], row["function"]), int(row["value"]), int(row["detail"]))
+        HeldLine(
+            line_of(row["file"], row["line"], row["function"]),
+            int(row["value"]),
+            int(row["detail"]),
+            row["function"] or "",
+        )
         for row in rows.sort("value", descending=True).iter_rows(named=True)
     )

@@ -234,7 +234,7 @@ def _memory(memory: GpuMemory) -> dict[str, Any]:
             {
                 "file": held.where.file if held.where else None,
                 "line": held.where.line if held.where else None,
-                "function": held.where.function if held.where else None,
+                "function": held.where.function if held.where else held.what or None,
                 "bytes": held.bytes,
                 "blocks": held.blocks,
             }

@@ -54,7 +54,7 @@ def _figures(memory: GpuMemory) -> list[str]:
 
 def _lines(memory: GpuMemory) -> list[str]:
     """Return the lines that asked for what was in use."""
-    if not any(held.where for held in memory.lines):
+    if not any(held.where or held.what for held in memory.lines):
         return [
             "Which lines asked for it was not recorded: call torch.cuda.memory._record_memory_history() before."
         ]
@@ -64,6 +64,8 @@ def _lines(memory: GpuMemory) -> list[str]:
         + (
             f"{PurePath(held.where.file).name}:{held.where.line} ({held.where.function})"
             if held.where
+            else f"the {held.what}"
+            if held.what
             else "lines that were not recorded"
         )
         for held in memory.lines[:MOST_LINES]

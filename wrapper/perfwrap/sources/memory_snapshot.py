@@ -39,6 +39,9 @@ NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python",
 
 Frame = tuple[str, int, str]
 """File, line and function."""
+BACKWARD: Frame = ("", 0, "backward pass")
+"""Stands for what a thread of autograd's engine asked for: gradients, as a rule."""
+ENGINE = "torch::autograd::Engine"
 Stack = tuple[Frame, ...]
 """The innermost first, () when unknown."""
 
@@ -283,8 +286,13 @@ class Stacks:
         # The list is kept, too, so that no other one gets its number.
         if id(frames) not in self._known:
             found = [(frame["filename"], frame["line"], frame["name"]) for frame in frames[:LONGEST_STACK]]
-            self._known[id(frames)] = frames, _stack(found)
+            self._known[id(frames)] = frames, _stack(found) or _engines(found)
         return self._known[id(frames)][1]
+
+
+def _engines(frames: list[tuple[Any, Any, Any]]) -> Stack:
+    """Return the frame that stands for the backward pass, whose threads have no Python; () where it is not."""
+    return (BACKWARD,) if any(isinstance(name, str) and ENGINE in name for _, _, name in frames) else ()
 
 
 def _size(value: Any) -> int:

@@ -76,7 +76,7 @@ def _memory(diagnosis: Diagnosis) -> dict[str, Any]:
     rows = [
         [
             f"{memory.host} {memory.device}",
-            f"{held.where.file}:{held.where.line}" if held.where else "not recorded",
+            f"{held.where.file}:{held.where.line}" if held.where else held.what or "not recorded",
             units.size(held.bytes),
             units.share(held.bytes / memory.allocated) if memory.allocated else units.UNKNOWN,
             units.count(held.blocks),
