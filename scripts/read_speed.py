@@ -11,7 +11,7 @@ it is so large. Peers run in an environment of their own, made once with:
 
 What is timed: perfwrap reads the file, builds the timeline, finds the steps and what each GPU did; Holistic Trace
 Analysis loads a trace of torch.profiler into its table and works out its temporal breakdown; nsys-ai opens an export of
-nsys and works out its summary and idle gaps. Imports are part of all, as they are for a user.
+nsys and works out how kernels overlap, and its iterations. Imports are part of all, as they are for a user.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ analysis.get_temporal_breakdown(visualize=False)
 """
 
 NSYS_AI = """
+import sys
+from nsys_ai import overlap, profile
+opened = profile.open(sys.argv[1])
+device = profile.select_gpu_device(opened, None)
+overlap.overlap_analysis(opened, device)
+overlap.detect_iterations(opened, device)
 """
 
 
@@ -65,7 +71,9 @@ class Reading:
 
 def measure(python: str, code: str, trace: Path) -> Reading | None:
     """Return what one reading took in a process of its own; None when it failed."""
-    with tempfile.TemporaryFile() as output:
+    # A copy for each: nsys-ai keeps what it worked out beside the file, which is no reading.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory() as folder:
+        trace = Path(shutil.copy(trace, folder))
         began = time.monotonic()
         child = os.posix_spawn(
             python,

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from perfwrap.diagnosis import diagnose
+from perfwrap.errors import PerfwrapError
 from perfwrap.measures.gpu_memory import GpuMemory, find_gpu_memory
 from perfwrap.measures.lines import Line
-from perfwrap.sources import files
+from perfwrap.sources import files, torch_memory
+from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.lookup import samples_of
 from perfwrap.timeline.model import Timeline
 
@@ -217,3 +219,31 @@ def test_real_snapshots_are_imported_with_their_figures(name: str) -> None:
     assert ("backward pass" in [held.what for held in found.lines]) == ("fullstep" in name)
     for metric, last in (("allocated_bytes", found.allocated), ("reserved_bytes", found.reserved)):
         assert samples_of(timeline, "gpu/0", metric)["value"][-1] == last
+
+
+def nested(depth: int) -> bytes:
+    """Return a pickle of a dictionary whose key is a tuple in a tuple and so on, as deep as that."""
+    return b"\x80\x04})" + b"\x85" * depth + b"K\x01sX\x08\x00\x00\x00segments]s."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # A place in the unpickler's memory that lies behind 32 GiB of others.
+        b"\x80\x04}X\x08\x00\x00\x00segmentsr\xff\xff\xff\x7f]s.",
+        nested(1_000_000),
+    ],
+    ids=["more memory than there is", "too deep to be looked at"],
+)
+def test_what_would_end_the_process_that_loads_it_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.pickle"
+    path.write_bytes(data)
+    assert torch_memory.recognises(path, data[:1000] + b"segments")
+    with pytest.raises(PerfwrapError):
+        torch_memory.add(TimelineBuilder(), path)
+
+
+def test_the_same_file_without_its_harm_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.pickle"
+    path.write_bytes(nested(3))
+    torch_memory.add(TimelineBuilder(), path)

@@ -270,6 +270,9 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
         return pl.Series("ns", [], dtype=pl.Int64)
     joined = b"\n".join(texts).decode("ascii", errors="replace").replace('"', "").replace(" ", "")
     text = pl.Series("ns", [joined], dtype=pl.String).str.split("\n").explode()
+    plain = _plain_nanoseconds(text)
+    if plain is not None:
+        return plain
     parts = pl.DataFrame({"text": text}).select(
         pl.col("text").cast(pl.Float64, strict=False).alias("number"),
         pl.col("text").str.extract(r"^(\d{1,16})(?:\.\d*)?$").cast(pl.Int64).alias("whole"),
@@ -287,6 +290,21 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     rest = ((finite - finite.floor()) * 1000).round().cast(pl.Int64)
     rounded = finite.floor().cast(pl.Int64) * 1000 + rest
     return parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
+
+
+def _plain_nanoseconds(text: pl.Series) -> pl.Series | None:
+    """Return what nanoseconds() returns, several times as fast; None where any text is not as writers have them:
+    digits, and at most three behind a point."""
+    both = text.str.splitn(".", 2).struct.unnest()
+    part = both["field_1"].fill_null("")
+    whole = both["field_0"].cast(pl.Int64, strict=False)
+    behind = part.str.pad_end(3, "0").cast(pl.Int64, strict=False)
+    if whole.has_nulls() or behind.has_nulls() or int(part.str.len_bytes().max() or 0) > 3:  # type: ignore[arg-type]
+        return None
+    ends = [*whole.bottom_k(1), *behind.bottom_k(1)]
+    if min(ends, default=0) < 0 or int(whole.max() or 0) >= LATEST:  # type: ignore[arg-type]
+        return None
+    return (whole * 1000 + behind).alias("ns")
 
 
 def _thread(place: tuple[Any, Any]) -> tuple[Any, Any]:
