@@ -14,10 +14,13 @@ from perfwrap.diagnosis import diagnose
 from perfwrap.errors import PerfwrapError
 from perfwrap.measures.gpu_memory import GpuMemory, find_gpu_memory
 from perfwrap.measures.lines import Line
+from perfwrap.reports import trace as trace_report
 from perfwrap.sources import files, torch_memory
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.lookup import samples_of
 from perfwrap.timeline.model import Timeline
+
+from .traces import lasting, written
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("PERFWRAP_SHARED_DATA", REPOSITORY.parent / "shared/data"))
@@ -124,6 +127,25 @@ def test_memory_that_ran_out_is_found_with_what_held_it(tmp_path: Path) -> None:
     assert "at train.py:7, which asked for 64 MiB" in finding.sentence
     assert "free on the card 2 MiB, in use 100 MiB, reserved by torch 100 MiB" in finding.evidence[0]
     assert "40 MiB from train.py:7, 10 MiB from train.py:9" in finding.evidence[1]
+
+
+def test_it_is_found_beside_a_trace_and_without_a_history_not_checked(tmp_path: Path) -> None:
+    events = [lasting("cpu_op", "aten::mm", 1, 2), lasting("user_annotation", "ProfilerStep#1", 0, 9)]
+    trace = written(tmp_path / "trace.json", events)
+    for history, state in ((HISTORY, "found"), (HISTORY[:5], "clear"), ([], "not checked")):
+        path = tmp_path / "a.pickle"
+        path.write_bytes(pickle.dumps({"segments": SEGMENTS, "device_traces": [history]}))
+        timeline, _ = files.read([trace, path], {"command": []})
+        assert {one.rule: one.state for one in diagnose(timeline).outcomes}["out_of_memory"] == state
+
+
+def test_a_snapshot_without_times_moves_nothing_else(tmp_path: Path) -> None:
+    trace = written(tmp_path / "trace.json", [lasting("cpu_op", "aten::mm", 10**15, 2)])
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps({"segments": SEGMENTS}))
+    timeline, _ = files.read([trace, tmp_path / "a.pickle"], {})
+    trace_report.write(diagnose(timeline), timeline, tmp_path / "out.json.gz")
+    document = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
+    assert max(event.get("ts", 0) for event in document["traceEvents"]) < 10
 
 
 def test_devices_and_files_are_kept_apart(tmp_path: Path) -> None:
