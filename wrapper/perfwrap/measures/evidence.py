@@ -356,7 +356,7 @@ class Evidence:
 
         Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
         ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``, ``phases``, ``start_up``, ``values``,
-        ``recorder``, ``compilations``, ``options``, ``copies``. KeyError for another word.
+        ``recorder``, ``allocator``, ``compilations``, ``options``, ``copies``. KeyError for another word.
         """
         return NEEDS[need](self)
 
