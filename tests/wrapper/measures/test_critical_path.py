@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfwrap.measures.critical_path import find_critical_path
 from perfwrap.measures.gpu_events import find_gpu_events
@@ -152,6 +152,7 @@ WORK = st.lists(
 WAITS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=6)
 
 
+@settings(deadline=None)
 @given(WORK, WAITS)
 def test_the_parts_make_the_window(
     work: list[tuple[int, int, int, int]], waits: list[tuple[int, int]]

@@ -293,7 +293,7 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
 
 
 def _plain_nanoseconds(text: pl.Series) -> pl.Series | None:
-    """Return what nanoseconds() returns, several times as fast; None where any text is not as writers have them:
+    """Return what nanoseconds() returns, in half the time; None where any text is not as writers have them:
     digits, and at most three behind a point."""
     both = text.str.splitn(".", 2).struct.unnest()
     part = both["field_1"].fill_null("")
@@ -302,9 +302,10 @@ def _plain_nanoseconds(text: pl.Series) -> pl.Series | None:
     if whole.has_nulls() or behind.has_nulls() or int(part.str.len_bytes().max() or 0) > 3:  # type: ignore[arg-type]
         return None
     ends = [*whole.bottom_k(1), *behind.bottom_k(1)]
-    if min(ends, default=0) < 0 or int(whole.max() or 0) >= LATEST:  # type: ignore[arg-type]
+    if min(ends, default=0) < 0 or max(whole.top_k(1), default=0) >= LATEST:
         return None
-    return (whole * 1000 + behind).alias("ns")
+    found: pl.Series = (whole * 1000 + behind).alias("ns")
+    return found
 
 
 def _thread(place: tuple[Any, Any]) -> tuple[Any, Any]:
