@@ -1,27 +1,36 @@
-"""Measure how long reading a trace takes and how much memory, side by side with other tools on the same files.
+"""Measure how long reading a recording takes and how much memory, side by side with other tools on the same files.
 
-    python scripts/read_speed.py TRACE... [--peer-python PYTHON] [--repeat 3]
+    python scripts/read_speed.py FILE... [--peer-python PYTHON] [--repeat 3] [--grow-to BYTES]
 
 Every reading is a process of its own, the tools in turn, so that a busy machine slows down all of them alike; of
-each tool the fastest and the leanest reading counts. Peers run in an environment of their own, made once with:
+each tool the fastest and the leanest reading counts. Processor time stands beside the time that passed: on a machine
+that others use only the former says much. ``--grow-to`` repeats each trace, with its times and numbers moved on, until
+it is so large. Peers run in an environment of their own, made once with:
 
-    python -m venv peers && peers/bin/pip install HolisticTraceAnalysis
+    python -m venv peers && peers/bin/pip install HolisticTraceAnalysis nsys-ai
 
-What is timed: perfwrap reads the file, builds the timeline and finds the steps; Holistic Trace Analysis loads the
-file into its table and works out its temporal breakdown. Imports are part of both, as they are for a user.
+What is timed: perfwrap reads the file, builds the timeline, finds the steps and what each GPU did; Holistic Trace
+Analysis loads a trace of torch.profiler into its table and works out its temporal breakdown; nsys-ai opens an export of
+nsys and works out how kernels overlap, and its iterations. Imports are part of all, as they are for a user.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import os
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+GZIP = b"\x1f\x8b"
 
 PERFWRAP = """
 import sys
@@ -31,6 +40,7 @@ from perfwrap.sources import files
 timeline, _ = files.read([Path(sys.argv[1])], {})
 evidence = Evidence(timeline)
 [evidence.steps(trainer).count for trainer in evidence.trainers]
+[(gpu.busy_share, gpu.idle_shares) for gpu in evidence.gpu_activity]
 """
 
 HTA = """
@@ -40,18 +50,30 @@ analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="")
 analysis.get_temporal_breakdown(visualize=False)
 """
 
+NSYS_AI = """
+import sys
+from nsys_ai import overlap, profile
+opened = profile.open(sys.argv[1])
+device = profile.select_gpu_device(opened, None)
+overlap.overlap_analysis(opened, device)
+overlap.detect_iterations(opened, device)
+"""
+
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading: seconds, and bytes of memory at most."""
+    """One reading: seconds that passed and that processors worked, and bytes of memory at most."""
 
     seconds: float
+    processor_seconds: float
     peak_bytes: int
 
 
 def measure(python: str, code: str, trace: Path) -> Reading | None:
     """Return what one reading took in a process of its own; None when it failed."""
-    with tempfile.TemporaryFile() as output:
+    # A copy for each: nsys-ai keeps what it worked out beside the file, which is no reading.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory() as folder:
+        trace = Path(shutil.copy(trace, folder))
         began = time.monotonic()
         child = os.posix_spawn(
             python,
@@ -68,7 +90,7 @@ def measure(python: str, code: str, trace: Path) -> Reading | None:
             output.seek(0)
             print(output.read().decode(errors="replace")[-800:], file=sys.stderr)
             return None
-    return Reading(seconds, usage.ru_maxrss * 1024)
+    return Reading(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def best(readings: list[Reading | None]) -> Reading | None:
@@ -76,21 +98,84 @@ def best(readings: list[Reading | None]) -> Reading | None:
     known = [reading for reading in readings if reading is not None]
     if not known:
         return None
-    return Reading(min(reading.seconds for reading in known), min(reading.peak_bytes for reading in known))
+    return Reading(
+        min(reading.seconds for reading in known),
+        min(reading.processor_seconds for reading in known),
+        min(reading.peak_bytes for reading in known),
+    )
 
 
 def row(trace: Path, own: Reading | None, peer: Reading | None) -> str:
     """Return one line of the table."""
     cells = [f"{trace.name} ({trace.stat().st_size / 1e6:.1f} MB)"]
     for reading in (own, peer):
-        cells += ["failed", "failed"] if reading is None else [
-            f"{reading.seconds:.2f} s", f"{reading.peak_bytes / 2**20:.0f} MiB"
+        cells += ["", "", ""] if reading is None else [
+            f"{reading.seconds:.2f} s", f"{reading.processor_seconds:.2f} s", f"{reading.peak_bytes / 2**20:.0f} MiB"
         ]  # fmt: skip
     if own and peer:
-        cells += [f"{peer.seconds / own.seconds:.1f}x", f"{peer.peak_bytes / own.peak_bytes:.1f}x"]
+        cells += [
+            f"{theirs / ours:.1f}x"
+            for ours, theirs in (
+                (own.seconds, peer.seconds),
+                (own.processor_seconds, peer.processor_seconds),
+                (own.peak_bytes, peer.peak_bytes),
+            )
+        ]
     else:
-        cells += ["", ""]
+        cells += ["", "", ""]
     return "| " + " | ".join(cells) + " |"
+
+
+def grown(trace: Path, size: int, folder: Path) -> Path:
+    """Return a trace of torch.profiler's that repeats another one until it has so many bytes."""
+    text = trace.read_bytes()
+    content = json.loads(gzip.decompress(text) if text.startswith(GZIP) else text)
+    events = content.pop("traceEvents")
+    path = folder / f"{trace.name.split('.')[0]}-{size >> 20}MiB.json"
+    with path.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(content)[:-1] + ', "traceEvents": [')
+        for number, event in enumerate(_repeated(events)):
+            file.write((",\n" if number else "\n") + json.dumps(event))
+            if file.tell() >= size:
+                break
+        file.write("\n]}\n")
+    return path
+
+
+def _repeated(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return the events again and again, each round later than the one before, with other correlation numbers."""
+    lasting = [event for event in events if event.get("ph") == "X" and "ts" in event]
+    begin = min(float(event["ts"]) for event in lasting)
+    length = max(float(event["ts"]) + float(event.get("dur", 0)) for event in lasting) - begin
+    numbers = 1 + max((_correlation(event) for event in lasting), default=0)
+    turn = 0
+    while True:
+        for event in events:
+            moved = dict(event)
+            if "ts" in event:
+                moved["ts"] = round(float(event["ts"]) + turn * (length + 1_000), 3)
+            if _correlation(event):
+                moved["args"] = {**event["args"], "correlation": _correlation(event) + turn * numbers}
+            if turn == 0 or event.get("ph") != "M":
+                yield moved
+        turn += 1
+
+
+def _correlation(event: dict[str, Any]) -> int:
+    """Return an event's correlation number, 0 where it has none."""
+    about = event.get("args")
+    found = about.get("correlation") if isinstance(about, dict) else None
+    return found if isinstance(found, int) else 0
+
+
+def unpacked(export: Path, folder: Path) -> Path:
+    """Return an export of nsys as a file that every tool can open."""
+    if export.read_bytes()[:2] != GZIP:
+        return export
+    path = folder / export.name.removesuffix(".gz")
+    with gzip.open(export) as packed, path.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    return path
 
 
 def main() -> None:
@@ -99,18 +184,28 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("traces", nargs="+", type=Path)
-    parser.add_argument("--peer-python", help="the Python of an environment with HolisticTraceAnalysis")
+    parser.add_argument("--peer-python", help="the Python of an environment with the other tools")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--grow-to", type=int, metavar="BYTES", help="repeat each trace until it is so large")
     options = parser.parse_args()
-    print("| trace | perfwrap | | HTA | | faster | leaner |\n|---|---|---|---|---|---|---|")
-    for trace in options.traces:
-        own: list[Reading | None] = []
-        peer: list[Reading | None] = []
-        for _ in range(options.repeat):
-            own.append(measure(sys.executable, PERFWRAP, trace))
-            if options.peer_python:
-                peer.append(measure(options.peer_python, HTA, trace))
-        print(row(trace, best(own), best(peer)), flush=True)
+    print(
+        "| file | perfwrap | processors | memory | other | processors | memory | faster | less work | leaner |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for trace in options.traces:
+            is_export = ".sqlite" in trace.name
+            if is_export:
+                read = unpacked(trace, Path(folder))
+            else:
+                read = grown(trace, options.grow_to, Path(folder)) if options.grow_to else trace
+            own: list[Reading | None] = []
+            peer: list[Reading | None] = []
+            for _ in range(options.repeat):
+                own.append(measure(sys.executable, PERFWRAP, read))
+                if options.peer_python:
+                    peer.append(measure(options.peer_python, NSYS_AI if is_export else HTA, read))
+            print(row(read, best(own), best(peer)), flush=True)
 
 
 if __name__ == "__main__":

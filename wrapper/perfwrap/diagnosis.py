@@ -23,6 +23,7 @@ from perfwrap.measures.fleet import Fleet as Fleet
 from perfwrap.measures.gpu import Gpu as Gpu  # also for reports, which know no measures
 from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
+from perfwrap.measures.gpu_memory import GpuMemory as GpuMemory
 from perfwrap.measures.overview import Overview as Overview
 from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
@@ -48,6 +49,7 @@ Value = TypeVar("Value")
 NO_ANSWER: Answer = Clear()
 """What stands for the answer of a rule that failed."""
 NO_GPUS: tuple[Gpu, ...] = ()
+NO_MEMORY: tuple[GpuMemory, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Diagnosis:
     gpus: tuple[Gpu, ...] = ()
     gpu_activity: tuple[GpuFigures, ...] = ()
     """Each GPU whose kernels were recorded."""
+    gpu_memory: tuple[GpuMemory, ...] = ()
+    """What held each GPU's memory when an imported snapshot was taken."""
     kernels: tuple[dict[str, Any], ...] = ()
     """Each kernel that ncu measured, the longest first; keys as the columns of ``measures.roofline``."""
     run: dict[str, Any] = field(default_factory=dict)
@@ -235,6 +239,7 @@ def _diagnose(
         else None,
         gpus=_guarded(lambda: evidence.gpus, NO_GPUS)[0],
         gpu_activity=_guarded(lambda: _gpu_activity(evidence), None)[0] or (),
+        gpu_memory=_guarded(lambda: evidence.gpu_memory, NO_MEMORY)[0],
         kernels=tuple(_guarded(lambda: roofline(timeline).to_dicts(), None)[0] or ()),
         run=timeline.run,
         windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.measures.critical_path import HOST, LAUNCH, QUEUED
 from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity, find_whole_activity
+from perfwrap.measures.gpu_figures import GpuFigures, gpu_figures
 from perfwrap.measures.intervals import length
+from perfwrap.reports.json import document
 from perfwrap.sources import kineto, nsys
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
+from perfwrap.verdict import failed
 
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data"
 SHARED = Path(os.environ.get("PERFWRAP_SHARED_DATA", BESIDE))
@@ -25,6 +29,11 @@ TRACES = sorted(
     if about["facts"].get("kernels") and (name.startswith("kineto/") or ".sqlite" in name)
 )
 MS = 1e6
+KEYS = {
+    "kernels", "copies", "memsets", "launches", "window_ns", "busy_share", "kernels_busy_share", "collective_ns",
+    "collective_exposed_ns", "h2d_exposed_ns", "idle", "critical_path", "critical_path_host",
+}  # fmt: skip
+"""What programs that read diagnosis.json rest on."""
 TOLERANCE = 0.005
 DIGIT = 0.006
 """Figures are written with two or three decimals."""
@@ -46,6 +55,12 @@ def whole(name: str) -> GpuActivity:
     found = find_whole_activity(read(name))
     assert found is not None
     return found
+
+
+def told(figures: GpuFigures) -> dict[str, Any]:
+    """Return a GPU's figures as diagnosis.json has them."""
+    (gpu,) = document(Diagnosis(verdict=failed(""), gpu_activity=(figures,)))["gpu"]
+    return dict(gpu)
 
 
 def about(expected: float) -> Any:
@@ -114,6 +129,58 @@ def test_idle_blames_and_busy_time_make_the_whole(name: str) -> None:
         assert sum(gpu.idle_shares.values()) + gpu.busy_share == pytest.approx(1)
         pieces = gpu.idle
         assert (pieces["start"][1:] >= pieces["end"][:-1]).all()
+
+
+def test_the_critical_path_makes_the_window_and_holds_no_more_work_than_there_was(name: str) -> None:
+    for gpu in find_gpu_activity(read(name)):
+        path = gpu.critical_path
+        if path is None:
+            continue
+        besides = sum(path.parts.get(part, 0) for part in (HOST, LAUNCH, QUEUED))
+        assert sum(path.parts.values()) == gpu.window_ns
+        assert sum(path.host.values()) == path.parts.get(HOST, 0)
+        assert gpu.window_ns - gpu.busy_ns <= besides
+
+
+@pytest.mark.parametrize(
+    ("part", "first", "most"),
+    [
+        ("unet3d_a100_baseline_2workers", "host", "between_steps"),
+        ("vit_a100_4workers_tf32", "attention", None),
+        ("unet3d_a100_dali_tf32", "conv", None),
+        ("bert_small_h100", "host", "dispatch"),
+        ("resnet18_mi300x_no_memory_pool", "host", "allocation"),
+    ],
+)
+def test_the_critical_path_leads_where_the_source_says(part: str, first: str, most: str | None) -> None:
+    (name,) = [name for name in TRACES if part in name]
+    (gpu,) = find_gpu_activity(read(name))
+    assert gpu.critical_path is not None
+    assert next(iter(gpu.critical_path.parts)) == first
+    assert most is None or next(iter(gpu.critical_path.host)) == most
+
+
+def test_every_figure_of_a_gpu_is_in_the_document(name: str) -> None:
+    facts = FACTS[name]["facts"]
+    gpus = [told(gpu_figures(gpu)) for gpu in find_gpu_activity(read(name))]
+    assert gpus
+    for gpu in gpus:
+        assert gpu.keys() >= KEYS
+        assert sum(gpu["idle"].values()) + gpu["busy_share"] == pytest.approx(1, abs=1e-4)
+    for key, fact in (("kernels", "kernels"), ("copies", "memcpys"), ("memsets", "memsets")):
+        assert sum(gpu[key] for gpu in gpus) == facts[fact]
+    if len(gpus) > 1:
+        return
+    collectives = facts.get("nccl", {})
+    assert gpus[0]["window_ns"] / MS == about(facts["gpu_window_ms"])
+    assert 100 * gpus[0]["busy_share"] == about(facts["gpu_busy_pct_of_window"])
+    assert gpus[0]["collective_ns"] / MS == about(
+        collectives.get("busy_ms", collectives.get("union_ms", 0.0))
+    )
+    if "h2d_exposed_ms" in facts:
+        assert gpus[0]["h2d_exposed_ns"] / MS == about(facts["h2d_exposed_ms"])
+    if "cuda_launch_calls" in facts:
+        assert gpus[0]["launches"] == facts["cuda_launch_calls"]
 
 
 def diagnosed(part: str) -> Diagnosis:

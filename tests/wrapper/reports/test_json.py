@@ -67,6 +67,7 @@ def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
         *("format", "verdict", "findings", "outcomes", "account", "steps", "ranks", "warnings"),
         "perfwrap_cost",
         "gpu",
+        "gpu_memory",
         "kernels",
         "run",
         "conditions",

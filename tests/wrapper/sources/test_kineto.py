@@ -303,6 +303,69 @@ def test_the_memory_that_torch_noted_is_sampled(tmp_path: Path) -> None:
     assert timeline.samples["value"].to_list() == [70.0, 90.0]
 
 
+def series(timeline: Timeline) -> dict[tuple[str, str], list[float]]:
+    """Return the values of each series by what it is about and its name."""
+    names = dict(timeline.tracks.select("id", "name").iter_rows())
+    counters = timeline.tracks.filter(pl.col("kind") == "counter")
+    return {
+        (names[parent], name): timeline.samples.filter(pl.col("track") == track)["value"].to_list()
+        for track, parent, name in counters.select("id", "parent", "name").iter_rows()
+    }
+
+
+def test_counters_are_series_of_the_gpu_or_process_that_they_are_about(tmp_path: Path) -> None:
+    def counted(name: str, ts: int, **values: object) -> dict[str, object]:
+        return {"ph": "C", "name": name, "pid": 7, "ts": ts, "args": values}
+
+    events = [
+        lasting("cpu_op", "aten::mm", 1, 2),
+        counted("GPU 0 Est. SM Efficiency", 5, **{"Est. SM Efficiency": 0.5}),
+        counted("GPU 1 Utilization", 5, **{"GPU Utilization": 1}),
+        counted("GPU 1 Utilization", 6, **{"GPU Utilization": 0}),
+        counted("queue", 7, waiting=3, running=2.5),
+        counted("queue", 8, waiting="many", running=1e999, **{"on\x1b[2J": True}),
+        {"ph": "C", "name": "queue", "pid": [1], "ts": 9, "args": [1, 2]},
+        {"ph": "C", "name": None, "pid": 7, "ts": "no time", "args": {"x": 1}},
+    ]
+    timeline = read(written(tmp_path / "t.json", events))
+    assert {key: values for key, values in series(timeline).items() if values} == {
+        ("gpu/0", "est_sm_efficiency"): [0.5],
+        ("gpu/1", "utilization"): [1.0, 0.0],
+        ("process 7", "queue_waiting"): [3.0],
+        ("process 7", "queue_running"): [2.5],
+    }
+    assert timeline.spans.height == 1
+
+
+def test_the_hosts_memory_that_torch_noted_is_a_series_of_the_process(tmp_path: Path) -> None:
+    args = {"Total Allocated": 70, "Total Reserved": 0, "Device Id": -1, "Device Type": 0}
+    events = [
+        lasting("cpu_op", "aten::mm", 1, 2),
+        {"ph": "i", "name": "[memory]", "pid": 7, "tid": 7, "ts": 5, "args": args},
+    ]
+    found = series(read(written(tmp_path / "t.json", events)))
+    assert found == {("process 7", "cpu_allocated_bytes"): [70.0]}
+
+
+def test_waits_of_streams_for_events_of_others_are_marked(tmp_path: Path) -> None:
+    waited = {"device": 0, "stream": 20, "wait_on_stream": 24, "wait_on_cuda_event_record_corr_id": 1}
+    events = [
+        launched("a", 10, 5, 3),
+        lasting("cuda_runtime", "cudaEventRecord", 1, 1, correlation=1),
+        lasting("cuda_runtime", "cudaStreamWaitEvent", 3, 1, correlation=2),
+        lasting("cuda_sync", "Stream Wait Event", 3, 1, 20, correlation=2, **waited),
+        lasting("cuda_sync", "Stream Wait Event", 3, 1, 20, correlation=9, **waited),
+        lasting("cuda_sync", "Stream Wait Event", 3, 1, 20, **{**waited, "correlation": "x", "stream": -1}),
+    ]
+    timeline = read(written(tmp_path / "t.json", events))
+    names = dict(timeline.tracks.select("id", "name").iter_rows())
+    ((time, track, detail),) = timeline.marks.select("time", "track", "detail").iter_rows()
+    source, recorded = map(int, detail.split())
+    assert (time, names[track], names[source], recorded) == (
+        3_000, "gpu/0 stream 20", "gpu/0 stream 24", 1_000
+    )  # fmt: skip
+
+
 def test_what_a_trace_does_not_record_is_not_read_as_absent() -> None:
     evidence = Evidence(read(SAMPLE))
     for need in ("gc", "checkpoints", "values", "start_up", "recorder"):

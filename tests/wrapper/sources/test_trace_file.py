@@ -7,10 +7,12 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from perfwrap.sources import kineto, trace_file
+from perfwrap.sources.trace_events import nanoseconds
 from perfwrap.sources.trace_file import TraceFile
 
 from .traces import SAMPLE, lasting, launched, read, written
@@ -190,3 +192,21 @@ def test_names_cannot_steer_a_terminal_and_hold_no_halves_of_characters(tmp_path
     assert "x1b" not in kept
     assert "x07" not in kept
     assert timeline.spans.filter(category="kernel").height == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (
+            ["1.5", "7", "0.25", "12.", "1712867402348628.007"],
+            [1_500, 7_000, 250, 12_000, 1_712_867_402_348_628_007],
+        ),
+        (["1.5", "1.0015", "-2", '"3"', "1e3"], [1_500, 1_002, -2_000, 3_000, 1_000_000]),
+        (["1.5", "", "x", "1.2.3", "null", "99999999999999999999"], [1_500, None, None, None, None, None]),
+    ],
+    ids=["as writers have them", "as some have them", "as nobody should"],
+)
+def test_times_are_told_alike_whether_all_of_a_piece_are_plain_or_not(
+    texts: list[str], found: list[int | None]
+) -> None:
+    assert nanoseconds([msgspec.Raw(text.encode()) for text in texts]).to_list() == found

@@ -27,7 +27,7 @@ def import_(
         typer.Option(metavar="NAME", help="Read all files as this format.", show_default="by their content"),
     ] = None,
 ) -> None:
-    """Diagnose what other tools recorded: traces of torch.profiler and more, any mix, of one run.
+    """Diagnose what other tools recorded: traces of torch.profiler and nsys, memory snapshots and more, of one run.
 
     Each file is recognised by its content, packed with gzip or not; several ranks' files belong together. Keeps a
     run folder that `perfwrap report` reads again. Nothing in a file is ever executed.

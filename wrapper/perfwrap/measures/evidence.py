@@ -19,6 +19,7 @@ from perfwrap.measures.first_epoch import FirstEpoch, find_first_epoch
 from perfwrap.measures.garbage import Garbage, find_garbage
 from perfwrap.measures.gpu import Gpu, find_gpus
 from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
+from perfwrap.measures.gpu_memory import GpuMemory, find_gpu_memory
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.kept_graphs import KeptGraphs, find_kept_graphs
 from perfwrap.measures.loaders import LoaderUse, find_loaders
@@ -342,6 +343,11 @@ class Evidence:
         own = [gpu for gpu in self.gpu_activity if trainer.process in gpu.processes]
         return max(own, key=lambda gpu: gpu.kernels_busy_ns, default=None)
 
+    @cached_property
+    def gpu_memory(self) -> tuple[GpuMemory, ...]:
+        """What held the memory of each device of each memory snapshot that was imported."""
+        return find_gpu_memory(self.timeline)
+
     def kept_graphs(self, trainer: Trainer) -> tuple[KeptGraphs, ...]:
         """Each line whose autograd graphs were all kept alive, losses first."""
         return self._once("kept_graphs", trainer, lambda: find_kept_graphs(self.timeline, trainer))
@@ -392,7 +398,7 @@ class Evidence:
 
         Needs: ``trainer``, ``steps``, ``steady_steps``, ``data``, ``syncs``, ``transfers``, ``gc``,
         ``checkpoints``, ``host``, ``gpu``, ``kernels``, ``stacks``, ``phases``, ``start_up``, ``values``,
-        ``recorder``, ``compilations``, ``options``, ``copies``. KeyError for another word.
+        ``recorder``, ``allocator``, ``compilations``, ``options``, ``copies``. KeyError for another word.
         """
         return NEEDS[need](self)
 

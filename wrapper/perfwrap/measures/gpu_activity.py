@@ -7,7 +7,7 @@ from functools import cached_property
 
 import polars as pl
 
-from perfwrap.measures.critical_path import find_critical_path
+from perfwrap.measures.critical_path import CriticalPath, find_critical_path
 from perfwrap.measures.gpu_events import DeviceEvents, find_gpu_events, together
 from perfwrap.measures.gpu_steps import GpuSteps, find_gpu_steps, marked_steps
 from perfwrap.measures.idle_blame import find_idle, idle_ns
@@ -140,10 +140,9 @@ class GpuActivity:
         return find_gpu_steps(marked, self.events, self.exposed_collectives, self.exposed_h2d)
 
     @cached_property
-    def critical_path(self) -> dict[str, float] | None:
-        """What lay on the chain that decided the window's length, as shares of it; None where that is in doubt."""
-        found = find_critical_path(self.timeline, self.events)
-        return None if found is None else {part: took / self.window_ns for part, took in found.items()}
+    def critical_path(self) -> CriticalPath | None:
+        """What lay on the chain that decided the window's length; None where that is in doubt."""
+        return find_critical_path(self.timeline, self.events)
 
     def _alone(self, condition: pl.Expr, others: pl.Expr) -> Intervals:
         """Return when rows of the condition ran and none of the others."""

@@ -40,6 +40,9 @@ class GpuFigures:
     step_ns: float | None
     steps_busy_share: float | None
     critical_path: dict[str, float] | None
+    """Shares of the window; see CriticalPath."""
+    critical_path_host: dict[str, float] | None
+    """What the host was at in its part of the path, as shares of the window, too."""
     flops: float | None = None
     """Of the matrix operations whose sizes were recorded."""
     mfu: float | None = None
@@ -51,6 +54,7 @@ def gpu_figures(gpu: GpuActivity, work: MatrixWork | None = None) -> GpuFigures:
     """Return the figures of one GPU, with its matrix work where sizes were recorded."""
     window = gpu.window_ns
     inferred = gpu.idle.filter("inferred")
+    path = gpu.critical_path
     return GpuFigures(
         device=gpu.device,
         host=gpu.host,
@@ -73,8 +77,14 @@ def gpu_figures(gpu: GpuActivity, work: MatrixWork | None = None) -> GpuFigures:
         steps=gpu.steps.table.height,
         step_ns=gpu.steps.median_period_ns,
         steps_busy_share=gpu.steps.busy_share,
-        critical_path=gpu.critical_path,
+        critical_path=None if path is None else _shares(path.parts, window),
+        critical_path_host=None if path is None else _shares(path.host, window),
         flops=work.flops if work else None,
         mfu=work.mfu if work else None,
         why_no_mfu=work.why_no_mfu if work else "",
     )
+
+
+def _shares(parts: dict[str, int], window: int) -> dict[str, float]:
+    """Return each part's share of the window."""
+    return {part: took / window for part, took in parts.items()}

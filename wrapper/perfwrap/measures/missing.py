@@ -156,6 +156,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "phases": _phases,
     "start_up": _recorder("What passed before the first step"),
     "values": _recorder("Whether a value became NaN"),
+    "allocator": _recorder("What torch's allocator held from step to step"),
     "recorder": _recorder("What perfwrap itself cost"),
 }
 """The evidence that rules may need; each answers None when it is there, or why it is not."""

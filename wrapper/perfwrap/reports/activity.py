@@ -31,6 +31,12 @@ WORDS = {
 }
 """How blames are told; the others as they are."""
 
+PATH_WORDS = {"host": "the host", "launch": "from a launch to its work", "queued": "between queued kernels"}
+"""How parts of the critical path are told; the others as they are."""
+
+HOST_WORDS = {**WORDS, "sync": "in calls that wait", "host": "not recorded at what"}
+"""How the host's part of the critical path is told."""
+
 
 def draw_gpus(gpus: tuple[GpuFigures, ...], page: Page) -> None:
     """Draw the figures of each GPU."""
@@ -70,6 +76,8 @@ def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
     }
     if _listed(exposed):
         lines.append(("Exposed", _listed(exposed)))
+    if gpu.critical_path is not None:
+        lines.append(("Critical path", critical_path(gpu)))
     if gpu.flops is not None:
         told = (
             f"{units.share(gpu.mfu)} of its peak in the precision used (MFU)"
@@ -82,6 +90,17 @@ def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
         shares = {kind.name: kind.duration_ns / total for kind in gpu.classes}
         lines.append(("Kernels", _listed(shares)))
     return lines
+
+
+def critical_path(gpu: GpuFigures) -> str:
+    """Return what decided how long the window took, the host's part with what it was at."""
+    shares = gpu.critical_path or {}
+    host = {HOST_WORDS.get(blame, blame): share for blame, share in (gpu.critical_path_host or {}).items()}
+    told = {PATH_WORDS.get(part, part): share for part, share in shares.items()}
+    words = _listed(told)
+    spent = _listed(host)
+    name = f"{PATH_WORDS['host']} {units.share(shares.get('host', 0.0))}"
+    return words.replace(name, f"{name} ({spent})", 1) if spent else words
 
 
 def _listed(shares: dict[str, float]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, GpuFigures, RankFigures, Skew
+from perfwrap.diagnosis import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew
 from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding
 
@@ -66,6 +66,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
         "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
+        "gpu_memory": [_memory(memory) for memory in diagnosis.gpu_memory],
         "kernels": list(diagnosis.kernels),
         "run": _run(diagnosis.run),
         "conditions": dict(sorted(diagnosis.conditions.items())),
@@ -222,9 +223,8 @@ def _gpu(figures: GpuFigures) -> dict[str, Any]:
             "median_period_ns": _nanoseconds(figures.step_ns),
             "busy_share": _rounded(figures.steps_busy_share, 6),
         },
-        "critical_path": None
-        if figures.critical_path is None
-        else {part: _rounded(share, 6) for part, share in figures.critical_path.items()},
+        "critical_path": _shares(figures.critical_path),
+        "critical_path_host": _shares(figures.critical_path_host),
         "flops": _rounded(figures.flops, 6),
         "mfu": _share(figures.mfu),
         "launch": {
@@ -244,6 +244,35 @@ def _gpu(figures: GpuFigures) -> dict[str, Any]:
             for kind in figures.classes
         },
     }
+
+
+def _memory(memory: GpuMemory) -> dict[str, Any]:
+    """Return what held the memory of one GPU."""
+    return {
+        "device": memory.device,
+        "host": memory.host,
+        "allocated_bytes": memory.allocated,
+        "reserved_bytes": memory.reserved,
+        "free_bytes": memory.free,
+        "largest_free_bytes": memory.largest_free,
+        "stuck_bytes": memory.stuck,
+        "peak_allocated_bytes": memory.peak,
+        "lines": [
+            {
+                "file": held.where.file if held.where else None,
+                "line": held.where.line if held.where else None,
+                "function": held.where.function if held.where else held.what or None,
+                "bytes": held.bytes,
+                "blocks": held.blocks,
+            }
+            for held in memory.lines
+        ],
+    }
+
+
+def _shares(parts: Mapping[str, float] | None) -> dict[str, float | None] | None:
+    """Return shares with six digits, so that they still sum up; None where they are not known."""
+    return None if parts is None else {part: _rounded(share, 6) for part, share in parts.items()}
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

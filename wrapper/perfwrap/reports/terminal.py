@@ -13,6 +13,7 @@ from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.fleet import draw_fleet
 from perfwrap.reports.kernels import draw_kernels
 from perfwrap.reports.machine import draw_machine
+from perfwrap.reports.memory import draw_memory
 from perfwrap.reports.page import Page
 from perfwrap.reports.ranks import draw_ranks, trainers
 from perfwrap.rules.model import Finding, Location, Outcome
@@ -45,6 +46,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page) -> None:
     if diagnosis.gpu_activity:
         page.blank()
         draw_gpus(diagnosis.gpu_activity, page)
+    if diagnosis.gpu_memory:
+        page.blank()
+        draw_memory(diagnosis.gpu_memory, page)
     if diagnosis.kernels:
         page.blank()
         draw_kernels(diagnosis.kernels, page)

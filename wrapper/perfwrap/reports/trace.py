@@ -188,7 +188,9 @@ class _Picture:
     def _mark_events(self) -> Iterator[tuple[int, int, Event]]:
         """Yield the marks."""
         columns = ("time", "track", "name", "detail", "file", "line", "value")
-        for time, track, name, detail, file, line, value in self._timeline.marks.select(columns).iter_rows():
+        for time, track, name, detail, file, line, value in (
+            _moments(self._timeline).select(columns).iter_rows()
+        ):
             pid, tid = self._tracks.thread(track)
             told = {"detail": detail, "at": _place(file, line), "value": value}
             event = {"ph": "i", "s": "t", "pid": pid, "tid": tid, "ts": self._us(time), "cat": "mark"}
@@ -243,9 +245,14 @@ def _lane(lanes: list[list[int]], start: int, end: int) -> str:
     return f"({len(lanes)})" if len(lanes) > 1 else ""
 
 
+def _moments(timeline: Timeline) -> pl.DataFrame:
+    """Return the marks of something that happened; what was found in a memory snapshot has no time of its own."""
+    return timeline.marks.filter(pl.col("name") != "live_block")
+
+
 def _base(timeline: Timeline) -> int:
     """Return the first moment of the timeline."""
-    tables = ((timeline.spans, "start"), (timeline.samples, "time"), (timeline.marks, "time"))
+    tables = ((timeline.spans, "start"), (timeline.samples, "time"), (_moments(timeline), "time"))
     return min((int(table[column].min()) for table, column in tables if table.height), default=0)  # type: ignore[arg-type]
 
 

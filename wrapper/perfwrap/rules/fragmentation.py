@@ -26,7 +26,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
-NEEDS = ("trainer", "steps", "recorder")
+NEEDS = ("trainer", "steps", "allocator")
 
 LEAST_FACTOR = 1.5
 """Reserved over the peak of what was allocated. What is allocated at the end of a step would not do: activations are

@@ -27,7 +27,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import kept
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
 
-NEEDS = ("trainer", "steps", "recorder")
+NEEDS = ("trainer", "steps", "allocator")
 
 LEAST_BYTES = 64 << 20
 LEAST_SHARE = 0.05

@@ -2,8 +2,8 @@
 
 What it finds
     Errors of torch's that memory of the GPU had run out, with the line that asked, what it asked for, what was free,
-    and the largest live blocks where the program records memory history; and processes that the kernel killed for want
-    of memory.
+    and the largest live blocks where the program records memory history or a snapshot of it was imported; and processes
+    that the kernel killed for want of memory.
 
 Why it costs
     The run has ended, or a part of its work is lost.
@@ -29,9 +29,9 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.out_of_memory import GpuShortage, LiveBlocks, find_live_blocks, find_shortages
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import kept
-from perfwrap.rules.model import Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
 
-NEEDS = ("trainer", "recorder")
+NEEDS = ("trainer",)
 
 NAMED = 3
 """Lines with most live memory that are named."""
@@ -41,7 +41,15 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for errors of this trainer's, and for what the kernel killed."""
     found = _gpu(evidence, trainer.process, trainer)
     if trainer == evidence.main:
+        trains = {other.process for other in evidence.trainers}
+        for process in find_shortages(evidence.timeline).keys() - trains:
+            found += _gpu(evidence, process, None)
         found += _host(evidence)
+    if not found and "imported" in evidence.timeline.run and not any(gpu.peak for gpu in evidence.gpu_memory):
+        return NotChecked(
+            "Whether memory ran out cannot be told from these files; torch.cuda.memory._dump_snapshot() after "
+            "_record_memory_history() writes one that tells."
+        )
     return found or Clear("No memory ran out.")
 
 

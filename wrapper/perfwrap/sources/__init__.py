@@ -5,6 +5,7 @@ SOURCES = (
     "kineto",
     "nsys",
     "nsys_stats",
+    "torch_memory",
     "ncu",
     "nvidia_smi",
     "traceml",

@@ -133,7 +133,7 @@ class KinetoProcess:
         """Return the track of each row's stream, by its owner, device and stream."""
         keys = ["owner", "device", "stream"]
         known = rows.select(keys).unique(maintain_order=True)
-        tracks = [self._stream(*key) for key in known.iter_rows()]
+        tracks = [self.stream(*key) for key in known.iter_rows()]
         found = known.with_columns(pl.Series("track", tracks, dtype=pl.Int32))
         return rows.select(keys).join(found, on=keys, how="left", maintain_order="left")["track"]
 
@@ -188,7 +188,7 @@ class KinetoProcess:
             return self.builder.thread(owner, -1 - number, name or plain_text(tid), None)
         return self.builder.native_thread(owner, tid, name)
 
-    def _stream(self, owner: int, device: int, stream: int) -> int:
+    def stream(self, owner: int, device: int, stream: int) -> int:
         """Return the track of a stream."""
         self.builder.device(self.host, f"gpu/{device}")
         return self.builder.stream(owner, STREAMS + device * DEVICE + stream, f"gpu/{device} stream {stream}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from perfwrap.sources import kineto_facts
@@ -43,6 +45,7 @@ class KinetoTables:
         self._add_host()
         self._add_samples()
         self._add_shapes()
+        self._add_stream_waits()
         if self._process.alone:
             Operations(self._process).add()
         kineto_facts.add(self._process)
@@ -116,15 +119,14 @@ class KinetoTables:
         return pl.Series(values, dtype=types[kind]).gather(rows["name"].cast(pl.UInt32))
 
     def _add_samples(self) -> None:
-        """Add how much of a GPU's memory was taken."""
+        """Add the values of counters, and how much memory was taken."""
         process = self._process
         rows = process.events.instants()
         if rows.is_empty():
             return
         series = process.events.series.values
         counters = [
-            self._builder.counter(self._builder.device(process.host, f"gpu/{device or 0}"), metric)
-            for device, metric in series
+            self._builder.counter(self._owner(kind, number), metric) for kind, number, metric in series
         ]
         self._builder.add(
             "samples",
@@ -135,6 +137,13 @@ class KinetoTables:
                 pl.lit(SOURCE).alias("source"),
             ),
         )
+
+    def _owner(self, kind: str, number: Any) -> int:
+        """Return the track that a series is about: a GPU, or a process, the main one where it is not known."""
+        process = self._process
+        if kind == "gpu":
+            return self._builder.device(process.host, f"gpu/{number}")
+        return process.process(number) if number in process.pids else process.main
 
     def _add_shapes(self) -> None:
         """Add a mark with its sizes at the beginning of each matrix operation whose sizes were recorded."""
@@ -156,3 +165,39 @@ class KinetoTables:
                 pl.lit(SOURCE).alias("source"),
             ),
         )
+
+    def _add_stream_waits(self) -> None:
+        """Add a mark for each wait of a stream for an event of another one, where both calls were recorded."""
+        process = self._process
+        if not process.events.stream_waits:
+            return
+        calls = process.rows.filter(pl.col("kind") == "call", pl.col("link").is_not_null())
+        begun = calls.group_by("link").agg(pl.col("start").min())
+        keys = ("link", "device", "stream", "recorded_link", "source")
+        waits = pl.DataFrame(process.events.stream_waits, schema=dict.fromkeys(keys, pl.Int64), orient="row")
+        rows = (
+            waits.join(begun.rename({"start": "time"}), on="link", maintain_order="left")
+            .join(
+                begun.rename({"link": "recorded_link", "start": "recorded"}),
+                on="recorded_link",
+                maintain_order="left",
+            )
+            .drop_nulls()
+            .filter(pl.col("source") >= 0, pl.col("stream") >= 0)
+        )
+        places = {
+            (device, stream): process.stream(process.main, device, stream)
+            for name in ("stream", "source")
+            for device, stream in rows.select("device", name).iter_rows()
+        }
+        for time, device, stream, source, recorded in rows.select(
+            "time", "device", "stream", "source", "recorded"
+        ).iter_rows():
+            self._builder.add_row(
+                "marks",
+                time=time,
+                track=places[device, stream],
+                name="stream_wait",
+                detail=f"{places[device, source]} {recorded}",
+                source=SOURCE,
+            )

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.damage import UNFORESEEN
-from perfwrap.sources.memory_snapshot import Frame, read_snapshot
+from perfwrap.sources.memory_snapshot import read_snapshot, users_line
 from perfwrap.timeline.builder import TimelineBuilder
 
 FOLDER = "memory"
 NAME = re.compile(r"^(?P<host>.+)-(?P<pid>\d{1,10})-(?P<number>\d{1,18})\.pickle$", re.ASCII)
-NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python", "<frozen")
 MOST_GROUPS = 50
 
 
@@ -38,22 +37,16 @@ def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], 
             continue
         process = builder.latest_process(shown(name["host"]), int(name["pid"]))
         for group in snapshot.groups[:MOST_GROUPS]:
-            file, line, function = _users(group.stack) or (None, None, None)
+            file, line, function = users_line(group.stack) or (None, None, None)
             builder.add_row(
                 "marks",
                 time=int(name["number"]),
                 track=process,
                 name="live_block",
-                detail=str(group.count),
-                file=file,
-                line=line,
+                detail=str(group.blocks),
+                file=file or None,
+                line=line if file else None,
                 function=function,
                 value=float(group.size),
                 source="recorder",
             )
-
-
-def _users(stack: tuple[Frame, ...]) -> Frame | None:
-    """Return the innermost frame that is the user's; the innermost of all where none is."""
-    own = [frame for frame in stack if not any(part in frame[0] for part in NOT_THE_USERS)]
-    return next(iter(own or stack), None)

@@ -2,40 +2,85 @@
 
 A snapshot is a pickle of plain dictionaries, lists, tuples, numbers and texts. torch's is described at
 ``torch.cuda.memory._snapshot`` and written by ``_dump_snapshot`` (seen: PyTorch 2.6 to 2.8); the recorder's by
-``probes/memory.py``. A pickle can run any code when it is loaded plainly, so these are never loaded: ``plain_pickle``
-reads what is plain data in them, and refuses all else.
+``probes/memory.py``. A pickle can run any code when it is loaded plainly, so these are taken apart by one's own reader
+(``plain_pickle``) that knows no class and no function at all: whatever asks for one is refused.
+
+What stands in a block's or an event's ``frames`` is shared by many of them, so each list is looked at once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources.plain_pickle import loads
+from perfwrap.sources.trace_words import plain_text
+from perfwrap.sources.unpacked import Damaged, Unpacked
 
 LIVE = "active_allocated"
-LARGEST_FILE = 128 << 20
+FREE = "inactive"
+LARGEST_FILE = 1 << 30
 """Bytes; a pickle needs a multiple of its size in memory."""
-LEAST_BYTES = 8
-"""A block takes so many in a file at least; a file with more blocks names the same ones again and again."""
-MOST_FRAMES = 10_000
-"""Of a stack."""
-LARGEST = 1 << 62
+PIECE = 1 << 22
+LARGEST_SIZE = 1 << 50
+"""Bytes; no memory is larger."""
+MOST_ITEMS = 4_000_000
+"""Blocks, and events, that are looked at; a few bytes of a pickle can stand for many."""
+LONGEST_STACK = 1_000
+LATEST_US = 9 * 10**15
+"""Microseconds; as nanoseconds they fit into 64 bits."""
+LAST_LINE = (1 << 31) - 1
+
+NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python", "<frozen")
 
 Frame = tuple[str, int, str]
 """File, line and function."""
+BACKWARD: Frame = ("", 0, "backward pass")
+"""Stands for what a thread of autograd's engine asked for: gradients, as a rule."""
+ENGINE = "torch::autograd::Engine"
+Stack = tuple[Frame, ...]
+"""The innermost first, () when unknown."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Live blocks that the same Python lines asked for; ``stack`` has the innermost first, () when unknown."""
+class Group(NamedTuple):
+    """Live blocks that the same Python lines asked for."""
 
     size: int
-    count: int
-    stack: tuple[Frame, ...]
+    blocks: int
+    stack: Stack
+
+
+class DeviceMemory(NamedTuple):
+    """What torch's allocator held on one device, in bytes.
+
+    ``free`` is what is reserved and in no use, ``largest_free`` its largest piece, ``stuck`` what of it lies in
+    segments that hold live blocks: only expandable segments could give that back to the driver.
+    """
+
+    device: int
+    allocated: int
+    reserved: int
+    free: int
+    largest_free: int
+    stuck: int
+
+
+class MemoryEvent(NamedTuple):
+    """One thing that the allocator did; ``time`` is in nanoseconds since 1970, None before PyTorch 2.1.
+
+    ``size`` is what was asked for. ``device_free`` and ``stack`` are told of ``oom`` only: memory had run out.
+    """
+
+    device: int
+    action: str
+    size: int
+    address: int
+    time: int | None
+    device_free: int | None = None
+    stack: Stack = ()
 
 
 @dataclass(frozen=True)
@@ -43,6 +88,8 @@ class MemorySnapshot:
     """What was allocated; ``groups`` has the largest first, and for a recorder's file only the top.
 
     ``asked``, ``limit`` and ``free`` are bytes, known where the file was written because memory had run out.
+    ``devices``, ``events``, ``live`` (the size of each live block by device and address) and ``settings`` (of the
+    allocator) are in torch's own snapshots only.
     """
 
     allocated: int | None
@@ -52,35 +99,57 @@ class MemorySnapshot:
     asked: int | None = None
     limit: int | None = None
     free: int | None = None
+    devices: tuple[DeviceMemory, ...] = ()
+    events: tuple[MemoryEvent, ...] = ()
+    live: dict[tuple[int, int], int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def users_line(stack: Stack) -> Frame | None:
+    """Return the innermost frame that is the user's; the innermost of all where none is."""
+    own = [frame for frame in stack if not any(part in frame[0] for part in NOT_THE_USERS)]
+    return next(iter(own or stack), None)
 
 
 def read_snapshot(path: Path) -> MemorySnapshot:
-    """Return what a snapshot file says; PerfwrapError when it is none or would run code."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise PerfwrapError(f"{path} is too large to be read as a memory snapshot", "Is it one?")
-    return parse_snapshot(path.read_bytes(), str(path))
+    """Return what a snapshot file says, packed or not; PerfwrapError when it is none or would run code."""
+    found, size = [], 0
+    try:
+        with Unpacked(path) as file:
+            while (piece := file.read(PIECE)) and size <= LARGEST_FILE:
+                found.append(piece)
+                size += len(piece)
+    except Damaged as error:
+        raise PerfwrapError(f"{path.name} breaks off: {error}", "Copy it again.") from error
+    if size > LARGEST_FILE:
+        raise PerfwrapError(f"{path.name} is too large to be read as a memory snapshot", "Is it one?")
+    return parse_snapshot(b"".join(found), path.name)
 
 
 def parse_snapshot(data: bytes, name: str) -> MemorySnapshot:
     """Return what the bytes of a snapshot say; ``name`` is for the message of what is refused."""
     try:
         content = loads(data)
-        most = len(data) // LEAST_BYTES
-        return _recorded(content, most) if "perfwrap" in content else _dumped(content, most)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
+        return _recorded(content) if "perfwrap" in content else _dumped(content)
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        MemoryError,
+        OverflowError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise PerfwrapError(
             f"{name} is not a memory snapshot that can be read: {error}",
             "Snapshots hold plain data only; a file that asks for code is never loaded.",
         ) from error
 
 
-def _recorded(content: dict[str, Any], most: int) -> MemorySnapshot:
+def _recorded(content: dict[str, Any]) -> MemorySnapshot:
     counters = content["counters"]
-    stacks = _Stacks()
-    groups = [
-        Group(_number(size), _number(count), stacks(stack))
-        for size, count, stack in islice(content["top"], most)
-    ]
+    groups = [Group(int(size), int(count), _stack(stack)) for size, count, stack in content["top"]]
     return MemorySnapshot(
         counters.get("allocated_bytes"),
         counters.get("reserved_bytes"),
@@ -92,53 +161,136 @@ def _recorded(content: dict[str, Any], most: int) -> MemorySnapshot:
     )
 
 
-def _dumped(content: dict[str, Any], most: int) -> MemorySnapshot:
-    reserved = sum(_number(segment["total_size"]) for segment in islice(content["segments"], most))
-    blocks = (block for segment in content["segments"] for block in segment["blocks"])
-    # Blocks that the same lines asked for share their frames.
-    sums: dict[int, list[int]] = {}
-    frames: dict[int, Any] = {}
-    for block in islice(blocks, most):
-        if block["state"] == LIVE:
-            own = block.get("frames", ())
-            frames[id(own)] = own
-            total = sums.setdefault(id(own), [0, 0])
-            total[0] += _number(block["size"])
-            total[1] += 1
-    stacks = _Stacks()
-    merged: dict[tuple[Frame, ...], list[int]] = {}
-    for number, (size, count) in sums.items():
-        total = merged.setdefault(stacks(frames[number]), [0, 0])
+def _dumped(content: dict[str, Any] | list[Any]) -> MemorySnapshot:
+    """Return torch's own snapshot; ``torch.cuda.memory_snapshot()`` returns its segments alone."""
+    whole: dict[str, Any] = {"segments": content} if isinstance(content, list) else content
+    stacks = Stacks()
+    blocks = Blocks(stacks)
+    _refuse_many(segment["blocks"] for segment in whole["segments"])
+    for segment in whole["segments"]:
+        blocks.take(segment)
+    settings = whole.get("allocator_settings") or {}
+    devices = blocks.devices()
+    return MemorySnapshot(
+        sum(memory.allocated for memory in devices),
+        sum(memory.reserved for memory in devices),
+        blocks.groups(),
+        devices=devices,
+        events=tuple(_events(whole.get("device_traces") or (), stacks)),
+        live=blocks.live,
+        settings={
+            key: value for key, value in settings.items() if isinstance(key, str) and isinstance(value, str)
+        },
+    )
+
+
+class Blocks:
+    """Sums up the blocks of segments."""
+
+    def __init__(self, stacks: Stacks) -> None:
+        self.live: dict[tuple[int, int], int] = {}
+        self._stacks = stacks
+        self._groups: dict[Stack, list[int]] = {}
+        self._devices: dict[int, list[int]] = {}
+
+    def take(self, segment: dict[str, Any]) -> None:
+        """Add the blocks of one segment."""
+        device = int(segment.get("device") or 0)
+        allocated, free = 0, [0]
+        used = False
+        for block in segment["blocks"]:
+            size, state = _size(block["size"]), block["state"]
+            used |= state != FREE
+            if state == FREE:
+                free.append(size)
+            elif state == LIVE:
+                allocated += size
+                self._keep(device, size, block)
+        held = self._devices.setdefault(device, [0, 0, 0, 0, 0])
+        held[0] += allocated
+        held[1] += _size(segment["total_size"])
+        held[2] += sum(free)
+        held[3] = max(held[3], *free)
+        held[4] += sum(free) if used else 0
+
+    def devices(self) -> tuple[DeviceMemory, ...]:
+        """Return what each device holds."""
+        return tuple(DeviceMemory(device, *held) for device, held in sorted(self._devices.items()))
+
+    def groups(self) -> tuple[Group, ...]:
+        """Return the live blocks by who asked for them, the most memory first."""
+        found = [Group(size, count, stack) for stack, (size, count) in self._groups.items()]
+        return tuple(sorted(found, key=lambda group: -group.size))
+
+    def _keep(self, device: int, size: int, block: dict[str, Any]) -> None:
+        """Keep one live block."""
+        self.live[device, int(block.get("address") or 0)] = size
+        total = self._groups.setdefault(_block_stack(block, self._stacks), [0, 0])
         total[0] += size
-        total[1] += count
-    groups = [Group(size, count, stack) for stack, (size, count) in merged.items()]
-    groups.sort(key=lambda group: -group.size)
-    return MemorySnapshot(sum(size for size, _ in sums.values()), reserved, tuple(groups))
+        total[1] += 1
 
 
-class _Stacks:
-    """Gives the Python frames of a stack; C++'s, which have no line, say nothing to a reader."""
+def _refuse_many(parts: Iterable[Any]) -> None:
+    """Refuse what stands for too much: the same part may be there many times at hardly any cost in the file."""
+    if sum(1 + len(part) for part in parts) > MOST_ITEMS:
+        raise ValueError("it holds too many blocks or events")
+
+
+def _block_stack(block: dict[str, Any], stacks: Stacks) -> Stack:
+    """Return who asked for a block; before PyTorch 2.1 that stood in its history."""
+    history: Any = block.get("history") or ({},)
+    return stacks.of(block.get("frames") or history[0].get("frames") or ())
+
+
+def _events(traces: Any, stacks: Stacks) -> Iterator[MemoryEvent]:
+    """Return what was recorded of each device, in the order in which it happened."""
+    _refuse_many(traces)
+    for device, trace in enumerate(traces):
+        for entry in trace:
+            action, time = entry["action"], entry.get("time_us")
+            ended = action == "oom"
+            yield MemoryEvent(
+                device,
+                str(action)[:40],
+                _size(entry.get("size") or 0),
+                int(entry.get("addr") or 0),
+                time * 1000 if type(time) is int and 0 < time < LATEST_US else None,
+                _size(entry.get("device_free") or 0) if ended else None,
+                stacks.of(entry.get("frames") or ()) if ended else (),
+            )
+
+
+class Stacks:
+    """Turns lists of frames into stacks, each list once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Frame, ...]] = {}
+        self._known: dict[int, tuple[Any, Stack]] = {}
 
-    def __call__(self, frames: Any) -> tuple[Frame, ...]:
-        """Return file, line and function of each frame; the same list is looked at once."""
+    def of(self, frames: Any) -> Stack:
+        """Return the stack of a list of torch's frames."""
+        # The list is kept, too, so that no other one gets its number.
         if id(frames) not in self._known:
-            places = (
-                (frame["filename"], frame["line"], frame["name"]) if isinstance(frame, dict) else frame
-                for frame in islice(frames, MOST_FRAMES)
-            )
-            self._known[id(frames)] = tuple(
-                (file, _number(line), name)
-                for file, line, name in places
-                if isinstance(file, str) and isinstance(name, str) and file.endswith(".py")
-            )
-        return self._known[id(frames)]
+            found = [(frame["filename"], frame["line"], frame["name"]) for frame in frames[:LONGEST_STACK]]
+            self._known[id(frames)] = frames, _stack(found) or _engines(found)
+        return self._known[id(frames)][1]
 
 
-def _number(value: Any) -> int:
-    """Return a number of bytes, of blocks, or of a line; ValueError for what is none."""
-    if not isinstance(value, (int, float)) or not -LARGEST < value < LARGEST:
-        raise ValueError("a number in it is none, or impossible")
-    return int(value)
+def _engines(frames: list[tuple[Any, Any, Any]]) -> Stack:
+    """Return the frame that stands for the backward pass, whose threads have no Python; () where it is not."""
+    return (BACKWARD,) if any(isinstance(name, str) and ENGINE in name for _, _, name in frames) else ()
+
+
+def _size(value: Any) -> int:
+    """Return a number of bytes; ValueError for what is none."""
+    if type(value) is not int or not 0 <= value <= LARGEST_SIZE:
+        raise ValueError("a size in it is no number of bytes")
+    return value
+
+
+def _stack(frames: Any) -> Stack:
+    """Return the Python frames; C++'s, which have no line, say nothing to a reader."""
+    return tuple(
+        (plain_text(file), min(max(0, int(line)), LAST_LINE), plain_text(name))
+        for file, line, name in frames
+        if isinstance(file, str) and isinstance(name, str) and file.endswith(".py")
+    )

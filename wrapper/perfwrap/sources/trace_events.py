@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -31,6 +32,16 @@ SCHEMA: dict[str, Any] = {
 }
 INSTANT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
 
+
+STREAM_WAIT = "Stream Wait Event"
+MOST_WAITS = 1_000_000
+HOST_MEMORY, GPU_MEMORY = 0, 1
+"""``c10::DeviceType``, as the profiler's memory events tell it; AMD's GPUs go by CUDA's number."""
+GPU_COUNTER = re.compile(r"GPU (\d{1,4}) (.+)")
+"""How Kineto names its counters of a GPU: ``GPU 0 Utilization``."""
+MOST_SERIES = 1_000
+LONGEST_TITLE = 80
+LARGEST_VALUE = 2.0**100
 
 NOTHING = Arguments()
 
@@ -68,8 +79,8 @@ class Numbering:
 class TraceEvents:
     """All events of one trace that the timeline needs.
 
-    ``kinds``, ``names``, ``threads`` (pid and tid) and ``series`` (owner and name of a counter) say what the numbers
-    in the columns stand for.
+    ``kinds``, ``names``, ``threads`` (pid and tid) and ``series`` (what a counter is about, a GPU or a process, its
+    number, and the counter's name) say what the numbers in the columns stand for.
     """
 
     def __init__(self) -> None:
@@ -85,10 +96,13 @@ class TraceEvents:
         """Python functions of libraries, which are left out."""
         self.matrices: list[tuple[int, int, str]] = []
         """Time, thread and text of matrix operations whose sizes were recorded."""
+        self.stream_waits: list[tuple[int | None, ...]] = []
+        """Of each wait of a stream its correlation, device and stream, and the call and stream that it waits for."""
         self.full = False
         self._spans: list[pl.DataFrame] = []
         self._instants: list[pl.DataFrame] = []
         self._own: dict[str, bool] = {}
+        self._series: set[tuple[str, Any, str]] = set()
         self.kept = 0
 
     def add(self, events: Iterable[Event]) -> None:
@@ -107,12 +121,13 @@ class TraceEvents:
                     flows.append(event)
             elif phase == "M":
                 self._name(event)
-            elif phase == "i":
-                found = self._values(event)
+            elif phase in ("i", "C"):
+                found = self._values(event) if phase == "i" else self._counted(event)
                 instants += found
                 moments += [event.ts] * len(found)
         self._keep_spans(lasting)
         self._keep_shapes(lasting)
+        self._keep_waits(lasting)
         self._keep_instants(instants, moments)
         threads = self.threads.of([(flow.pid, flow.tid) for flow in flows])
         self.graph.update(zip(threads, nanoseconds([flow.ts for flow in flows]).to_list(), strict=True))
@@ -170,6 +185,13 @@ class TraceEvents:
         rows = zip(times, threads, texts, strict=True)
         self.matrices += [(time, thread, text) for time, thread, text in rows if time is not None and text]
 
+    def _keep_waits(self, events: list[Event]) -> None:
+        """Keep which streams were told to wait for which others."""
+        told = [event.args for event in events if event.name == STREAM_WAIT and event.args is not None]
+        for about in told[: MOST_WAITS - len(self.stream_waits)]:
+            known = (about.correlation, about.device, about.stream, about.awaited_call, about.awaited_stream)
+            self.stream_waits.append(tuple(map(_integer, known)))
+
     def _keep_instants(self, values: list[tuple[int, float]], moments: list[msgspec.Raw]) -> None:
         """Keep the values of one piece."""
         if values and not self.full:
@@ -189,15 +211,54 @@ class TraceEvents:
     def _values(self, event: Event) -> list[tuple[int, float]]:
         """Return the values that an event tells: of torch's memory, else none."""
         about = event.args
-        if event.name != "[memory]" or about is None or about.memory_kind != 1:
+        if event.name != "[memory]" or about is None:
             return []
-        device = _integer(about.memory_device)
-        known = (("allocated_bytes", about.allocated), ("reserved_bytes", about.reserved))
-        return [
-            (self.series((device, metric)), float(value))
-            for metric, value in known
-            if isinstance(value, (int, float))
-        ]
+        if about.memory_kind == HOST_MEMORY:
+            known = {("process", _hashable(event.pid), "cpu_allocated_bytes"): about.allocated}
+        elif about.memory_kind == GPU_MEMORY:
+            device = _integer(about.memory_device) or 0
+            known = {
+                ("gpu", device, "allocated_bytes"): about.allocated,
+                ("gpu", device, "reserved_bytes"): about.reserved,
+            }
+        else:
+            return []
+        return self._numbered(known)
+
+    def _counted(self, event: Event) -> list[tuple[int, float]]:
+        """Return the values of a counter, each under its own name; those of "GPU 0 ..." are that GPU's."""
+        if not isinstance(event.values, dict):
+            return []
+        about = str(event.name)
+        found = GPU_COUNTER.match(about)
+        owner = ("gpu", int(found[1])) if found else ("process", _hashable(event.pid))
+        title = found[2] if found else about
+        return self._numbered(
+            {
+                (
+                    *owner,
+                    metric_name(title if key == title or len(event.values) == 1 else f"{title} {key}"),
+                ): value
+                for key, value in event.values.items()
+            }
+        )
+
+    def _numbered(self, known: Mapping[tuple[str, Any, str], Any]) -> list[tuple[int, float]]:
+        """Return the finite values with the numbers of their series, as far as there are not too many series."""
+        found = []
+        for series, value in known.items():
+            if type(value) not in (int, float) or not abs(value) < LARGEST_VALUE:
+                continue
+            if len(self.series.values) < MOST_SERIES or series in self._series:
+                self._series.add(series)
+                found.append((self.series(series), float(value)))
+        return found
+
+
+def metric_name(title: str) -> str:
+    """Return the name of a series as series are named: ``est_sm_efficiency`` for "Est. SM Efficiency"."""
+    words = re.findall(r"[a-z0-9]+", plain_text(title)[:LONGEST_TITLE].lower())
+    return "_".join(words) or "counter"
 
 
 def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
@@ -209,6 +270,9 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
         return pl.Series("ns", [], dtype=pl.Int64)
     joined = b"\n".join(texts).decode("ascii", errors="replace").replace('"', "").replace(" ", "")
     text = pl.Series("ns", [joined], dtype=pl.String).str.split("\n").explode()
+    plain = _plain_nanoseconds(text)
+    if plain is not None:
+        return plain
     parts = pl.DataFrame({"text": text}).select(
         pl.col("text").cast(pl.Float64, strict=False).alias("number"),
         pl.col("text").str.extract(r"^(\d{1,16})(?:\.\d*)?$").cast(pl.Int64).alias("whole"),
@@ -226,6 +290,22 @@ def nanoseconds(texts: list[msgspec.Raw]) -> pl.Series:
     rest = ((finite - finite.floor()) * 1000).round().cast(pl.Int64)
     rounded = finite.floor().cast(pl.Int64) * 1000 + rest
     return parts.select(pl.coalesce(exact, rounded).alias("ns"))["ns"]
+
+
+def _plain_nanoseconds(text: pl.Series) -> pl.Series | None:
+    """Return what nanoseconds() returns, in half the time; None where any text is not as writers have them:
+    digits, and at most three behind a point."""
+    both = text.str.splitn(".", 2).struct.unnest()
+    part = both["field_1"].fill_null("")
+    whole = both["field_0"].cast(pl.Int64, strict=False)
+    behind = part.str.pad_end(3, "0").cast(pl.Int64, strict=False)
+    if whole.has_nulls() or behind.has_nulls() or int(part.str.len_bytes().max() or 0) > 3:  # type: ignore[arg-type]
+        return None
+    ends = [*whole.bottom_k(1), *behind.bottom_k(1)]
+    if min(ends, default=0) < 0 or max(whole.top_k(1), default=0) >= LATEST:
+        return None
+    found: pl.Series = (whole * 1000 + behind).alias("ns")
+    return found
 
 
 def _thread(place: tuple[Any, Any]) -> tuple[Any, Any]:

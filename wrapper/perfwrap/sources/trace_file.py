@@ -29,6 +29,7 @@ LARGEST_TRACE = 16 << 30
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 LIST = re.compile(rb"\s*\[")
 ESCAPED = re.compile(rb"\\.", re.DOTALL)
+COUNTER = re.compile(rb'"ph"\s*:\s*"C"')
 NO_NUMBER = re.compile(rb"(:\s*)-?(?:inf(?:inity)?|nan)\b", re.IGNORECASE)
 LONE_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrtu])')
 HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -58,6 +59,8 @@ class Arguments(msgspec.Struct, gc=False):
     memory_device: Any = msgspec.field(default=None, name="Device Id")
     memory_kind: Any = msgspec.field(default=None, name="Device Type")
     name: Any = None
+    awaited_call: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    awaited_stream: Any = msgspec.field(default=None, name="wait_on_stream")
     dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input Dims")
     old_dims: msgspec.Raw = msgspec.field(default=NO_JSON, name="Input dims")
     """As traces of PyTorch 1.8 have it."""
@@ -75,6 +78,14 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw(b"")
     dur: msgspec.Raw = msgspec.Raw(b"")
     args: Arguments | None = None
+    values: Any = msgspec.field(default=None, name="values of a counter")
+    """The arguments of a counter, whose names are its writer's own; filled in here."""
+
+
+class Counter(msgspec.Struct, gc=False):
+    """What of an event is looked at again where counters stand among the events."""
+
+    args: Any = None
 
 
 @dataclass
@@ -121,7 +132,12 @@ class TraceFile:
     def _decode(self, text: bytes, ends: Positions) -> list[Event]:
         """Return the events of one piece; where one is damaged, each is decoded by itself."""
         try:
-            return DECODER.decode(b"[" + text.lstrip(b", \t\r\n") + b"]")
+            whole = b"[" + text.lstrip(b", \t\r\n") + b"]"
+            events = DECODER.decode(whole)
+            if COUNTER.search(whole):
+                for event, counter in zip(events, COUNTER_DECODER.decode(whole), strict=True):
+                    event.values = counter.args if event.ph == "C" else None
+            return events
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return list(self._one_by_one(text, ends))
 
@@ -132,7 +148,12 @@ class TraceFile:
             event = text[begin:end].lstrip(b", \t\r\n")
             begin = end
             try:
-                yield LONE_DECODER.decode(_mended(event))
+                mended = _mended(event)
+                found = LONE_DECODER.decode(mended)
+                found.values = (
+                    COUNTER_DECODER.decode(b"[" + mended + b"]")[0].args if found.ph == "C" else None
+                )
+                yield found
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.damaged += 1
 
@@ -181,6 +202,7 @@ class _Buffered:
 
 
 DECODER = msgspec.json.Decoder(list[Event])
+COUNTER_DECODER = msgspec.json.Decoder(list[Counter])
 LONE_DECODER = msgspec.json.Decoder(Event)
 
 

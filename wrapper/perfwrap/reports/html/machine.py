@@ -44,6 +44,13 @@ GPU_PANELS = (
         {"sm_activity_share": "SMs", "tensor_activity_share": "tensor", "dram_activity_share": "DRAM"},
     ),
     Panel("gpu-memory", "GPU memory in use", "GiB", GIB, {"memory_used_bytes": ""}),
+    Panel(
+        "gpu-allocator",
+        "GPU memory of torch's allocator",
+        "GiB",
+        GIB,
+        {"allocated_bytes": "allocated", "reserved_bytes": "reserved"},
+    ),
     Panel("gpu-power", "GPU power", "W", 1.0, {"power_watts": ""}),
     Panel("gpu-clock", "GPU clock", "MHz", MEGA, {"sm_clock_hertz": ""}),
 )

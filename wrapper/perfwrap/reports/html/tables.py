@@ -8,7 +8,7 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis, GpuFigures
-from perfwrap.reports.activity import WORDS
+from perfwrap.reports.activity import WORDS, critical_path
 from perfwrap.reports.html.encoding import clipped
 from perfwrap.timeline.model import Timeline
 
@@ -23,6 +23,7 @@ def tables(timeline: Timeline, diagnosis: Diagnosis, origin: int) -> dict[str, A
     """Return the tables; each has columns and rows of text."""
     return {
         "gpus": _gpus(diagnosis),
+        "memory": _memory(diagnosis),
         "kernels": _kernels(diagnosis),
         "facts": _facts(timeline),
         "coverage": _coverage(timeline, origin),
@@ -46,9 +47,20 @@ def _gpus(diagnosis: Diagnosis) -> dict[str, Any]:
                 _listed(kinds),
                 units.count(gpu.kernels),
                 units.duration(gpu.launches.kernel_ns),
+                critical_path(gpu) if gpu.critical_path else units.UNKNOWN,
             ]
         )
-    return _table(["GPU", "busy", "idle", "exposed", "kernels by time", "kernels", "median kernel"], rows)
+    columns = [
+        "GPU",
+        "busy",
+        "idle",
+        "exposed",
+        "kernels by time",
+        "kernels",
+        "median kernel",
+        "critical path",
+    ]
+    return _table(columns, rows)
 
 
 def _exposed(gpu: GpuFigures) -> dict[str, float]:
@@ -57,6 +69,22 @@ def _exposed(gpu: GpuFigures) -> dict[str, float]:
         "copies": gpu.copies_exposed_ns / window,
         "collectives": gpu.collective_exposed_ns / window,
     }
+
+
+def _memory(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what held each GPU's memory, line by line."""
+    rows = [
+        [
+            f"{memory.host} {memory.device}",
+            f"{held.where.file}:{held.where.line}" if held.where else held.what or "not recorded",
+            units.size(held.bytes),
+            units.share(held.bytes / memory.allocated) if memory.allocated else units.UNKNOWN,
+            units.count(held.blocks),
+        ]
+        for memory in diagnosis.gpu_memory
+        for held in memory.lines
+    ]
+    return _table(["GPU", "asked for at", "live", "of what is allocated", "blocks"], rows)
 
 
 def _kernels(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -13,13 +13,14 @@ function folded(title, table, open) {
 }
 
 function drawFacts() {
-  const { gpus, kernels, facts, coverage } = data.tables;
+  const { gpus, memory, kernels, facts, coverage } = data.tables;
   const rules = (state) => data.outcomes.filter((outcome) => outcome.state === state).map((outcome) => [outcome.rule, outcome.why]);
   const ruleTable = (state) => ({ columns: ['rule', 'why'], rows: rules(state), left_out: 0 });
   byId('facts').append(
     ...heading('facts', 'Facts and coverage'),
     element('ul', { class: 'small quiet' }, data.notes.map((note) => element('li', {}, note))),
     folded('What each GPU did while its kernels were recorded', gpus, true),
+    folded('What held GPU memory when the snapshot was taken', memory, true),
     folded('Kernels that ncu measured', kernels, true),
     folded('Rules that failed', ruleTable('failed'), true),
     folded('Rules that could not be checked', ruleTable('not checked'), true),
