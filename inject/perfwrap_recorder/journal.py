@@ -18,7 +18,8 @@ CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<
 So the order of records is roughly that of time, no more. A few slots at the front are kept for END, the last
 CLOCK and LOST records, which are written in place. The file grows by segments that are allocated for real
 (``posix_fallocate``), because touching a sparse page on a full disk is SIGBUS. When a segment cannot be had
-the journal goes silent and stays silent.
+the journal goes silent and stays silent: a COVERAGE record of the text "journal" in one of those slots says why,
+and CLOCK and END stand for that moment.
 
 Texts. A TEXT record carries 24 bytes of UTF-8 in start, duration and value (zero-padded), ``name`` is the
 text's id and ``thread`` the number of the piece. Pieces of one text may stand anywhere, also after its
@@ -70,10 +71,10 @@ from itertools import count
 from struct import Struct
 from time import sleep
 
-from perfwrap_recorder import rest, thinning
+from perfwrap_recorder import handlers, rest, thinning
 from perfwrap_recorder.clock import now, read_pair
-from perfwrap_recorder.journal_file import JournalFile
-from perfwrap_recorder.texts import Texts, pieces_of
+from perfwrap_recorder.journal_file import JournalFile, affordable
+from perfwrap_recorder.texts import JOURNAL, SILENT, Texts, pieces_of
 from perfwrap_recorder.thinning import PATIENCE, Thinning
 
 FORMAT = 1
@@ -157,7 +158,7 @@ HEADER = Struct("<8sIIqq")
 pack = Struct("<qqqIHH").pack_into
 FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
 SHIFT = 5  # a slot is 32 bytes
-END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2, 3, 4, 8
+END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, SILENT_SLOT, FIRST_SLOT = 1, 2, 3, 4, 5, 8
 
 BEGIN = None
 
@@ -210,6 +211,7 @@ def open_current(given):
     """Open the journal of this process; OSError when it cannot be had: then all below do nothing."""
     global settings
     settings = given
+    settings.budget_bytes = affordable(given.budget_bytes)
     # Half of what is allowed: to pass by a probe that rests costs something, too.
     thinning.cost_share = getattr(given, "max_overhead", 2 * thinning.cost_share) / 2
     if getattr(given, "sample_hz", 0) or getattr(given, "ptracer_pid", 0):
@@ -393,7 +395,14 @@ def _make_in_child():
 
 
 def _fall_silent():
+    """Write nothing any more, but that nothing follows: it would read as a process that was killed, or was idle."""
     global limit, _file
+    file = _file
+    if file is not None:
+        opened, now_ns = HEADER.unpack_from(file.memory)[3], now()
+        watched = opened, max(2, now_ns - opened), text_numbers[SILENT], text_numbers[JOURNAL], 0, COVERAGE
+        pack(file.memory, SILENT_SLOT << SHIFT, *watched)
+        _say_goodbye()
     _file, limit = None, 0
 
 
@@ -426,7 +435,9 @@ def _find_room(claim, slot):
         while _file.allocated_bytes >> SHIFT <= slot:
             _file.grow(slot + 1 << SHIFT)
         limit = _next_limit()
-    except (OSError, AttributeError):  # AttributeError: another thread fell silent meanwhile
+    except (OSError, AttributeError) as error:  # AttributeError: another thread fell silent meanwhile
+        if handlers.raised(error):
+            raise  # a TimeoutError, say, which is an OSError, too
         _fall_silent()
         return None, -1
     return state[1], slot
@@ -645,9 +656,13 @@ def _end():
     if _file is not None and _pid == os.getpid():
         if rest.counting:
             _write_tallies()
-        moment, wall = read_pair()
-        _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
-        _write_in_place(END_SLOT, moment, 0, 0, END)
+        _say_goodbye()
+
+
+def _say_goodbye():
+    moment, wall = read_pair()
+    _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
+    _write_in_place(END_SLOT, moment, 0, 0, END)
 
 
 current = sys.modules[__name__]

@@ -147,8 +147,12 @@ class RunFolder:
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace the manifest in one step, so that a reader never sees half of it."""
         temporary = self.manifest.with_name(f".{MANIFEST}.{os.getpid()}")
-        temporary.write_text(json.dumps({"format": FORMAT, **manifest}, indent=1), encoding="utf-8")
-        temporary.replace(self.manifest)
+        try:
+            temporary.write_text(json.dumps({"format": FORMAT, **manifest}, indent=1), encoding="utf-8")
+            temporary.replace(self.manifest)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # The disk is full: what is there must not take more of it.
+            raise
 
 
 def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
