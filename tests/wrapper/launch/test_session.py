@@ -77,7 +77,9 @@ cp -r run "$copy" && exit $status
 def test_a_disk_that_is_full_at_the_end_costs_only_the_end(wrap: Any, tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
-    program = ["sh", "-c", "cat /dev/zero > filler 2> /dev/null; echo mine; exit 3"]
+    # Full only once the monitors have a journal.
+    wait = "until find run/journal -size +200k | grep -q .; do sleep 0.02; done; "
+    program = ["sh", "-c", wait + "cat /dev/zero > filler 2> /dev/null; echo mine; exit 3"]
     command = ["unshare", "-m", "sh", "-c", FILLED, "-", str(inside), str(tmp_path / "copy")]
     try:
         answer = run([*command, *wrap("--out", str(inside / "run"), "--no-report"), *program])
