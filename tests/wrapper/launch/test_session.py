@@ -97,6 +97,23 @@ def test_a_disk_that_is_full_at_the_end_costs_only_the_end(wrap: Any, tmp_path: 
     assert b"command_end" in journal.read_bytes(), "the monitors were told, and ended in order"
 
 
+@pytest.mark.parametrize("descriptors", [5, 6, 7])
+def test_where_hardly_a_descriptor_is_left_the_command_has_it(descriptors: int, wrap: Any) -> None:
+    signals = "import re; print(re.findall('Sig(?:Ign|Blk).*', open('/proc/self/status').read()))"
+    program = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"{signals}; import os; print(len(os.environ)); raise SystemExit(3)",
+    ]
+    limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "-"]
+    bare = run([*limited, *program], close_fds=True)
+    assert bare.returncode == 3, bare.stderr
+    answer = run([*limited, *wrap("--no-report"), *program])
+    assert (answer.returncode, answer.stdout) == (3, bare.stdout)
+    assert answer.stderr.splitlines()[-1] == "perfwrap: this run is not recorded: Too many open files"
+
+
 def test_a_failed_injection_leaves_the_monitors(wrap: Any, tmp_path: Path) -> None:
     changed = "from perfwrap.launch import injection\ninjection.SHIM = 'none.py'"
     prefix = wrap("--no-report", changed=changed)
