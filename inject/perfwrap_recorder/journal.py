@@ -41,7 +41,8 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
 
 - ``value`` above 0: from ``start`` on spans stand in detail, as one step in so many does.
 - ``value`` 0: spans are summed. That is for want of room: when half of the budget is used, and from then on
-  whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
+  whenever an eighth of what is left is used, detail is halved, and samples come half as often. So a run of any
+  length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   four-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
   duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
@@ -183,12 +184,15 @@ sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memor
 steps = 0  # how often a step may have ended
 due = 0  # when there is something to do again at the end of a step
 clock_due = 0  # when the next CLOCK is
+often_due = 0  # when what looks often looks next
 
 after_fork = set()  # functions() that put right, in the child of a fork, what a probe knows about threads
 when_made = []  # functions() that say who a child of a fork is, once it has a file
 every_interval = set()  # functions() that look at what may change while the program runs, every ten seconds
 at_step_end = None  # function(moment, is_step), called at ends of steps and phases; true: detail must go on
-often = set()  # functions() that look at it at the end of a step, at most ten times a second
+often = (
+    set()
+)  # functions() that look at it at the end of a step, at most ten times a second, with less room rarer
 
 settings = None  # what the launcher asked
 _file = None
@@ -336,10 +340,10 @@ def forgive(duration):
 
 
 def look_often(look):
-    """Have ``look()`` called at the ends of steps, at most ten times a second; it must not raise."""
-    global due
+    """Have ``look()``, which must not raise, called at ends of steps, ten times a second or, with little room, less."""
+    global due, often_due
     often.add(look)
-    due = 0
+    due = often_due = 0
 
 
 def begin_phase(moment):
@@ -365,11 +369,12 @@ def _slots(size):
 
 def _make(budget):
     """Make the file and have the state point to it."""
-    global state, limit, due, clock_due, _file, _thinning, _pid
+    global state, limit, due, clock_due, often_due, _file, _thinning, _pid
     file = JournalFile(settings.run_dir + "/journal", settings.host, _slots(budget) << SHIFT)
     moment, wall = read_pair()
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
     _pid, clock_due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    often_due = moment
     due = moment if often else clock_due
     _thinning = Thinning(_slots(budget), FIRST_SLOT, moment)
     _file = file
@@ -624,18 +629,22 @@ def thread_name(thread):
 
 
 def _tick(moment):
-    """Do what is to be done ten times a second, and what every ten seconds."""
-    global due, clock_due
-    due = moment + OFTEN_INTERVAL_NS if often else moment + CLOCK_INTERVAL_NS
-    for look in often:
-        look()
+    """Do what is to be done ten times a second, and what every ten seconds; with little room left less is written."""
+    global due, clock_due, often_due
+    if moment >= often_due:
+        often_due = moment + OFTEN_INTERVAL_NS * _thinning.room_stride
+        for look in often:
+            look()
     if moment >= clock_due:
         clock_due = moment + CLOCK_INTERVAL_NS
         monotonic, wall = read_pair()
-        put(monotonic, 0, wall, 0, 0, CLOCK)
+        if _thinning.room_stride == 1:
+            put(monotonic, 0, wall, 0, 0, CLOCK)
+        else:
+            _write_in_place(LAST_CLOCK_SLOT, monotonic, wall, 0, CLOCK)
         for look in every_interval:
             look()
-    due = min(due, clock_due)
+    due = min(often_due, clock_due) if often else clock_due
 
 
 def _lose_record():
