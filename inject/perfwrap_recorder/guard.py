@@ -1,11 +1,12 @@
 """Run a probe's code; whatever it raises becomes a record, never the user's problem.
 
-What has raised once is not run again in this process: the other probes go on.
+What has raised once is not run again in this process: the other probes go on. What a signal handler of the program's
+raises meanwhile is the program's, and goes its way.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, redaction, rest
+from perfwrap_recorder import handlers, journal, redaction, rest
 
 failed = {}  # name of a probe -> what it raised
 
@@ -17,6 +18,8 @@ def run(probe, function, *arguments):
     try:
         return function(*arguments)
     except Exception as error:  # noqa: BLE001 - one of three broad excepts: the user's program comes first
+        if handlers.raised(error):
+            raise
         failed[probe] = "%s: %s" % (type(error).__name__, error)
         _tell(probe)
         return None

@@ -18,7 +18,8 @@ CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<
 So the order of records is roughly that of time, no more. A few slots at the front are kept for END, the last
 CLOCK and LOST records, which are written in place. The file grows by segments that are allocated for real
 (``posix_fallocate``), because touching a sparse page on a full disk is SIGBUS. When a segment cannot be had
-the journal goes silent and stays silent.
+the journal goes silent and stays silent: a COVERAGE record of the text "journal" in one of those slots says why,
+and CLOCK and END stand for that moment.
 
 Texts. A TEXT record carries 24 bytes of UTF-8 in start, duration and value (zero-padded), ``name`` is the
 text's id and ``thread`` the number of the piece. Pieces of one text may stand anywhere, also after its
@@ -40,7 +41,8 @@ detail (some neighbouring steps) and stretches without take turns, and a THIN re
 
 - ``value`` above 0: from ``start`` on spans stand in detail, as one step in so many does.
 - ``value`` 0: spans are summed. That is for want of room: when half of the budget is used, and from then on
-  whenever an eighth of what is left is used, detail is halved. So a run of any length fits.
+  whenever an eighth of what is left is used, detail is halved, and samples come half as often. So a run of any
+  length fits.
 - ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
   four-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
   duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
@@ -74,10 +76,10 @@ from itertools import count
 from struct import Struct
 from time import sleep
 
-from perfwrap_recorder import rest, thinning
+from perfwrap_recorder import handlers, rest, thinning
 from perfwrap_recorder.clock import now, read_pair
-from perfwrap_recorder.journal_file import JournalFile
-from perfwrap_recorder.texts import Texts, pieces_of
+from perfwrap_recorder.journal_file import JournalFile, affordable
+from perfwrap_recorder.texts import JOURNAL, SILENT, Texts, pieces_of
 from perfwrap_recorder.thinning import PATIENCE, Thinning
 
 FORMAT = 1
@@ -162,7 +164,7 @@ HEADER = Struct("<8sIIqq")
 pack = Struct("<qqqIHH").pack_into
 FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
 SHIFT = 5  # a slot is 32 bytes
-END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, FIRST_SLOT = 1, 2, 3, 4, 8
+END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, SILENT_SLOT, FIRST_SLOT = 1, 2, 3, 4, 7, 8
 OPEN_SLOTS = {DATA: 5, COLLECTIVE: 6}
 
 BEGIN = None
@@ -188,12 +190,15 @@ sums = {}  # of this stretch: BEGIN -> its start, (kind, name, thread) -> [memor
 steps = 0  # how often a step may have ended
 due = 0  # when there is something to do again at the end of a step
 clock_due = 0  # when the next CLOCK is
+often_due = 0  # when what looks often looks next
 
 after_fork = set()  # functions() that put right, in the child of a fork, what a probe knows about threads
 when_made = []  # functions() that say who a child of a fork is, once it has a file
 every_interval = set()  # functions() that look at what may change while the program runs, every ten seconds
 at_step_end = None  # function(moment, is_step), called at ends of steps and phases; true: detail must go on
-often = set()  # functions() that look at it at the end of a step, at most ten times a second
+often = (
+    set()
+)  # functions() that look at it at the end of a step, at most ten times a second, with less room rarer
 
 settings = None  # what the launcher asked
 _file = None
@@ -216,6 +221,7 @@ def open_current(given):
     """Open the journal of this process; OSError when it cannot be had: then all below do nothing."""
     global settings
     settings = given
+    settings.budget_bytes = affordable(given.budget_bytes)
     # Half of what is allowed: to pass by a probe that rests costs something, too.
     thinning.cost_share = getattr(given, "max_overhead", 2 * thinning.cost_share) / 2
     if getattr(given, "sample_hz", 0) or getattr(given, "ptracer_pid", 0):
@@ -355,10 +361,10 @@ def forgive(duration):
 
 
 def look_often(look):
-    """Have ``look()`` called at the ends of steps, at most ten times a second; it must not raise."""
-    global due
+    """Have ``look()``, which must not raise, called at ends of steps, ten times a second or, with little room, less."""
+    global due, often_due
     often.add(look)
-    due = 0
+    due = often_due = 0
 
 
 def begin_phase(moment):
@@ -384,11 +390,12 @@ def _slots(size):
 
 def _make(budget):
     """Make the file and have the state point to it."""
-    global state, limit, due, clock_due, _file, _thinning, _pid
+    global state, limit, due, clock_due, often_due, _file, _thinning, _pid
     file = JournalFile(settings.run_dir + "/journal", settings.host, _slots(budget) << SHIFT)
     moment, wall = read_pair()
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
     _pid, clock_due = os.getpid(), moment + CLOCK_INTERVAL_NS
+    often_due = moment
     due = moment if often else clock_due
     _thinning = Thinning(_slots(budget), FIRST_SLOT, moment)
     _file = file
@@ -414,7 +421,14 @@ def _make_in_child():
 
 
 def _fall_silent():
+    """Write nothing any more, but that nothing follows: it would read as a process that was killed, or was idle."""
     global limit, _file
+    file = _file
+    if file is not None:
+        opened, now_ns = HEADER.unpack_from(file.memory)[3], now()
+        watched = opened, max(2, now_ns - opened), text_numbers[SILENT], text_numbers[JOURNAL], 0, COVERAGE
+        pack(file.memory, SILENT_SLOT << SHIFT, *watched)
+        _say_goodbye()
     _file, limit = None, 0
 
 
@@ -447,7 +461,9 @@ def _find_room(claim, slot):
         while _file.allocated_bytes >> SHIFT <= slot:
             _file.grow(slot + 1 << SHIFT)
         limit = _next_limit()
-    except (OSError, AttributeError):  # AttributeError: another thread fell silent meanwhile
+    except (OSError, AttributeError) as error:  # AttributeError: another thread fell silent meanwhile
+        if handlers.raised(error):
+            raise  # a TimeoutError, say, which is an OSError, too
         _fall_silent()
         return None, -1
     return state[1], slot
@@ -634,18 +650,22 @@ def thread_name(thread):
 
 
 def _tick(moment):
-    """Do what is to be done ten times a second, and what every ten seconds."""
-    global due, clock_due
-    due = moment + OFTEN_INTERVAL_NS if often else moment + CLOCK_INTERVAL_NS
-    for look in often:
-        look()
+    """Do what is to be done ten times a second, and what every ten seconds; with little room left less is written."""
+    global due, clock_due, often_due
+    if moment >= often_due:
+        often_due = moment + OFTEN_INTERVAL_NS * _thinning.room_stride
+        for look in often:
+            look()
     if moment >= clock_due:
         clock_due = moment + CLOCK_INTERVAL_NS
         monotonic, wall = read_pair()
-        put(monotonic, 0, wall, 0, 0, CLOCK)
+        if _thinning.room_stride == 1:
+            put(monotonic, 0, wall, 0, 0, CLOCK)
+        else:
+            _write_in_place(LAST_CLOCK_SLOT, monotonic, wall, 0, CLOCK)
         for look in every_interval:
             look()
-    due = min(due, clock_due)
+    due = min(often_due, clock_due) if often else clock_due
 
 
 def _lose_record():
@@ -666,9 +686,13 @@ def _end():
     if _file is not None and _pid == os.getpid():
         if rest.counting:
             _write_tallies()
-        moment, wall = read_pair()
-        _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
-        _write_in_place(END_SLOT, moment, 0, 0, END)
+        _say_goodbye()
+
+
+def _say_goodbye():
+    moment, wall = read_pair()
+    _write_in_place(LAST_CLOCK_SLOT, moment, wall, 0, CLOCK)
+    _write_in_place(END_SLOT, moment, 0, 0, END)
 
 
 current = sys.modules[__name__]

@@ -12,14 +12,23 @@ import ctypes
 import os
 import resource
 
-FIRST_BYTES = 64 << 10
-"""What a file begins with: a DataLoader's worker rarely needs more."""
+FIRST_BYTES = 16 << 10
+"""What a file begins with: a program may have thousands of workers, one after the other, that say little."""
 
 CHUNK_BYTES = 1 << 20
 """By how much a file grows at most."""
 
+ADDRESS_SHARE = 64
+"""One part in so many of a limited address space (ulimit -v) is what a journal may take from the program."""
+
 PROT_READ_WRITE, MAP_SHARED, MADV_DONTNEED = 3, 1, 4
 MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def affordable(budget_bytes):
+    """Return how large a journal may become in this process: its file is mapped for all of its budget."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return budget_bytes if limit == resource.RLIM_INFINITY else min(budget_bytes, limit // ADDRESS_SHARE)
 
 
 class JournalFile:

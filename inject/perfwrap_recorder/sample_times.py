@@ -86,6 +86,11 @@ class SampleTimes:
             shares = [self.share(share) for share in SHARES]
             journal.fact("sample_times", " ".join(map(str, (count, *shares, self.longest_ns))))
 
+    def tell_at_times(self):
+        """Write the fact when there are a tenth more: each is a new text, and there is an end to those."""
+        if sum(self.counts.values()) * 10 > self._told * 11:
+            self.tell()
+
     def share(self, share):
         """Return the time that this share of the samples does not exceed, as near as sizes tell it."""
         left = share * sum(self.counts.values())

@@ -23,14 +23,18 @@ def pieces_of(value):
         yield PIECE.unpack(data[begin : begin + PIECE.size].ljust(PIECE.size, b"\0"))
 
 
+JOURNAL, SILENT = "journal", "nothing was written any more: the disk took no more"
+"""What is said when there is no room must be there before."""
+
+
 class Texts:
     """The numbers of texts; those that come when there are too many share ``other``."""
 
     def __init__(self):
-        self.numbers = {"(other)": 1, "records": 2, "texts": 3}
+        self.numbers = {"(other)": 1, "records": 2, "texts": 3, JOURNAL: 4, SILENT: 5}
         self.other = 1
         self.lost = 0
-        self._next = count(4).__next__
+        self._next = count(6).__next__
         self._slots = 0
 
     def add(self, value, journal_slots):

@@ -58,7 +58,7 @@ def install(torch):
             wrapping.patch(torch, owner, "fetch", _make_fetch(weigh), kind=FETCH)
     journal.after_fork.add(_forget_parent)
     tell = guard.protect("sample_times", sample_times.tell)
-    journal.every_interval.add(tell)
+    journal.every_interval.add(guard.protect("sample_times", sample_times.tell_at_times))
     atexit.register(tell)
     journal.cover("probe/fetching")
 

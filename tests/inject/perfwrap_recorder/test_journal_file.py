@@ -79,6 +79,10 @@ print("fine")
     assert done.stdout == "fine\n"
     kept = len(done.journal.of("SYNC"))
     assert 1_000 < kept < 200_000 // 32
+    (why,) = (found for found in done.journal.of("COVERAGE") if found.name == "journal")
+    assert done.journal.texts[why.value] == "nothing was written any more: the disk took no more"
+    (end,) = done.journal.of("END")
+    assert why.start == done.journal.header[3] and why.start < why.start + why.duration <= end.start
     assert done.journal.path.stat().st_size <= 200_000
 
 
@@ -103,6 +107,29 @@ print("fine")
         assert len(done.journal.of("SYNC")) > 1_000
     finally:
         subprocess.run(["umount", str(tmp_path / "journal")], check=True)
+
+
+def test_of_a_limited_address_space_a_journal_takes_a_small_part(run) -> None:
+    done = run(
+        """
+import resource
+def taken():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+before = taken()
+open_journal()
+print(taken() - before < 80 << 20)
+name = journal.text("x")
+for number in range(40_000):
+    journal.span(number, 1, number, name, journal.SYNC)
+journal.reduce_budget(2)
+for number in range(40_000):
+    journal.span(number, 1, number, name, journal.SYNC)
+""",
+        budget=256 << 20,
+    )
+    assert done.stdout == "True\n"
+    assert done.journal.totals() == {("SYNC", "x"): (80_000, 80_000)}
 
 
 def test_a_journal_that_cannot_be_made_is_an_os_error_and_then_silence(run) -> None:

@@ -37,6 +37,24 @@ print(os.getpid(), *children)
         assert by_pid[child].header[3] > by_pid[parent].header[3]
 
 
+def test_of_very_many_children_each_takes_little_of_the_disk(run) -> None:
+    done = run(
+        """
+open_journal()
+name = journal.text("known before")
+for number in range(300):
+    child = os.fork()
+    if not child:
+        journal.span(2, 1, number, name, journal.SYNC)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+    )
+    assert len(done.journals) == 301
+    assert sum(read.path.stat().st_blocks * 512 for read in done.journals) <= 301 * (16 << 10)
+    assert sorted(read.of("SYNC")[0].value for read in done.journals if read.of("SYNC")) == list(range(300))
+
+
 def test_a_child_that_says_nothing_leaves_no_file(run) -> None:
     done = run(
         """

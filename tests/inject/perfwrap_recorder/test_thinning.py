@@ -217,3 +217,36 @@ for number in range(40_000):
     )
     assert done.journal.path.stat().st_size <= (4 << 20) // 16
     assert done.journal.totals() == {("SYNC", "x"): (40_000, 40_000)}
+
+
+WEEK = """
+open_journal()
+length, moment = {length}, clock.now()
+looks = []
+def look():
+    looks.append(moment)
+    for metric in ("allocated_bytes", "reserved_bytes"):
+        journal.sample("gpu/0", metric, float(len(looks)))
+journal.look_often(look)
+name = journal.text("SGD#1")
+for step in range(60_000):
+    journal.span(moment, 1000, 0, name, journal.OPTIMIZER)
+    moment += length
+    journal.end_step(journal.OPTIMIZER, 1, moment)
+print(len(looks), (moment - looks[-1]) / (60_000 * length))
+"""
+
+
+def test_samples_and_clocks_of_a_week_leave_room_for_its_steps(run) -> None:
+    done = run(WEEK.format(length=10_000_000_000), budget=256 << 10)
+    looks, unwatched = done.stdout.split()
+    assert not done.journal.of("LOST")
+    assert done.journal.totals()["OPTIMIZER", "SGD#1"][0] == 60_000
+    assert 1_000 < int(looks) < 10_000
+    assert float(unwatched) < 0.2
+    assert len(done.journal.of("CLOCK")) < 4_000
+
+
+def test_with_room_it_is_looked_ten_times_a_second(run) -> None:
+    done = run(WEEK.format(length=10_000_000), budget=16 << 20)
+    assert abs(int(done.stdout.split()[0]) - 6_000) <= 1

@@ -64,6 +64,56 @@ def test_a_full_disk_costs_only_the_recording(wrap: Any, tmp_path: Path) -> None
     assert "No space left on device" in answer.stderr
 
 
+FILLED = """
+mount -t tmpfs -o size=4m none "$1" || exit 99
+cd "$1"; copy=$2; shift 2
+"$@"
+status=$?
+rm filler
+cp -r run "$copy" && exit $status
+"""
+
+
+def test_a_disk_that_is_full_at_the_end_costs_only_the_end(wrap: Any, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    # Full only once the monitors have a journal.
+    wait = "until find run/journal -size +200k | grep -q .; do sleep 0.02; done; "
+    program = ["sh", "-c", wait + "cat /dev/zero > filler 2> /dev/null; echo mine; exit 3"]
+    command = ["unshare", "-m", "sh", "-c", FILLED, "-", str(inside), str(tmp_path / "copy")]
+    try:
+        answer = run([*command, *wrap("--out", str(inside / "run"), "--no-report"), *program])
+    except FileNotFoundError:
+        pytest.skip("there is no unshare(1)")
+    if answer.returncode in (99, 1):
+        pytest.skip(f"mounting is not permitted here: {answer.stderr}")
+    assert (answer.returncode, answer.stdout) == (3, "mine\n")
+    unwritten, recorded = answer.stderr.splitlines()
+    assert unwritten.startswith("perfwrap: the end of this run could not be written down: ")
+    assert recorded.startswith("perfwrap: recorded in ")
+    assert json.loads((tmp_path / "copy" / "run.json").read_text())["exit"] is None
+    assert not list((tmp_path / "copy").glob(".run.json*"))
+    (journal,) = (tmp_path / "copy" / "journal").iterdir()
+    assert b"command_end" in journal.read_bytes(), "the monitors were told, and ended in order"
+
+
+@pytest.mark.parametrize("descriptors", [5, 6, 7])
+def test_where_hardly_a_descriptor_is_left_the_command_has_it(descriptors: int, wrap: Any) -> None:
+    signals = "import re; print(re.findall('Sig(?:Ign|Blk).*', open('/proc/self/status').read()))"
+    program = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"{signals}; import os; print(len(os.environ)); raise SystemExit(3)",
+    ]
+    limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "-"]
+    bare = run([*limited, *program], close_fds=True)
+    assert bare.returncode == 3, bare.stderr
+    answer = run([*limited, *wrap("--no-report"), *program])
+    assert (answer.returncode, answer.stdout) == (3, bare.stdout)
+    assert answer.stderr.splitlines()[-1] == "perfwrap: this run is not recorded: Too many open files"
+
+
 def test_a_failed_injection_leaves_the_monitors(wrap: Any, tmp_path: Path) -> None:
     changed = "from perfwrap.launch import injection\ninjection.SHIM = 'none.py'"
     prefix = wrap("--no-report", changed=changed)

@@ -169,6 +169,18 @@ def test_coverage_says_what_was_watched_until_when_and_what_was_not(run) -> None
     )
 
 
+def test_a_process_that_could_not_write_any_more_is_told_of_and_not_taken_for_killed(run) -> None:
+    journal = run.journal()
+    note = journal.text("nothing was written any more: the disk took no more")
+    journal.describe("COVERAGE", "journal", note, start=1_000, duration=5_000)
+    journal.now = 6_000
+    journal.describe("END")
+    timeline = run.read()
+    assert "Of process 100 nothing was written any more: the disk took no more." in timeline.warnings
+    rows = {row["what"]: row for row in timeline.coverage.iter_rows(named=True)}
+    assert (rows["recorder"]["end"], rows["recorder"]["note"]) == (6_000, None)
+
+
 def test_a_later_coverage_record_about_the_same_start_replaces_the_earlier_one(run) -> None:
     monitor = run.journal(role="monitor")
     monitor.describe("COVERAGE", "gpu", start=1_100)

@@ -90,17 +90,27 @@ class Recording:
         """Write down how the command ended and let the others end; return what went wrong meanwhile."""
         if self.folder is None:
             return []
-        end, new = manifest.clock_pair(), []
+        end = manifest.clock_pair()
         how = self._how_it_ended(self.folder, status)
-        self.folder.write_manifest(manifest.finish(self.manifest, how, end, self.problems))
         if self.monitors is not None:
             self.monitors.dismiss(how)
+        problems = self._write_end(self.folder, how, end, self.problems)
         registered.wait(self.folder, supervisor)
         problem = self.monitors.wait(supervisor) if self.monitors is not None else None
         if problem is not None:
-            new.append(f"the monitors {problem}")
-            self.folder.write_manifest(manifest.finish(self.manifest, how, end, self.problems + new))
-        return new
+            warning = f"the monitors {problem}"
+            problems = [warning, *self._write_end(self.folder, how, end, [*self.problems, warning])]
+        return problems
+
+    def _write_end(
+        self, folder: RunFolder, how: dict[str, Any], end: dict[str, int], warnings: list[str]
+    ) -> list[str]:
+        """Write down how and when the command ended; return what went wrong, if anything."""
+        try:
+            folder.write_manifest(manifest.finish(self.manifest, how, end, warnings))
+        except OSError as error:
+            return [f"the end of this run could not be written down: {error}"]
+        return []
 
     def _how_it_ended(self, folder: RunFolder, status: int) -> dict[str, Any]:
         """Return exit code or signal, and whether memory had run out."""

@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -73,7 +74,11 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     behind = None
     if tool is not None and recorded.folder is not None:
         behind = _start_behind(tool, recorded.folder, command, environment, original, say)
-    child = behind.pid if behind is not None else _start(command, environment, original, say)
+    if behind is not None:
+        child = behind.pid
+    else:
+        alone = partial(_go_alone, command, variables, original, supervisor, recorded, say)
+        child = _start(command, environment, original, say, alone)
     recorded.watch(child)
     status = _wait(child, supervisor) if behind is None else _wait_behind(behind, supervisor)
     with Shown():
@@ -110,12 +115,42 @@ def _hatch(command: list[str]) -> canary.Canary | None:
         return None
 
 
-def _start(command: list[str], variables: Mapping[str, str], original: OriginalSignals, say: Say) -> int:
-    """Start the command and return its pid; end as a shell does when it cannot be executed."""
+def _start(
+    command: list[str],
+    variables: Mapping[str, str],
+    original: OriginalSignals,
+    say: Say,
+    alone: Callable[[OSError], NoReturn],
+) -> int:
+    """Start the command and return its pid; end as a shell does when it cannot be executed.
+
+    Call ``alone`` where the system has no process or descriptor left to start it beside this one.
+    """
     try:
         return process.start(command, variables, original)
     except OSError as error:
+        if error.filename is None:
+            alone(error)
         _fail(command, error, say)
+
+
+def _go_alone(
+    command: list[str],
+    variables: Mapping[str, str],
+    original: OriginalSignals,
+    supervisor: Supervisor,
+    recorded: Recording,
+    say: Say,
+    error: OSError,
+) -> NoReturn:
+    """Give all that was taken back and execute the command in place of this process, unrecorded."""
+    say(f"perfwrap: this run is not recorded: {error.strerror}")
+    for helper in (supervisor.canary, recorded.monitors):
+        if helper is not None:
+            os.kill(helper.pid, signal.SIGKILL)
+            os.waitpid(helper.pid, 0)
+    original.restore()
+    _become(command, variables, say)
 
 
 def _start_behind(

@@ -16,7 +16,7 @@ from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, RECORD
 
 SLOT = RECORD.size
 BLOCK_BYTES = 1 << 20
-OPEN_SLOTS = 5, 6, 7
+OPEN_SLOTS = 5, 6
 """Where the recorder keeps calls that have not returned."""
 PIECE_BYTES = 24
 TEXT, FACT, OPEN, END = (DESCRIBE[name] for name in ("TEXT", "FACT", "OPEN", "END"))

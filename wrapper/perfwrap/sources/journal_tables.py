@@ -26,6 +26,9 @@ ENTITY = re.compile(r"^(?P<entity>(?:process|gpu|mig|cpu|disk|cgroup)/[^/]+)/(?P
 REST = -1
 """Value of the THIN record that begins a rest."""
 
+JOURNAL = "journal"
+"""What a journal's writer calls the journal itself, where nothing more could be written."""
+
 MOMENTS = [*(DESCRIBE[name] for name in ("CLOCK", "MARK", "SAMPLE", "THIN", "END")), *INSTANTS.values()]
 """Kinds that say that the writer was alive at their start."""
 
@@ -266,6 +269,8 @@ class JournalTables:
             watched[what, start] = (end, note)
         for (what, start), (end, note) in watched.items():
             self._cover(what, start, end, note)
+            if what == JOURNAL and note:
+                self._builder.warn(f"Of process {self.header.pid} {note}.")
         for record in self._of("LOST"):
             what, count = self._text(int(record["name"])) or "records", max(0, int(record["value"]))
             self._cover(what, self.header.monotonic, int(record["start"]), None, count)

@@ -1,0 +1,164 @@
+"""Faults of scripts/faults.py that come from the system: no room, no descriptors, no memory, a clock that is set."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from faults_trial import Ended, Skipped, Trial, recorded_steps
+from perfwrap.run_folder import RunFolder
+from perfwrap.sources import journal
+
+MEBIBYTE = 1 << 20
+ENOUGH_BYTES = 48 * MEBIBYTE
+"""So much more address space than the program itself needs, and one part in 64, is enough for the recorder, too."""
+
+SILENT = ("took no more", "recorded nothing", "could not start", "left out")
+"""What coverage says of a process that could not write."""
+
+CLOCK = """\
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static long moved(void) {  /* an hour back and forth, each third of a second */
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    return (now.tv_sec * 3 + now.tv_nsec / 333333334) % 2 ? -3600 : 3600;
+}
+int clock_gettime(clockid_t which, struct timespec *now) {
+    int answer = syscall(SYS_clock_gettime, which, now);
+    if (which == CLOCK_REALTIME) now->tv_sec += moved();
+    return answer;
+}
+"""
+
+
+def full_disk(trial: Trial) -> None:
+    """The disk of the run folder is full, from the start or sooner or later."""
+    with _disk(trial, f"size={trial.chance.choice([64, 512, 800, 1200, 1300, 1500, 2000, 4000])}k") as disk:
+        ended = trial.start(out=disk / "run").end()
+        _expect_as_bare(trial, ended, disk / "run")
+
+
+def no_inodes(trial: Trial) -> None:
+    """The disk of the run folder has no inode left, from the start or sooner or later."""
+    with _disk(trial, f"nr_inodes={trial.chance.randint(3, 160)}") as disk:
+        ended = trial.start(out=disk / "run").end()
+        _expect_as_bare(trial, ended, disk / "run")
+
+
+def read_only(trial: Trial) -> None:
+    """The run folder becomes read-only while the program runs."""
+    with _disk(trial, "size=64m") as disk:
+        running = trial.start(out=disk / "run")
+        running.wait_for_step(trial.chance.randint(1, trial.steps // 2))
+        _mount("--bind", str(disk), str(disk))
+        try:
+            _mount("-o", "remount,ro,bind", str(disk))
+            ended = running.end()
+        finally:
+            subprocess.run(["umount", "-l", disk], check=True)
+        _expect_as_bare(trial, ended, disk / "run")
+
+
+def deleted(trial: Trial) -> None:
+    """The run folder is deleted while the program runs."""
+    running = trial.start(workers=2)
+    running.wait_for_step(trial.chance.randint(1, trial.steps // 2))
+    shutil.rmtree(trial.folder, ignore_errors=True)
+    trial.expect_same(running.end(), trial.bare(2))
+
+
+def file_size(trial: Trial) -> None:
+    """Files may not become larger than so much (ulimit -f)."""
+    limit = trial.chance.randint(16 << 10, MEBIBYTE)
+
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    _expect_as_bare(trial, trial.start(preexec_fn=restrict).end(), trial.folder)
+
+
+def few_descriptors(trial: Trial) -> None:
+    """There are so few descriptors (ulimit -n) that the program has hardly enough."""
+    limit = trial.chance.randint(6, 40)
+    _compare_under(trial, resource.RLIMIT_NOFILE, limit)
+
+
+def little_memory(trial: Trial) -> None:
+    """There is little more address space (ulimit -v) than the program needs."""
+    needed = int(trial.bare().errors.split("peak ")[1].split()[0]) << 10
+    limit = needed + needed // 64 + ENOUGH_BYTES + trial.chance.randint(0, 300 * MEBIBYTE)
+    trial.figures["address space without perfwrap"] = f"{needed // MEBIBYTE} MiB"
+    _compare_under(trial, resource.RLIMIT_AS, limit)
+
+
+def clock_is_set(trial: Trial) -> None:
+    """The clock is set by an hour again and again; a library in the place of libc's gettime does it."""
+    library = trial.place / "clock.so"
+    (trial.place / "clock.c").write_text(CLOCK)
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise Skipped("there is no C compiler")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, trial.place / "clock.c"], check=True)
+    ended = trial.start(env={**os.environ, "LD_PRELOAD": str(library)}).end()
+    trial.expect_same(ended, trial.bare())
+    trial.expect_readable()
+    trial.expect_steps(ended.steps)
+
+
+def _expect_as_bare(trial: Trial, ended: Ended, folder: Path) -> None:
+    """Expect the program unharmed, and of the run as much as was said to be there."""
+    trial.expect_same(ended, trial.bare())
+    recorded = "this run is not recorded" not in ended.errors
+    trial.figures["recorded"] = f"{recorded_steps(folder) if recorded else 0} of {ended.steps} steps"
+    if not recorded:
+        return
+    trial.expect_readable(folder)
+    if recorded_steps(folder) < ended.steps:
+        notes = _what_is_said(folder) + ended.errors
+        trial.expect(any(word in notes for word in SILENT), f"nothing says that records are missing: {notes}")
+
+
+def _what_is_said(folder: Path) -> str:
+    timeline = journal.read(RunFolder(folder))
+    return " ".join(filter(None, [*timeline.coverage["note"].to_list(), *timeline.run["warnings"]]))
+
+
+def _compare_under(trial: Trial, what: int, limit: int) -> None:
+    """Run the program bare and wrapped under a limit; what the bare one can do the wrapped one must."""
+
+    def restrict() -> None:
+        resource.setrlimit(what, (limit, limit))
+
+    bare = trial.bare(key=(what, limit), preexec_fn=restrict)
+    running = trial.start(preexec_fn=restrict)
+    ended = running.end()
+    if bare.code == 0:
+        trial.expect_same(ended, bare)
+    if (trial.folder / "run.json").exists():
+        trial.expect_readable()
+
+
+@contextlib.contextmanager
+def _disk(trial: Trial, options: str) -> Iterator[Path]:
+    """Have a small file system of its own."""
+    disk = trial.place / "disk"
+    disk.mkdir()
+    trial.figures["disk"] = options
+    _mount("-t", "tmpfs", "-o", options, "none", str(disk))
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def _mount(*words: str) -> None:
+    if subprocess.run(["mount", *words], capture_output=True).returncode:
+        raise Skipped("this machine lets nobody mount a small file system")
