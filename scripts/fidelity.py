@@ -1,0 +1,336 @@
+"""Run real commands bare and under `perfwrap run`, and say what is not the same.
+
+    python scripts/fidelity.py --sources DIR                    all commands of scripts/fidelity.toml
+    python scripts/fidelity.py --sources DIR mnist gpt          those whose names contain one of the words
+    python scripts/fidelity.py --sources DIR --python PATH      with another interpreter and its torch
+    python scripts/fidelity.py --list FILE                      another list
+    python scripts/fidelity.py --json FILE                      the same for programs
+
+Each command runs twice bare and once wrapped, one after the other, each time in a fresh copy of its folder at the
+same path, with one compute thread, the same seeds, and every warning shown. Compared are the exit code, stdout and
+stderr, the files written bit for bit, the tensors in saved weights, all weights after each step of an optimizer, the
+states of the random number generators at the end, and the order of imports (fidelity_observer notes these). Where the
+two bare runs differ nothing can be said: such numbers (timings, mostly) are masked, and the table says how many.
+
+DIR holds a checkout of each source that the list names. The exit code is 1 when something is different, when a command
+ran too long, or when perfwrap reached none of its processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fidelity_compare as comparing
+from fidelity_compare import DIFFERENT, NOTHING, SAME, UNSTEADY, Notes, Outcome
+from perfwrap.errors import PerfwrapError
+from perfwrap.measures.evidence import Evidence
+from perfwrap.run_folder import STARTS, RunFolder
+from perfwrap.sources import journal
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).resolve().parent
+OWN_LINE = re.compile(r"perfwrap: recorded in .*; `perfwrap report .*` reads it\n")
+"""What `perfwrap run --no-report` says at the end, and all that it may say."""
+FIXED = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONWARNINGS": "default",
+    "HF_HUB_OFFLINE": "1",
+    "MPLBACKEND": "agg",
+}
+TOO_LONG = "too long"
+COLUMNS = ("exit", "stdout", "stderr", "files", "saved weights", "steps' weights", "random", "imports")
+
+
+@dataclass(frozen=True)
+class Script:
+    """One command of the list."""
+
+    name: str
+    command: str
+    source: str = ""
+    """The source that is copied; none for an empty folder."""
+    folder: str = "."
+    """The part of the source that is copied, in which the command runs."""
+    prepare: str = ""
+    """What makes its data, once, before all runs; {here} is the folder of this script."""
+    limit_s: int = 1200
+    seed: int | None = None
+    """Given from outside where the script seeds nothing."""
+    bare: int = 2
+    """How often it runs bare."""
+    unordered: bool = False
+    """Whether lines come in whatever order, from several processes."""
+    keep: str = ""
+    """A regular expression: only such lines of the output are compared."""
+    drop: str = ""
+    """A regular expression: what it matches is left out of the output."""
+    leave_out: tuple[str, ...] = ()
+    """Columns that are not compared; ``why`` says why."""
+    why: str = ""
+    observe: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a command left."""
+
+    exit: str
+    stdout: str
+    stderr: str
+    files: dict[str, str]
+    weights: dict[str, str]
+    notes: Notes
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a script's runs showed."""
+
+    script: Script
+    outcomes: dict[str, Outcome]
+    processes: int = 0
+    """Python processes that perfwrap reached."""
+    steps_seen: int = 0
+    steps_taken: int = 0
+    """Steps of all optimizers in processes that ended by themselves."""
+    warnings: int = 0
+    """Warnings that a bare run printed."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is different, and the comparison was one."""
+        return self.processes > 0 and all(outcome.status != DIFFERENT for outcome in self.outcomes.values())
+
+
+class Bench:
+    """The folders in which one script runs, at paths that stay the same from run to run."""
+
+    def __init__(self, base: Path, script: Script, sources: Path | None, python: Path) -> None:
+        self.script, self.python = script, python
+        self.pristine, self.work = base / "pristine", base / "work"
+        self.temporary, self.notes, self.recorded = base / "tmp", base / "notes", base / "run"
+        self.place = Path(script.source or "here") / script.folder
+        if script.source:
+            origin = _checkout(sources, script.source) / script.folder
+            shutil.copytree(
+                origin, self.pristine / self.place, symlinks=True, ignore=shutil.ignore_patterns(".git")
+            )
+        else:
+            (self.pristine / self.place).mkdir(parents=True)
+        self.temporary.mkdir()
+        if script.prepare:
+            words = _words(script.prepare)
+            subprocess.run(words, cwd=self.pristine / self.place, env=self._variables(False), check=True)
+
+    def run(self, *wrapper: str) -> Run:
+        """Run the command in fresh copies of its folders."""
+        for folder in (self.work, self.temporary, self.notes, self.recorded):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.pristine, self.work, symlinks=True)
+        self.temporary.mkdir()
+        self.notes.mkdir()
+        words = [*wrapper, *_words(self.script.command)]
+        process = subprocess.Popen(
+            words,
+            cwd=self.work / self.place,
+            env=self._variables(self.script.observe),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="backslashreplace",
+            start_new_session=True,
+        )
+        try:
+            stdout, stderr = process.communicate(timeout=self.script.limit_s)
+            status = str(process.returncode)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            status = TOO_LONG
+        files = comparing.files_in(self.work)
+        weights = comparing.weights_in(self.work, files)
+        notes = [json.loads(path.read_text()) for path in self.notes.glob("*.json")]
+        return Run(status, stdout, stderr, files, weights, Notes(notes))
+
+    def _variables(self, observed: bool) -> dict[str, str]:
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PERFWRAP", "PYTHON"))
+        }
+        variables = {**inherited, **FIXED, "TMPDIR": str(self.temporary), **self.script.environment}
+        variables["PATH"] = f"{self.python.parent}:{inherited['PATH']}"
+        variables["TORCHINDUCTOR_CACHE_DIR"] = str(self.temporary / "inductor")
+        if observed:
+            added = [str(HERE / "fidelity_observer"), *filter(None, [variables.get("PYTHONPATH")])]
+            variables |= {"PYTHONPATH": ":".join(added), "FIDELITY_NOTES": str(self.notes)}
+            if self.script.seed is not None:
+                variables["FIDELITY_SEED"] = str(self.script.seed)
+        return variables
+
+
+def _words(command: str) -> list[str]:
+    return [word.replace("{here}", str(HERE)) for word in shlex.split(command)]
+
+
+def _checkout(sources: Path | None, source: str) -> Path:
+    """Return where a source is; PerfwrapError where it is not."""
+    if source == "scripts":
+        return HERE
+    if sources is None or not (sources / source).is_dir():
+        raise PerfwrapError(
+            f"There is no checkout of {source}.", "Its list says from where; --sources DIR says where it is."
+        )
+    return sources / source
+
+
+def compare(script: Script, base: Path, sources: Path | None, python: Path) -> Result:
+    """Run one script bare and wrapped, and hold the runs against each other."""
+    bench = Bench(base, script, sources, python)
+    before = comparing.files_in(bench.pristine)
+    bare = [bench.run() for _ in range(script.bare)]
+    perfwrap = [sys.executable, "-m", "perfwrap", "run", "--no-report", "--out", str(bench.recorded), "--"]
+    wrapped = bench.run(*perfwrap)
+    outcomes = {
+        "exit": _exits([run.exit for run in bare], wrapped.exit),
+        "stdout": _texts(script, [run.stdout for run in bare], wrapped.stdout),
+        "stderr": _texts(script, [run.stderr for run in bare], OWN_LINE.sub("", wrapped.stderr)),
+        "files": comparing.compare_files(before, [run.files for run in bare], wrapped.files),
+        "saved weights": comparing.compare_files({}, [run.weights for run in bare], wrapped.weights),
+        "steps' weights": comparing.compare_notes(
+            [run.notes for run in bare], wrapped.notes, "steps", "weights"
+        ),
+        "random": comparing.compare_notes([run.notes for run in bare], wrapped.notes, "random"),
+        "imports": comparing.compare_imports([run.notes for run in bare], wrapped.notes),
+    }
+    if not bare[0].notes.steps:
+        outcomes["steps' weights"] = Outcome(NOTHING)
+    kept = {name: outcome for name, outcome in outcomes.items() if name not in script.leave_out}
+    processes, steps = _recorded(bench.recorded)
+    warnings = len(re.findall(r"^\S+:\d+: \w*Warning: ", bare[0].stderr, re.M))
+    return Result(script, kept, processes, steps, bare[0].notes.steps, warnings)
+
+
+def _exits(bare: list[str], wrapped: str) -> Outcome:
+    if any(status != bare[0] for status in bare):
+        return Outcome(UNSTEADY, unsteady=tuple(bare))
+    if TOO_LONG in (bare[0], wrapped) or bare[0] != wrapped:
+        return Outcome(DIFFERENT, 1, where=f"{bare[0]} became {wrapped}")
+    return Outcome(SAME, 1, where=wrapped)
+
+
+def _texts(script: Script, bare: list[str], wrapped: str) -> Outcome:
+    texts = [*bare, wrapped]
+    if script.keep:
+        wanted = re.compile(script.keep)
+        texts = ["\n".join(line for line in text.splitlines() if wanted.search(line)) for text in texts]
+    if script.drop:
+        texts = [re.sub(script.drop, "", text, flags=re.M) for text in texts]
+    return comparing.compare_text(texts[:-1], texts[-1], not script.unordered)
+
+
+def _recorded(folder: Path) -> tuple[int, int]:
+    """Return how many processes perfwrap reached, and how many steps of the main one it saw."""
+    starts = [line for path in (folder / STARTS).glob("*") for line in path.read_text().splitlines()]
+    processes = sum(line.startswith("start\t") for line in starts)
+    try:
+        evidence = Evidence(journal.read(RunFolder(folder)))
+    except PerfwrapError:  # Without torch there is no journal.
+        return processes, 0
+    return processes, evidence.steps(evidence.main).count if evidence.main is not None else 0
+
+
+def read_list(path: Path) -> list[Script]:
+    """Return the scripts of a list; PerfwrapError for a word that it does not know."""
+    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    try:
+        return [Script(**{**row, "leave_out": tuple(row.get("leave_out", ()))}) for row in content["script"]]
+    except TypeError as error:
+        raise PerfwrapError(f"{path}: {error}", "fidelity.py's class Script lists the words.") from error
+
+
+def cell(outcome: Outcome | None) -> str:
+    """Return one cell of the table."""
+    if outcome is None:
+        return "not compared"
+    if outcome.status == SAME and outcome.masked:
+        return f"same, {outcome.compared} of {outcome.compared + outcome.masked}"
+    if outcome.status == SAME and outcome.compared > 1:
+        return f"same, {outcome.compared}"
+    names = {UNSTEADY: "bare runs differ", DIFFERENT: "**different**", NOTHING: "–"}
+    return names.get(outcome.status, f"same, {outcome.where}".rstrip(", "))
+
+
+def row(result: Result) -> str:
+    """Return one line of the table."""
+    cells = [cell(result.outcomes.get(column)) for column in COLUMNS]
+    steps = f"{result.steps_seen} / {result.steps_taken}"
+    return (
+        f"| {result.script.name} | {' | '.join(cells)} | {result.warnings} | {result.processes} | {steps} |"
+    )
+
+
+def explain(result: Result) -> list[str]:
+    """Return where a script's wrapped run differs, and what its bare runs do not agree on."""
+    lines = [] if result.processes else [f"{result.script.name}: perfwrap reached no process"]
+    for column, outcome in result.outcomes.items():
+        if outcome.status == DIFFERENT:
+            lines.append(f"{result.script.name}, {column}: {outcome.where}")
+        elif outcome.unsteady:
+            lines.append(
+                f"  {result.script.name}, {column}, bare runs differ: {'; '.join(outcome.unsteady[:5])[:300]}"
+            )
+    return lines
+
+
+def main() -> int:
+    """Run the scripts that were asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="run only scripts whose names contain one of these")
+    parser.add_argument("--list", type=Path, default=HERE / "fidelity.toml", help="the list of commands")
+    parser.add_argument("--sources", type=Path, help="folder with the checkouts that the list names")
+    parser.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="the interpreter of the commands"
+    )
+    parser.add_argument("--json", type=Path, help="write the results for programs into this file")
+    arguments = parser.parse_args()
+    sources = arguments.sources.resolve() if arguments.sources else None
+    results = []
+    print(f"| script | {' | '.join(COLUMNS)} | warnings | processes | steps seen / taken |")
+    print("|---" * (len(COLUMNS) + 4) + "|", flush=True)
+    for script in read_list(arguments.list):
+        if arguments.words and not any(word in script.name for word in arguments.words):
+            continue
+        with tempfile.TemporaryDirectory(prefix="fidelity") as base:
+            results.append(compare(script, Path(base), sources, arguments.python.absolute()))
+        print(row(results[-1]), flush=True)
+        print("\n".join(explain(results[-1])), file=sys.stderr, flush=True)
+        if arguments.json:
+            arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
+    return 0 if results and all(result.good for result in results) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PerfwrapError as error:
+        sys.exit(f"fidelity: {error.message} {error.hint}")
