@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,8 @@ class Script:
     prepare: str = ""
     """What makes its data, once, before all runs; {here} is the folder of this script."""
     limit_s: int = 1200
-    seed: int | None = None
-    """Given from outside where the script seeds nothing."""
+    seed: int = 1
+    """What the random numbers start from where the script does not say so itself."""
     bare: int = 2
     """How often it runs bare."""
     unordered: bool = False
@@ -183,8 +183,7 @@ class Bench:
         if observed:
             added = [str(HERE / "fidelity_observer"), *filter(None, [variables.get("PYTHONPATH")])]
             variables |= {"PYTHONPATH": ":".join(added), "FIDELITY_NOTES": str(self.notes)}
-            if self.script.seed is not None:
-                variables["FIDELITY_SEED"] = str(self.script.seed)
+            variables["FIDELITY_SEED"] = str(self.script.seed)
         return variables
 
 
@@ -216,14 +215,10 @@ def compare(script: Script, base: Path, sources: Path | None, python: Path) -> R
         "stderr": _texts(script, [run.stderr for run in bare], OWN_LINE.sub("", wrapped.stderr)),
         "files": comparing.compare_files(before, [run.files for run in bare], wrapped.files),
         "saved weights": comparing.compare_files({}, [run.weights for run in bare], wrapped.weights),
-        "steps' weights": comparing.compare_notes(
-            [run.notes for run in bare], wrapped.notes, "steps", "weights"
-        ),
+        "steps' weights": _steps([run.notes for run in bare], wrapped.notes),
         "random": comparing.compare_notes([run.notes for run in bare], wrapped.notes, "random"),
         "imports": comparing.compare_imports([run.notes for run in bare], wrapped.notes),
     }
-    if not bare[0].notes.steps:
-        outcomes["steps' weights"] = Outcome(NOTHING)
     kept = {name: outcome for name, outcome in outcomes.items() if name not in script.leave_out}
     processes, steps = _recorded(bench.recorded)
     warnings = len(re.findall(r"^\S+:\d+: \w*Warning: ", bare[0].stderr, re.M))
@@ -236,6 +231,16 @@ def _exits(bare: list[str], wrapped: str) -> Outcome:
     if TOO_LONG in (bare[0], wrapped) or bare[0] != wrapped:
         return Outcome(DIFFERENT, 1, where=f"{bare[0]} became {wrapped}")
     return Outcome(SAME, 1, where=wrapped)
+
+
+def _steps(bare: list[Notes], wrapped: Notes) -> Outcome:
+    """Compare the weights after every step; how many steps that were counts as how much was compared."""
+    steps = max(notes.steps for notes in (*bare, wrapped))
+    return (
+        replace(comparing.compare_notes(bare, wrapped, "steps", "weights"), compared=steps)
+        if steps
+        else Outcome(NOTHING)
+    )
 
 
 def _texts(script: Script, bare: list[str], wrapped: str) -> Outcome:

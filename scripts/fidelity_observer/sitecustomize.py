@@ -1,8 +1,8 @@
 """Notes what neither output nor files show: imports in order, random states, every weight after every step.
 
 Stands on the PYTHONPATH of each run that ``scripts/fidelity.py`` compares, bare or wrapped, so that both are changed
-alike. At the end of each process that ends by itself, one JSON file in ``FIDELITY_NOTES`` holds what was noted. With
-``FIDELITY_SEED``, Python's, numpy's and torch's random numbers are seeded, for scripts that do not do so themselves.
+alike. At the end of each process that ends by itself, one JSON file in ``FIDELITY_NOTES`` holds what was noted.
+Python's, numpy's and torch's random numbers start from ``FIDELITY_SEED``, for scripts that do not seed them.
 Runs on Python 3.8 and imports nothing of its own accord but the standard library.
 """
 
@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 FOLDER = os.environ["FIDELITY_NOTES"]
-SEED = os.environ.get("FIDELITY_SEED")
+SEED = int(os.environ["FIDELITY_SEED"])
 STARTED = os.getpid()
 WATCHED = ("numpy", "torch", "torch.optim.optimizer")
 weights = hashlib.blake2b(digest_size=16)
@@ -56,10 +56,10 @@ def loaded(module) -> None:
     if module.__name__ == "torch.optim.optimizer":
         if hasattr(module, "register_optimizer_step_post_hook"):
             module.register_optimizer_step_post_hook(after_step)
-    elif SEED and module.__name__ == "numpy":
-        module.random.seed(int(SEED))
-    elif SEED:
-        module.manual_seed(int(SEED))
+    elif module.__name__ == "numpy":
+        module.random.seed(SEED)
+    else:
+        module.manual_seed(SEED)
 
 
 def after_step(optimizer, arguments, named) -> None:
@@ -102,7 +102,6 @@ def write() -> None:
         json.dump(note, file)
 
 
-if SEED:
-    random.seed(int(SEED))
+random.seed(SEED)
 sys.meta_path.insert(0, Watch())
 atexit.register(write)

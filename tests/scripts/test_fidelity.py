@@ -18,7 +18,6 @@ LIST = """
 [[script]]
 name = "quiet"
 command = "python -c 'import time, random; print(time.time_ns(), random.random())'"
-seed = 1
 
 [[script]]
 name = "curious"
