@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Noise(Dataset):
+    """Random samples, from torch's and from Python's generator."""
+
     def __len__(self):
         return 96
 
@@ -21,6 +23,7 @@ class Noise(Dataset):
 
 
 def main():
+    """Train for three epochs, and save a checkpoint after each."""
     torch.manual_seed(3)
     random.seed(3)
     model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.1), nn.ReLU(), nn.Linear(32, 4))
