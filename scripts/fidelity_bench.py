@@ -44,7 +44,7 @@ class Script:
     seed: int = 1
     """What the random numbers start from where the script does not say so itself."""
     bare: int = 2
-    """How often it runs bare."""
+    """How often it runs bare at most."""
     unordered: bool = False
     """Whether lines come in whatever order, from several processes."""
     keep: str = ""
