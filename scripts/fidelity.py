@@ -42,6 +42,8 @@ else:
 
 OWN_LINE = re.compile(r"perfwrap: recorded in .*; `perfwrap report .*` reads it\n")
 """What `perfwrap run --no-report` says at the end, and all that it may say."""
+OWN_FRAME = re.compile(r' *File "[^"]*<perfwrap [^"]*>", line \d+, in .*\n')
+"""A line of a traceback that goes through a replaced function: a known difference, which is counted."""
 COLUMNS = ("exit", "stdout", "stderr", "files", "saved weights", "steps' weights", "random", "imports")
 
 
@@ -58,6 +60,8 @@ class Result:
     """Steps of all optimizers in processes that ended by themselves."""
     warnings: int = 0
     """Warnings that a bare run printed."""
+    frames: int = 0
+    """Lines of tracebacks that are perfwrap's."""
 
     @property
     def good(self) -> bool:
@@ -87,7 +91,9 @@ def judge(
     outcomes = {
         "exit": _exits([run.exit for run in bare], wrapped.exit),
         "stdout": _texts(script, [run.stdout for run in bare], wrapped.stdout),
-        "stderr": _texts(script, [run.stderr for run in bare], OWN_LINE.sub("", wrapped.stderr)),
+        "stderr": _texts(
+            script, [run.stderr for run in bare], OWN_FRAME.sub("", OWN_LINE.sub("", wrapped.stderr))
+        ),
         "files": comparing.compare_files(before, [run.files for run in bare], wrapped.files),
         "saved weights": comparing.compare_files({}, [run.weights for run in bare], wrapped.weights),
         "steps' weights": _steps([run.notes for run in bare], wrapped.notes),
@@ -96,7 +102,8 @@ def judge(
     }
     kept = {name: outcome for name, outcome in outcomes.items() if name not in script.leave_out}
     warnings = len(re.findall(r"^\S+:\d+: \w*Warning: ", bare[0].stderr, re.M))
-    return Result(script, kept, *recorded, bare[0].notes.steps, warnings)
+    frames = len(OWN_FRAME.findall(wrapped.stderr))
+    return Result(script, kept, *recorded, bare[0].notes.steps, warnings, frames)
 
 
 def _exits(bare: list[str], wrapped: str) -> Outcome:
@@ -171,6 +178,8 @@ def row(result: Result) -> str:
 def explain(result: Result) -> list[str]:
     """Return where a script's wrapped run differs, and what its bare runs do not agree on."""
     lines = [] if result.processes else [f"{result.script.name}: perfwrap reached no process"]
+    if result.frames:
+        lines.append(f"  {result.script.name}, stderr: {result.frames} frames of perfwrap's in tracebacks")
     for column, outcome in result.outcomes.items():
         if outcome.status == DIFFERENT:
             lines.append(f"{result.script.name}, {column}: {outcome.where}")

@@ -24,6 +24,8 @@ NUMBER = re.compile(
 """A number, a time of day or an address, with or without a short unit behind it; digits inside of names are none."""
 TEMPORARY = re.compile(r"\btmp[a-z0-9_]{8}\b")
 """What Python's tempfile calls its files."""
+EVENTS = re.compile(r"(?<=\.tfevents\.).*")
+"""What TensorBoard adds to the names of its files: time, host and process."""
 LINES = re.compile(r"\r\n|\r|\n")
 OWN_MODULES = ("perfwrap_recorder", "<perfwrap:")
 RECORDER_IMPORTS = frozenset({"resource"})
@@ -104,12 +106,16 @@ def _odd(one: Iterable[str], two: Iterable[str]) -> list[str]:
 
 
 def files_in(folder: Path) -> dict[str, str]:
-    """Return the digest of each file below a folder, by relative path; byte code is left out."""
-    return {
-        str(path.relative_to(folder)): _digest(path.read_bytes())
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts and ".git" not in path.parts
-    }
+    """Return the digest of each file below a folder, by relative path; byte code is left out.
+
+    TensorBoard's files are one under a name of their own, for they are named after the time.
+    """
+    digests: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and ".git" not in path.parts:
+            name = EVENTS.sub("...", str(path.relative_to(folder)))
+            digests[name] = digests.get(name, "") + _digest(path.read_bytes())
+    return digests
 
 
 def weights_in(folder: Path, names: Iterable[str]) -> dict[str, str]:

@@ -65,7 +65,7 @@ def text(path: Path, words: int = 20000) -> None:
     numbers = random.Random(SEED)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (" ".join(numbers.choices(WORDS, k=8)) + ".\n" for _ in range(words // 8))
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_text("O God, O God!\n" + "".join(lines), encoding="utf-8")  # minGPT goes on from there
 
 
 def cora(folder: Path) -> None:

@@ -84,6 +84,11 @@ def test_files_are_compared_bit_for_bit_unless_bare_runs_differ(comparing: Any) 
         assert comparing.compare_files(before, bare, wrapped).status == "different"
 
 
+def test_files_of_tensorboard_are_known_by_their_place(comparing: Any, tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1795324689.host.19310.0").write_text("one")
+    assert list(comparing.files_in(tmp_path)) == ["events.out.tfevents...."]
+
+
 def test_of_saved_weights_the_tensors_are_compared_and_not_the_rest(comparing: Any, tmp_path: Path) -> None:
     digests = []
     for number, (tensor, pickled) in enumerate([(b"1", b"x"), (b"1", b"y"), (b"2", b"x")]):
