@@ -40,8 +40,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-OWN_LINE = re.compile(r"perfwrap: recorded in .*; `perfwrap report .*` reads it\n")
-"""What `perfwrap run --no-report` says at the end, and all that it may say."""
+OWN_LINE = re.compile(r"^perfwrap: .*\n", re.M)
+"""What perfwrap has to say to the user: where the run is, and on a crowded machine what of its own came too late."""
 OWN_FRAME = re.compile(r' *File "[^"]*<perfwrap [^"]*>", line \d+, in .*\n')
 """A line of a traceback that goes through a replaced function: a known difference, which is counted."""
 COLUMNS = ("exit", "stdout", "stderr", "files", "saved weights", "steps' weights", "random", "imports")
