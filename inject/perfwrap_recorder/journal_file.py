@@ -65,7 +65,10 @@ class JournalFile:
             status = os.fstat(descriptor)
             if (status.st_dev, status.st_ino) != self._identity:
                 raise OSError("another file stands in the journal's place")
-            self._allocate(descriptor, size, min(size + min(size, CHUNK_BYTES), self._limit_bytes))
+            end = size
+            while end < needed_bytes:
+                end = min(end + min(end, CHUNK_BYTES), self._limit_bytes)
+            self._allocate(descriptor, size, end)
         finally:
             os.close(descriptor)
         self._give_pages_back(size - CHUNK_BYTES)

@@ -45,6 +45,7 @@ GPU_ONLY = {
     *("gpu_memory_growth", "fragmentation", "empty_cache_in_step", "memory_pressure", "data_parallel_module"),
 }
 WITHOUT_A_SCRIPT = {
+    "stalled_run",
     "cpu_affinity_limit",
     "cpu_quota_throttling",
     "swapping",

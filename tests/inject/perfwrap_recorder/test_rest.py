@@ -230,7 +230,7 @@ print({name: pushed.count(name) for name in ("data", "forward", "backward", "opt
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("share", "rests"), [(0.001, True), (1.0, False)])
+@pytest.mark.parametrize(("share", "rests"), [(0.001, True), (10.0, False)])
 def test_the_user_says_what_detail_may_cost(run, share: float, rests: bool) -> None:
     read = run(
         f"Settings.max_overhead = {share}\n"

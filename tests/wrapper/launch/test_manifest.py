@@ -47,6 +47,12 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "ncu_kernels": [],
         "window_detail": [],
         "window_ranks": "0",
+        "stall_after_s": 60.0,
+        "kill_on_stall": False,
+        "kill_grace_s": 30.0,
+        "metrics_port": 0,
+        "metrics_address": "127.0.0.1",
+        "metrics_token_file": "",
         "trial": {"changes": [], "steps": 0, "warm_up": "auto", "precision": 0.02, "writes": False},
     }
     assert set(manifest["versions"]) == {"perfwrap", "launcher_python"}

@@ -71,7 +71,7 @@ def _lost(evidence: Evidence, trainer: Trainer, marks: pl.DataFrame, ends: pl.Se
     """
     first, last = marks["time"][0], marks["time"][-1]
     between = int(((ends > first) & (ends <= last)).sum())
-    same_line = (pl.col("file") == marks["file"][0]) & (pl.col("line") == marks["line"][0])
+    same_line = pl.col("file").eq_missing(marks["file"][0]) & pl.col("line").eq_missing(marks["line"][0])
     spans = evidence.timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "sync")
     reads = spans.filter(same_line, pl.col("start").is_between(first, last)).height
     bad = marks.filter(same_line).height

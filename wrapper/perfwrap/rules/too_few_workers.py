@@ -56,7 +56,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear(f"The workers wait for orders {idle} of their time.")
     steps = [(loader, measured_step(evidence, trainer, loader)) for loader in busy]
     found = [
-        _finding(loader, step, workers)
+        _finding(evidence, trainer, loader, step, workers)
         for loader, step in steps
         if step is not None and _helps(step, workers := best_workers(step))
     ]
@@ -76,7 +76,7 @@ def _helps(step: Step, workers: int) -> bool:
     return step.now_ns - step.with_workers(workers) >= LEAST_OF_WAIT * (step.now_ns - step.rest_ns)
 
 
-def _finding(loader: LoaderUse, step: Step, workers: int) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, workers: int) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     today = units.counted(step.workers, "worker")
@@ -85,6 +85,7 @@ def _finding(loader: LoaderUse, step: Step, workers: int) -> Finding:
         f"the wait, so {today} cannot keep up.",
         f"Workers make batches {units.share(1.0 - _idle(loader))} of their time.",
         *making.split(loader),
+        *making.sampled(evidence, trainer, loader),
     ]
     if step.waiting_share >= WAITING_SHARE:
         words.append(

@@ -143,6 +143,7 @@ def test_the_facts_say_what_was_trained_how(done, lines) -> None:
         "drop_last": "False",
         "persistent_workers": "False",
         "dataset": "torch.utils.data.dataset.TensorDataset",
+        "sampler": "torch.utils.data.sampler.SequentialSampler",
         "dataset_len": "20",
         "collate": "torch.utils.data._utils.collate.default_collate",
     }
