@@ -157,6 +157,6 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "start_up": _recorder("What passed before the first step"),
     "values": _recorder("Whether a value became NaN"),
     "allocator": _recorder("What torch's allocator held from step to step"),
-    "recorder": _recorder("What perfwrap itself cost"),
+    "recorder": _recorder("What the recorder notes inside the program"),
 }
 """The evidence that rules may need; each answers None when it is there, or why it is not."""
