@@ -1,7 +1,6 @@
 # expect: straggler_rank line guilty
 # also: python_overhead slow_steps checkpoint_stall
 # run: torchrun --nproc-per-node 2
-# held out
 """Only the first rank keeps statistics, in plain Python, and the other one waits for it in each all-reduce."""
 import torch
 import torch.distributed as dist
