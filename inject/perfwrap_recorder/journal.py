@@ -198,7 +198,7 @@ every_interval = set()  # functions() that look at what may change while the pro
 at_step_end = None  # function(moment, is_step), called at ends of steps and phases; true: detail must go on
 often = (
     set()
-)  # functions() that look at it at the end of a step, at most ten times a second, with less room rarer
+)  # functions() that look at it at ends of steps, at most ten times a second, with less room rarer
 
 settings = None  # what the launcher asked
 _file = None

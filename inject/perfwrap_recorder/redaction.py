@@ -40,23 +40,8 @@ HEX = frozenset("0123456789abcdef")
 QUOTES = "'\""
 VALUE_ENDS = frozenset(" \t\r\n\0\x1f'\"`,;&|)]}<>")
 HINTS = (
-    *(
-        "passw",
-        "passp",
-        "pass_",
-        "pass-",
-        "pass.",
-        "secret",
-        "credential",
-        "key",
-        "token",
-        "pwd",
-        "auth",
-        "bearer",
-        "cookie",
-        "sig",
-        "://",
-    ),
+    *("passw", "passp", "pass_", "pass-", "pass.", "secret", "credential", "key", "token", "pwd", "auth"),
+    *("bearer", "cookie", "sig", "://"),
     *(prefix.lower() for prefix, _ in PREFIXES),
     *(prefix.lower() for prefix in AWS_PREFIXES),
 )

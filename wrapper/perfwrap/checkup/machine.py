@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from perfwrap import units
@@ -132,11 +131,6 @@ def _py_spy() -> Line:
         detail = f"{path}{_version(path)}; `perfwrap attach` is forbidden by kernel.yama.ptrace_scope=1"
         return Line("partly", "py-spy", detail)
     return Line("no", "py-spy", f"{path}; forbidden by kernel.yama.ptrace_scope={scope}")
-
-
-def _program_folders() -> Iterable[str]:
-    """Return the folders of PATH, that of perfwrap's own environment first."""
-    return [str(Path(sys.executable).parent), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
 
 
 def _may_trace() -> bool:

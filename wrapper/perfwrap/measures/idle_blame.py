@@ -13,7 +13,7 @@ import polars as pl
 
 from perfwrap.measures.gpu_events import DeviceEvents
 from perfwrap.measures.host_activity import HostActivity, find_host_activity
-from perfwrap.measures.intervals import Intervals, contain, union, without
+from perfwrap.measures.intervals import Intervals, contain, without
 from perfwrap.measures.loop_events import Flags, Integers
 from perfwrap.timeline.model import Timeline
 
@@ -129,9 +129,3 @@ def idle_ns(pieces: pl.DataFrame) -> dict[str, int]:
     length = (pl.col("end") - pl.col("start")).sum().alias("ns")
     rows = pieces.group_by("blame").agg(length).sort("ns", "blame", descending=True)
     return dict(zip(rows["blame"].cast(pl.String).to_list(), rows["ns"].to_list(), strict=True))
-
-
-def intervals_of(pieces: pl.DataFrame, *blames: str) -> Intervals:
-    """Return when a GPU was idle for one of these reasons."""
-    rows = pieces.filter(pl.col("blame").cast(pl.String).is_in(blames))
-    return union([(rows["start"].to_numpy(), rows["end"].to_numpy())])
