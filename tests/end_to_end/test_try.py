@@ -109,7 +109,8 @@ def test_the_gain_its_edit_and_a_ceiling_are_found_and_no_file_is_touched(tmp_pa
         in rows["workers=4"]["edit"]
     )
     assert "+    loader = DataLoader(Slow(), batch_size=int(sys.argv[1]), num_workers=4)" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
+    told = [line for line in done.stdout.splitlines() if not line.startswith("Report: ")]
+    assert max(map(len, told)) <= 100, "paths alone may be longer"
     assert document["baseline"]["skipped_writes"] > 0
     assert document["written"] == []
     assert [path.name for path in folder.iterdir()] == ["train.py"]

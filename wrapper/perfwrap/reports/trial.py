@@ -13,7 +13,7 @@ from perfwrap.experiments.variants import KINDS
 from perfwrap.experiments.written import Written
 from perfwrap.reports.page import Page
 
-COLUMNS = (8, 10, 8)
+COLUMNS = (8, 10, 9)
 """Step, samples and loss; the ratio between them takes what it needs, and what a row is stands last."""
 RATIO_HEADING = "mean, ratio"
 MEMORY_COLUMNS, LAST_COLUMNS, LEAST_NAME_COLUMNS = 9, 13, 10
