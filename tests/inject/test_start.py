@@ -222,8 +222,10 @@ def test_multiprocessing_with_torch_leaves_one_record_each(start, interpreter, w
             context = multiprocessing.get_context(sys.argv[1])
             if sys.argv[1] == "forkserver":
                 context.set_forkserver_preload(["torch"])
-            with context.Pool(2) as pool:
-                print(pool.map(work, range(4), chunksize=1))
+            pool = context.Pool(2)
+            print(pool.map(work, range(4), chunksize=1))
+            pool.close()
+            pool.join()  # left by "with", a worker may be killed before it has come to life
             process = context.Process(target=work, args=(1,))
             process.start()
             process.join()
