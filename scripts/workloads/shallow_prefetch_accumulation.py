@@ -33,17 +33,27 @@ class Bigram(torch.nn.Module):
         return F.cross_entropy(logits.view(-1, vocabulary), targets.reshape(-1))
 
 
+class Flatness(torch.nn.Module):
+    """What is looked at after each step: how flat the spectrum of some weights is."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("probe", torch.randn(350, 350))
+
+    def forward(self):
+        return torch.linalg.svdvals(self.probe)
+
+
 torch.manual_seed(0)
-model = Bigram()
+model, flatness = Bigram(), Flatness()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-probe = torch.randn(700, 700)
 loader = DataLoader(Blocks(), batch_size=None, num_workers=1, prefetch_factor=2)  # guilty
 for number, (xb, yb) in enumerate(loader):
     loss = model(xb, yb) / micro_batches
     loss.backward()
     if number % micro_batches == micro_batches - 1:
         for _ in range(4):
-            spectrum = torch.linalg.svdvals(probe[:350, :350])
+            spectrum = flatness()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 print(loss.item(), spectrum[0].item())

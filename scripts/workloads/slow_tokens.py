@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 random.seed(2)
 WORDS = ["low", "lower", "newest", "widest", "new", "wide", "lowest", "newer"]
 MERGES = [("e", "s"), ("es", "t"), ("l", "o"), ("lo", "w"), ("n", "e"), ("ne", "w"), ("w", "i"), ("d", "est")]
-LINES = [" ".join(random.choices(WORDS, k=24)) for _ in range(6000)]
+LINES = [" ".join(random.choices(WORDS, k=48)) for _ in range(4000)]
 
 
 def tokenize(line):

@@ -82,6 +82,18 @@ def test_a_broken_timeline_is_no_crash() -> None:
     assert "report it" in diagnosis.verdict.sentence
 
 
+def test_findings_stand_by_how_bad_they_are_and_then_by_what_they_cost(run: Any) -> None:
+    write(run)
+    shares = {"small": 0.04, "large": 0.3, "of_the_run": 0.5, "middling": 0.08}
+    rules = [
+        rule(name, lambda name=name, share=share: [finding(share, of_run=name == "of_the_run")])  # type: ignore[misc]
+        for name, share in shares.items()
+    ]
+    found = diagnose(run.read(), rules).findings
+    assert [one.rule for one in found] == ["large", "middling", "of_the_run", "small"]
+    assert [one.severity for one in found] == ["critical", "minor", "minor", "note"]
+
+
 def test_no_time_is_sold_twice(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])

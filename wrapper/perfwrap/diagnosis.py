@@ -39,7 +39,17 @@ from perfwrap.measures.stretches import find_stretches
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
-from perfwrap.rules.model import QUIET_SHARE, Answer, Clear, Finding, NotChecked, Outcome, Rule, rule_id
+from perfwrap.rules.model import (
+    QUIET_SHARE,
+    SEVERITIES,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Outcome,
+    Rule,
+    rule_id,
+)
 from perfwrap.rules.thresholds import Thresholds, applied
 from perfwrap.timeline.model import Timeline
 from perfwrap.verdict import Verdict, failed, judge
@@ -360,7 +370,12 @@ def _merged(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tuple[Fi
             numbers[key] = numbers.get(key, 0) + 1
             groups.setdefault((*key, numbers[key]), []).append((weight, finding))
     merged = [_together(group, len(found)) for group in groups.values()]
-    return tuple(sorted(merged, key=lambda finding: (finding.benign, finding.of_run, -finding.weight)))
+    return tuple(sorted(merged, key=_order))
+
+
+def _order(finding: Finding) -> tuple[bool, int, bool, float]:
+    """Return what findings are sorted by: how bad they are, then what they cost; what is of the whole run behind."""
+    return finding.benign, -SEVERITIES.index(finding.severity), finding.of_run, -finding.weight
 
 
 def _together(group: list[tuple[float, Finding]], trainers: int) -> Finding:

@@ -140,15 +140,26 @@ def test_samples_are_set_against_collation_where_both_were_recorded(
 ) -> None:
     loop.loader()
     for _ in range(40):
-        with (
-            loop.journal.inside("data", "loader/1", 32),
-            loop.journal.inside("fetch", "Data", 32),
-        ):
-            loop.span("getitem", 2, "__main__.Data.__getitem__", 32, line=7)
-            loop.span("collate", 8, "__main__.pad", 64, line=9)
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 1000
+            with loop.journal.inside("fetch", "Data", 32):
+                loop.span("getitem", 2, "__main__.Data.__getitem__", 32, line=7)
+                loop.span("collate", 8, "__main__.pad", 64, line=9)
         loop.compute()
     words = " ".join(find(rule).evidence)
     assert (
         "2 ms go into its samples (Data.__getitem__, train.py:7) and 8 ms into collation (pad, train.py:9)."
         in words
     )
+
+
+def test_garbage_that_is_collected_while_a_batch_is_made_is_not_its_making(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 6 * 1_000_000
+            loop.span("gc", 4, value=2)
+        loop.compute()
+    assert find(rule).share == pytest.approx(0.3, abs=0.01)

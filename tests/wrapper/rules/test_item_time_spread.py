@@ -10,9 +10,9 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 MS = 1_000_000
 
 
-def write(loop: Any, facts: str, spread: bool = True) -> Any:
-    """One batch in ten takes 100 ms, the others 4 (or all 14): a single worker has four batches ahead at most."""
-    times = [99.0] + [3.0] * 9 if spread else [13.0]
+def write(loop: Any, facts: str, slow: float = 99.0) -> Any:
+    """One batch in ten takes 100 ms, the others 4: a single worker has four batches ahead at most."""
+    times = [slow] + [3.0] * 9
     loop.loader(num_workers=1, prefetch_factor=2, workers="101")
     worker = loop.run.journal(pid=101, role="worker", ppid=100, opened=1_000 * MS, worker_id=0)
     if facts:
@@ -47,6 +47,37 @@ def test_single_slow_samples_are_found_where_they_are_made(
     # 100 ms against 42 of a step, with one batch ahead of the one in the making: some 15 ms in ten steps.
     assert 0.8 < best < worst < 1
     assert finding.share == pytest.approx(1 - best, abs=0.03)
+
+
+def test_slow_samples_that_no_order_makes_up_for_are_to_be_made_fewer(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, "3840 100000 120000 895000000 896000000", slow=899.0)
+    loop.cores(8)
+    finding = find(rule)
+    # Made even, batches of 94 ms would still hold up steps of 42; without the slow ones none is late.
+    assert "no batch slower than the median one" in " ".join(finding.evidence)
+    assert "give up sooner" in finding.advice
+    best, worst = finding.saving
+    assert best == pytest.approx(42 / 122, rel=0.15)
+    assert best < worst < 1
+
+
+def test_batches_that_are_all_too_slow_are_not_explained_by_a_few_samples(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    loop.loader(num_workers=1, prefetch_factor=2, workers="101")
+    worker = loop.run.journal(pid=101, role="worker", ppid=100, opened=1_000 * MS, worker_id=0)
+    worker.fact("sample_times", "3840 100000 120000 95000000 96000000")
+    for number in range(120):
+        worker.span("idle", 0, "worker")
+        with worker.inside("fetch", "Data", 32):
+            worker.span("getitem", (80 + number % 10) * MS, "Data.__getitem__", 32, "train.py:7:get")
+        loop.journal.queue(0)
+        loop.batch(40 + number % 10)
+        loop.compute(20, 20, 2)
+    loop.cores(8)
+    assert isinstance(ask(rule), Clear)
 
 
 def test_samples_that_are_alike_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:

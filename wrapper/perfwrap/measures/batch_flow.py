@@ -32,6 +32,8 @@ class BatchFlow:
     """As played with today's workers and prefetch."""
     even_ns: float
     """If each batch took as long as all do on average."""
+    usual_ns: float
+    """If each batch took as long as the median one."""
     rest_ns: float
     """What a batch takes that is ready when it is asked for: receiving and using it."""
     prefetch: int
@@ -62,10 +64,13 @@ def find_batch_flow(
     now = played(fetches, rests, loader.workers, prefetch)
     if not FITS[0] <= now / measured <= FITS[1]:
         return None
-    even = played([float(np.mean(fetches))] * len(fetches), rests, loader.workers, prefetch)
+    even, usual = (
+        played([float(middle(fetches))] * len(fetches), rests, loader.workers, prefetch)
+        for middle in (np.mean, np.median)
+    )
     sizes = sorted({prefetch, *(size for size in _POWERS if size > prefetch)})
     found, deeper = enough_prefetch(fetches, rests, loader.workers, sizes)
-    return BatchFlow(measured, now, even, float(np.mean(rests)), found, deeper)
+    return BatchFlow(measured, now, even, usual, float(np.mean(rests)), found, deeper)
 
 
 _POWERS = tuple(1 << power for power in range(1, MOST_PREFETCH.bit_length()))

@@ -48,7 +48,8 @@ class LoaderUse:
     wait_ns: int
     """Waits for batches, epoch ends and starts of iterators, together."""
     share: float
-    """``wait_ns`` over the whole account."""
+    """What the account gives to waiting for it, over the whole account: without garbage that was collected meanwhile.
+    Of a loader that fed validation it is ``wait_ns``, since all of that is validation there."""
     median_wait_ns: float | None
     """The median wait for one batch."""
     p99_wait_ns: float | None
@@ -124,12 +125,14 @@ def _use(
     middle = float(np.median(waits)) if waits.size else None
     begun = _epoch_starts(loader, kind, iteration, inside, middle or 0.0)
     setting = partial(_setting, facts, events.names[key])
+    is_training = bool(np.count_nonzero(use == TRAINED) * 2 > use.size)
+    of_account = account.share_of((pl.col("part") == "data") & (pl.col("name") == events.names[key]))
     return LoaderUse(
         name=events.names[key],
-        training=bool(np.count_nonzero(use == TRAINED) * 2 > use.size),
+        training=is_training,
         batches=int(waits.size) + int(sums.filter(pl.col("operation") == "data")["count"].sum()),
         wait_ns=wait,
-        share=wait / account.total_ns if account.total_ns else 0.0,
+        share=of_account if is_training else wait / max(1, account.total_ns),
         median_wait_ns=middle,
         p99_wait_ns=float(np.quantile(waits, 0.99)) if waits.size else None,
         start_ns=int(sum(begun)),

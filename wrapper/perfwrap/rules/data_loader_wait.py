@@ -19,7 +19,7 @@ How to fix
 When it is wrong
     When one slow batch (a first epoch that fills the page cache, a network file system that stalled) stands
     for most of the wait: look at p99 beside the median. Where other programs kept the training from running, receiving
-    batches that were ready is not counted; elsewhere it is told as that, and as a note below a fifth of the loop.
+    batches that were ready is not counted; elsewhere it is told as that, and as a note below a third of the loop.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import making
-from perfwrap.rules.model import CRITICAL_SHARE, QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 
 MOST_OF = 0.5
 """Part of the waits from which they are told as receiving, when batches were ready."""
+
+LOUD_SHARE = 1 / 3
+"""Share of the loop from which receiving is more than a note: it can be made less, and never nothing."""
 
 BUSY_SHARE = 0.9
 """Share of the usable cores in use from which more workers only take turns; the catalogue's figure for
@@ -80,12 +83,12 @@ def _receiving(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: f
             f"Waiting for batches that were not ready takes {units.share(loader.late_share)} of the loop.",
         ),
         advice=advice,
-        verdict="data-bound" if share >= CRITICAL_SHARE else None,
+        verdict="data-bound" if share >= LOUD_SHARE else None,
         location=locate(loader.created),
         experiment="workers=0" if cheap else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
-        benign=share < CRITICAL_SHARE,
+        benign=share < LOUD_SHARE,
     )
 
 

@@ -2,20 +2,23 @@
 
 What it finds
     A DataLoader that the training waits for during 2 % of the loop or more, where a sample at p99, or the longest one
-    where p99 hides it, takes five times the median or more, and where batches that all took the mean time would
-    remove at least half of the wait.
+    where p99 hides it, takes five times the median or more, and where batches that all took the mean time, or else the
+    median one, would remove at least half of the wait.
 
 Why it costs
     Batches are handed over in order. A batch with a slow sample in it holds up all that come after it, until the
-    queue of ready batches is empty; fast batches cannot make up for that once the queue is full again.
+    queue of ready batches is empty; fast batches cannot make up for that once the queue is full again. Where the slow
+    ones alone take more than the workers have, no order helps.
 
 How the saving is worked out
     The measured times of making each batch and of using it are played through the loader's queue: once as they were,
-    once with every batch at the mean time. The ratio of both is the best case; at worst half of that gain is left.
+    once with every batch at the mean time, or at the median where the mean is too long already. The ratio of both is
+    the best case; at worst half of that gain is left.
 
 How to fix
-    Sort or bucket by size, so that large samples do not stand beside small ones; cut or skip what is far too large.
-    A deeper queue (prefetch_factor) hides what is left; the advice says how deep by the same play.
+    Sort or bucket by size, so that large samples do not stand beside small ones; cut, skip or prepare what is far too
+    slow, and give up sooner on what is asked for again. A deeper queue (prefetch_factor) hides what is left; the advice
+    says how deep by the same play.
 
 When it is wrong
     When other programs took the cores from the workers: such runs are not judged.
@@ -59,11 +62,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             "The times of single samples were not recorded (data sets with __getitems__ hide them)."
         )
     found = [
-        _finding(loader, samples, flow)
+        _finding(loader, samples, flow, better_ns)
         for loader, samples in known
         if _times(samples) >= TIMES
         and (flow := evidence.batch_flow(trainer, loader)) is not None
-        and _explains(flow)
+        and (better_ns := _better_ns(flow)) is not None
     ]
     most = units.times(max(_times(samples) for _, samples in known))
     return found or Clear(
@@ -82,16 +85,20 @@ def _times(samples: SampleTimes) -> float:
     return samples.longest_ns / samples.median_ns if samples.median_ns else 1.0
 
 
-def _explains(flow: BatchFlow) -> bool:
-    """Say whether the unevenness of batches is most of what is waited for."""
-    return flow.now_ns - flow.even_ns >= LEAST_OF_WAIT * (flow.measured_ns - flow.rest_ns) > 0
+def _better_ns(flow: BatchFlow) -> float | None:
+    """Return the time per batch if none were slow, where most of what is waited for goes with it; else None."""
+    waited = flow.measured_ns - flow.rest_ns
+    return next(
+        (ns for ns in (flow.even_ns, flow.usual_ns) if flow.now_ns - ns >= LEAST_OF_WAIT * waited > 0), None
+    )
 
 
-def _finding(loader: LoaderUse, samples: SampleTimes, flow: BatchFlow) -> Finding:
+def _finding(loader: LoaderUse, samples: SampleTimes, flow: BatchFlow, better_ns: float) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     line = None if loader.making is None else loader.making.getitem_line
-    best = min(1.0, flow.even_ns / flow.now_ns)
+    best = min(1.0, better_ns / flow.now_ns)
+    is_even = better_ns == flow.even_ns
     deeper = flow.prefetch if flow.prefetch > (loader.prefetch_factor or 2) else None
     hides = (
         f" prefetch_factor={deeper} would hide part of it: {units.saving(flow.deeper_ns / flow.now_ns, 1.0)}."
@@ -106,15 +113,25 @@ def _finding(loader: LoaderUse, samples: SampleTimes, flow: BatchFlow) -> Findin
         evidence=(
             f"A sample takes {units.duration(samples.median_ns)} as a median, {units.duration(samples.p99_ns)} at p99 "
             f"and {units.duration(samples.longest_ns)} at most.",
-            f"Played through the queue as recorded, a batch comes every {units.duration(flow.now_ns)}; with even "
-            f"batches of the same total it would every {units.duration(flow.even_ns)}.",
+            f"Played through the queue as recorded, a batch comes every {units.duration(flow.now_ns)}; with "
+            f"{'even batches of the same total' if is_even else 'no batch slower than the median one'} it would every "
+            f"{units.duration(better_ns)}.",
             *making.split(loader),
         ),
-        advice=f"Even out the samples of {named('the data set', line)}: sort or bucket by size, cut or skip the few "
-        f"that are far too slow.{hides}",
+        advice=_advice(named("the data set", line), is_even) + hides,
         verdict="data-bound",
         location=locate(line or loader.created),
         experiment=f"prefetch={deeper}" if deeper else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
+    )
+
+
+def _advice(dataset: str, is_even: bool) -> str:
+    """Return what to change: the order of samples, where that is enough, or the slow ones themselves."""
+    if is_even:
+        return f"Even out the samples of {dataset}: sort or bucket by size, cut or skip the few that are far too slow."
+    return (
+        f"Find out why a few samples of {dataset} take so long (a request that is repeated, a file that is far larger, "
+        "a cache that misses): prepare, cut or skip those, or give up sooner. No order of samples makes up for them."
     )

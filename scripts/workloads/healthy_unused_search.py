@@ -1,7 +1,6 @@
-# expect: unused_parameter_search line guilty
-# also: slow_steps
+# expect: healthy
 # run: torchrun --nproc-per-node 2
-"""A deep, narrow model; DDP looks through its graph for unused parameters each step, and there never are any."""
+"""A deep, narrow model whose unused parameters DDP looks for in vain: that takes one or two percent of a step."""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -10,7 +9,7 @@ dist.init_process_group("gloo")
 torch.manual_seed(dist.get_rank())
 blocks = [nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32), nn.ReLU()) for _ in range(60)]
 model = nn.Sequential(*blocks)
-model = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)  # guilty
+model = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(150):
     x = torch.randn(4, 32)
