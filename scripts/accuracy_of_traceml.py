@@ -14,8 +14,8 @@ ground. TraceML tells kinds of problems apart and no lines, and only the kind is
 is asked for the very rule. A label for which TraceML has no diagnosis is counted apart and is never a miss. A healthy
 script is right when TraceML says nothing critical that the script's label does not allow.
 
-Prints a line per script: ok (the right kind is the verdict), 2nd (it is told, but is not the verdict), BAD, or -- (TraceML
-has no such diagnosis). The exit code is 1 when a script could not be run.
+Prints a line per script: ok (the right kind is the verdict), 2nd (it is told, but is not the verdict), BAD, or --
+(TraceML has no such diagnosis). The exit code is 1 when a script could not be run.
 """
 
 from __future__ import annotations
@@ -51,14 +51,18 @@ RIGHT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("slow_item", "storage_bound_input", "too_few_workers", "too_many_workers"), INPUT),
     **dict.fromkeys(("worker_imbalance", "worker_restart"), INPUT),
     # "It can include validation, checkpointing, logging, framework orchestration, CPU stalls" (its DIAGNOSIS.md).
-    **dict.fromkeys(("checkpoint_stall", "evaluation_with_grad", "gc_pause", "gradient_norm_per_step"), RESIDUAL),
+    **dict.fromkeys(
+        ("checkpoint_stall", "evaluation_with_grad", "gc_pause", "gradient_norm_per_step"), RESIDUAL
+    ),
     **dict.fromkeys(("host_sync_in_step", "logging_overhead", "python_overhead", "slow_steps"), RESIDUAL),
     **dict.fromkeys(("validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; whichever it names is taken as right.
     **dict.fromkeys(("phase_balance", "slow_optimizer"), COMPUTE),
     "straggler_rank": STRAGGLER,
     # Its memory creep is that of GPU memory, and none of its diagnoses is of communication.
-    **dict.fromkeys(("buffer_broadcast", "synchronised_accumulation", "unused_parameter_search"), NO_DIAGNOSIS),
+    **dict.fromkeys(
+        ("buffer_broadcast", "synchronised_accumulation", "unused_parameter_search"), NO_DIAGNOSIS
+    ),
     **dict.fromkeys(("debug_mode_enabled", "recompilation", "thread_oversubscription"), NO_DIAGNOSIS),
     **dict.fromkeys(("host_memory_growth", "non_finite_loss", "skipped_steps"), NO_DIAGNOSIS),
     **dict.fromkeys(("rank_restart", "slow_start"), NO_DIAGNOSIS),
@@ -120,14 +124,10 @@ def run(python: Path, script: Path, ranks: int, folder: Path) -> int | None:
     command = [str(python), "-m", "traceml_ai.launcher.cli", "run", str(script), "--mode=summary"]
     command += [f"--logs-dir={folder / 'logs'}", f"--run-name={script.stem}", f"--nproc-per-node={ranks}"]
     command += [f"--aggregator-port={free_port()}", f"--master-port={free_port()}"]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}  # as accuracy.py has it
     with (folder / f"{script.stem}.txt").open("wb") as output:
         started = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=variables
         )
         try:
             return started.wait(LIMIT_S)
@@ -154,20 +154,19 @@ def judge(python: Path, script: Path, folder: Path, narrow: bool) -> Judged | No
     kinds = dict.fromkeys([primary["kind"], *(issue["kind"] for issue in issues)])
     critical = frozenset(issue["kind"] for issue in [primary, *issues] if issue["severity"] == "crit")
     card = re.search(r"Verdict: (.*?) *\|", said.with_suffix(".txt").read_text(encoding="utf-8"))
-    verdict = card[1] if card else primary["status"]
+    verdict = " ".join((card[1] if card else primary["status"]).split())
     return Judged(script.stem, accuracy.read_label(script), tuple(kinds), critical, verdict)
 
 
 def show(judged: Judged) -> None:
     """Print one line about one script."""
-    others = ", ".join(judged.kinds[1:])
-    said = f"{judged.verdict}{f'; also {others}' if others else ''}"
+    said = "; also ".join([judged.verdict, *judged.kinds[1:]])
     print(f"{judged.mark:<3} {judged.name:<31} {judged.label.expected:<26} {said}", flush=True)
 
 
 def read_perfwrap(path: Path) -> dict[str, tuple[bool, list[str]]]:
     """Read what accuracy.py printed: of each script whether it was right, and the rules, costliest first."""
-    lines = re.findall(r"^(ok |BAD) (\S+)(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    lines = re.findall(r"(?m)^(ok |BAD) (\S+)(.*)$", path.read_text(encoding="utf-8"))
     return {name: (mark == "ok ", re.findall(r"(\w+) \d+%", rest)) for mark, name, rest in lines}
 
 
@@ -182,10 +181,10 @@ def show_totals(results: list[Judged], perfwrap: dict[str, tuple[bool, list[str]
     planted = [one for one in results if one.expressible]
     healthy = [one for one in results if one.healthy]
     other = [one for one in results if not one.expressible and not one.healthy]
-    rules = {name: found for name, (_, found) in perfwrap.items()}
-    first = {one.name: rules[one.name][:1] == [one.label.expected] for one in results if one.name in rules}
-    named = {one.name: one.label.expected in rules[one.name] for one in results if one.name in rules}
-    good = {name: right for name, (right, _) in perfwrap.items()}
+    labels = {one.name: one.label.expected for one in results if one.name in perfwrap}
+    first = {name: perfwrap[name][1][:1] == [label] for name, label in labels.items()}
+    named = {name: label in perfwrap[name][1] for name, label in labels.items()}
+    good = {name: perfwrap[name][0] for name in labels}
 
     def same(scripts: list[Judged], flags: dict[str, bool]) -> str:
         return count(flags[one.name] for one in scripts if one.name in flags) if perfwrap else ""
@@ -212,10 +211,14 @@ def main() -> int:
     what.add_argument("--edits", type=Path, help="run nothing: write the edited scripts to this folder")
     parser.add_argument("--keep", type=Path, help="keep scripts, output and summaries in this new folder")
     parser.add_argument("--narrow", action="store_true", help="put only the step proper into TraceML's step")
-    parser.add_argument("--perfwrap", type=Path, help="the saved output of scripts/accuracy.py")
+    parser.add_argument("--perfwrap", type=Path, help="what scripts/accuracy.py printed, saved")
     arguments = parser.parse_args()
+    if arguments.python and not arguments.python.is_file():
+        parser.error(f"{arguments.python} is no Python.")
     words = arguments.words or [""]
-    scripts = [one for one in sorted(accuracy.WORKLOADS.glob("*.py")) if any(word in one.stem for word in words)]
+    scripts = [
+        one for one in sorted(accuracy.WORKLOADS.glob("*.py")) if any(word in one.stem for word in words)
+    ]
     possible = [script for script in scripts if script.stem not in NOT_EDITED]
     if arguments.edits:
         arguments.edits.mkdir(parents=True, exist_ok=True)
@@ -223,7 +226,7 @@ def main() -> int:
             (arguments.edits / script.name).write_text(edited(script, arguments.narrow), encoding="utf-8")
         return 0
     perfwrap = read_perfwrap(arguments.perfwrap) if arguments.perfwrap else {}
-    results = []
+    results: list[Judged] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = (arguments.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
@@ -237,7 +240,8 @@ def main() -> int:
         if script.stem in NOT_EDITED:
             print(f"not edited: {script.stem}: {NOT_EDITED[script.stem]}")
     failed = len(possible) - len(results)
-    print(f"could not be run: {failed}" if failed else "all others could be run")
+    if failed:
+        print(f"could not be run: {failed}")
     return 1 if failed or not results else 0
 
 

@@ -35,8 +35,8 @@ SPAWN = (
 TWO_MODELS = (
     "bce = nn.BCEWithLogitsLoss()",
     "bce = nn.BCEWithLogitsLoss()\n"
-    "traceml.wrap_forward(generator), traceml.wrap_forward(judge)\n"
-    "traceml.wrap_optimizer(optimizer_g), traceml.wrap_optimizer(optimizer_d)",
+    "traceml.wrap_forward(generator)\ntraceml.wrap_forward(judge)\n"
+    "traceml.wrap_optimizer(optimizer_g)\ntraceml.wrap_optimizer(optimizer_d)",
 )
 BY_HAND = {
     "debug_mode_enabled": TWO_MODELS,
@@ -93,7 +93,9 @@ def _initialise(tree: ast.Module, code: str) -> None:
     """Import TraceML, and start it where the script's work begins: spawned loader workers import the script, too."""
     guard = next((n for n in tree.body if isinstance(n, ast.If) and "__name__" in ast.unparse(n.test)), None)
     # The first statement is the docstring.
-    work = next(at for at, n in enumerate(tree.body) if at and not isinstance(n, (ast.Import, ast.ImportFrom)))
+    work = next(
+        at for at, n in enumerate(tree.body) if at and not isinstance(n, (ast.Import, ast.ImportFrom))
+    )
     place, at = (guard.body, 0) if guard else (tree.body, work)
     place[at:at] = ast.parse(code).body
     tree.body[1:1] = ast.parse("import traceml_ai as traceml").body
@@ -102,7 +104,9 @@ def _initialise(tree: ast.Module, code: str) -> None:
 def _training_loop(tree: ast.Module, helpers: Set[str]) -> ast.For:
     """Return the one innermost loop with the optimizer's step, or the call of a function that takes it."""
     loops = [loop for loop in _loops(tree) if any(_is_step(call, helpers) for call in _calls(loop))]
-    innermost = [loop for loop in loops if not any(inner in loops for inner in _loops(loop) if inner is not loop)]
+    innermost = [
+        loop for loop in loops if not any(inner in loops for inner in _loops(loop) if inner is not loop)
+    ]
     assert len(innermost) == 1, f"{len(innermost)} loops take an optimizer's step."
     return innermost[0]
 
@@ -121,7 +125,8 @@ def _functions_with_a_step(tree: ast.Module) -> set[str]:
 def _model(tree: ast.Module) -> str:
     """Return the model whose parameters the optimizer was given, or that are asked for first."""
     optimizers = [call for call in _calls(tree) if ".optim." in ast.unparse(call.func)]
-    for call in [inner for call in optimizers for inner in _calls(call)] + _calls(tree):
+    given = [inner for optimizer in optimizers for inner in _calls(optimizer)]
+    for call in given + _calls(tree):
         if _name(call) == "parameters" and isinstance(call.func, ast.Attribute):
             return ast.unparse(call.func.value)
     raise AssertionError("The script asks for the parameters of no model.")
