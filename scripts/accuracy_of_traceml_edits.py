@@ -1,0 +1,164 @@
+"""Edit a labelled workload as TraceML's documentation asks, so that TraceML can judge it.
+
+From its quickstart: ``traceml.init(mode="auto")`` once, and ``with traceml.trace_step(model):`` around the body of the
+training step. From its guide to input pipelines: ``traceml.wrap_dataloader_fetch(...)`` around what a loop goes
+through that is no DataLoader, without which TraceML reports incomplete data. From its FAQ: wrappers where a loop is
+custom, here where it trains two models. From its guide to distributed training: its own launcher starts the ranks.
+
+The whole body of the loop is put into the step, as the quickstart's example does. That favours TraceML where a problem
+stands beside the optimizer's step (logging, checkpoints, validation); its healthy scripts pay with the making of their
+batches. ``narrow`` puts in only what lies between the first of forward pass and ``zero_grad`` and the last of these
+and the optimizer's step, as the quickstart's sentence says.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Set
+from pathlib import Path
+
+NOT_EDITED = {
+    "rank_restart": "TraceML's launcher has no --max-restarts, and its ranks end with an error the first time",
+    "thread_oversubscription_hogwild": "its three processes train one model and are no ranks, which TraceML needs",
+}
+"""Scripts for which there is no sensible edit, and why."""
+
+AUTO = 'traceml.init(mode="auto")'
+SELECTIVE = 'traceml.init(mode="selective", patch_dataloader=True, patch_backward=True, patch_h2d=True)'
+"""For loops of two models: ``trace_step`` times the forward passes of one model only, the wrappers those of each."""
+
+SPAWN = (
+    "mp.spawn(train, args=(str(29600 + os.getpid() % 300),), nprocs=2)",
+    'train(int(os.environ["RANK"]), os.environ["MASTER_PORT"])',
+)
+TWO_MODELS = (
+    "bce = nn.BCEWithLogitsLoss()",
+    "bce = nn.BCEWithLogitsLoss()\n"
+    "traceml.wrap_forward(generator)\ntraceml.wrap_forward(judge)\n"
+    "traceml.wrap_optimizer(optimizer_g)\ntraceml.wrap_optimizer(optimizer_d)",
+)
+BY_HAND = {
+    "debug_mode_enabled": TWO_MODELS,
+    "healthy_gan": TWO_MODELS,
+    "healthy_no_sync": SPAWN,
+    "straggler_data": SPAWN,
+    "synchronised_accumulation": SPAWN,
+    "validation_share": ("batches(train, 256)", "traceml.wrap_dataloader_fetch(batches(train, 256))"),
+}
+"""What is replaced by what in a script before the edits that are the same for all."""
+
+MODELS = {
+    "healthy_compiled": "model",
+    "phase_balance": "model",
+    "recompilation": "model",
+    "recompilation_flag": "self.compiled",
+    "slow_optimizer_default": "self.model",
+    "zero_grad_memset": "model",
+}
+"""The model that a loop calls, where it is not the one whose parameters the optimizer was given."""
+
+RANKS = re.compile(r"^# run: torchrun --nproc-per-node (\d+)", re.MULTILINE)
+OPTIMIZER = re.compile(r"optimizer|sgd|adam")
+
+
+def ranks_of(script: Path) -> int:
+    """Return how many ranks TraceML's launcher has to start."""
+    found = RANKS.search(script.read_text(encoding="utf-8"))
+    return int(found[1]) if found else 2 if BY_HAND.get(script.stem) == SPAWN else 1
+
+
+def edited(script: Path, narrow: bool = False) -> str:
+    """Return the source of a script with the edits."""
+    text = script.read_text(encoding="utf-8")
+    if script.stem in BY_HAND:
+        old, new = BY_HAND[script.stem]
+        assert text.count(old) == 1, f"{script.name} no longer reads as the edit by hand expects."
+        text = text.replace(old, new)
+    tree = ast.parse(text)
+    helpers = _functions_with_a_step(tree)
+    loop = _training_loop(tree, helpers)
+    model = MODELS.get(script.stem) or _model(tree)
+    first, end = _core(loop.body, model, helpers) if narrow else (0, len(loop.body))
+    step = ast.parse(f"with traceml.trace_step({model}):\n    pass").body[0]
+    assert isinstance(step, ast.With)
+    step.body, loop.body[first:end] = loop.body[first:end], [step]
+    if "DataLoader(" not in text or _name(loop.iter) == "range":
+        loop.iter = ast.parse(f"traceml.wrap_dataloader_fetch({ast.unparse(loop.iter)})", mode="eval").body
+    _initialise(tree, SELECTIVE if "traceml.wrap_forward" in text else AUTO)
+    return ast.unparse(tree) + "\n"
+
+
+def _initialise(tree: ast.Module, code: str) -> None:
+    """Import TraceML, and start it where the script's work begins: spawned loader workers import the script, too."""
+    guard = next((n for n in tree.body if isinstance(n, ast.If) and "__name__" in ast.unparse(n.test)), None)
+    # The first statement is the docstring.
+    work = next(
+        at for at, n in enumerate(tree.body) if at and not isinstance(n, (ast.Import, ast.ImportFrom))
+    )
+    place, at = (guard.body, 0) if guard else (tree.body, work)
+    place[at:at] = ast.parse(code).body
+    tree.body[1:1] = ast.parse("import traceml_ai as traceml").body
+
+
+def _training_loop(tree: ast.Module, helpers: Set[str]) -> ast.For:
+    """Return the one innermost loop with the optimizer's step, or the call of a function that takes it."""
+    loops = [loop for loop in _loops(tree) if any(_is_step(call, helpers) for call in _calls(loop))]
+    innermost = [
+        loop for loop in loops if not any(inner in loops for inner in _loops(loop) if inner is not loop)
+    ]
+    assert len(innermost) == 1, f"{len(innermost)} loops take an optimizer's step."
+    return innermost[0]
+
+
+def _functions_with_a_step(tree: ast.Module) -> set[str]:
+    """Return the names of the functions that take the optimizer's step in no loop of theirs."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    names = set()
+    for function in functions:
+        looped = {call for loop in _loops(function) for call in _calls(loop)}
+        if any(_is_step(call) for call in _calls(function) if call not in looped):
+            names.add(function.name)
+    return names
+
+
+def _model(tree: ast.Module) -> str:
+    """Return the model whose parameters the optimizer was given, or that are asked for first."""
+    optimizers = [call for call in _calls(tree) if ".optim." in ast.unparse(call.func)]
+    given = [inner for optimizer in optimizers for inner in _calls(optimizer)]
+    for call in given + _calls(tree):
+        if _name(call) == "parameters" and isinstance(call.func, ast.Attribute):
+            return ast.unparse(call.func.value)
+    raise AssertionError("The script asks for the parameters of no model.")
+
+
+def _core(body: list[ast.stmt], model: str, helpers: Set[str]) -> tuple[int, int]:
+    """Return the first and the last but one place of the statements that belong to the step in the narrow sense."""
+    names = {"zero_grad", "backward"}
+    inside = [
+        at
+        for at, statement in enumerate(body)
+        for call in _calls(statement)
+        if _is_step(call, helpers) or _name(call) in names or ast.unparse(call.func) == model
+    ]
+    return min(inside), max(inside) + 1
+
+
+def _is_step(call: ast.Call, helpers: Set[str] = frozenset()) -> bool:
+    """Say whether a call takes the optimizer's step, or is one of a function that does."""
+    takes = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+    return (takes and bool(OPTIMIZER.search(ast.unparse(call)))) or _name(call) in helpers
+
+
+def _name(node: ast.expr) -> str:
+    """Return the last part of the name of what is called."""
+    function = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(function).rpartition(".")[2]
+
+
+def _loops(node: ast.AST) -> list[ast.For]:
+    return [inner for inner in ast.walk(node) if isinstance(inner, ast.For)]
+
+
+def _calls(node: ast.AST) -> list[ast.Call]:
+    return [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
