@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from perfwrap.measures.source_calls import writing_calls
+from perfwrap.measures.source_calls import tensor_calls, writing_calls
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,24 @@ def test_a_file_that_changed_after_the_run_tells_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["missing.py", ".", "a\0b"])
 def test_what_cannot_be_read_tells_nothing(tmp_path: Path, name: str) -> None:
     assert writing_calls({"cwd": str(tmp_path)}, name, 1) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "calls"),
+    [
+        ("spectrum = torch.linalg.svdvals(w)", ("torch.linalg.svdvals",)),
+        ("loss = F.mse_loss(a, torch.softmax(b, 0))", ("F.mse_loss", "torch.softmax")),
+        ("loss = nn.functional.l1_loss(a, b)", ("nn.functional.l1_loss",)),
+        ("x = torch.tensor(rows)", ()),
+        ("with torch.no_grad(): total += 1", ()),
+        ("torch.cuda.synchronize()", ()),
+        ("total = sum(rows)", ()),
+        ("x = get(0)(1)", ()),
+    ],
+)
+def test_lines_that_compute_on_tensors_are_told_by_their_calls(
+    tmp_path: Path, line: str, calls: tuple[str, ...]
+) -> None:
+    (tmp_path / "train.py").write_text(f"first()\n{line}\nlast()\n")
+    assert tensor_calls({"cwd": str(tmp_path)}, "train.py", 1, 3) == calls
+    assert tensor_calls({"cwd": str(tmp_path)}, "train.py", 3, 9) == ()

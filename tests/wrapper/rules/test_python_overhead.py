@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,5 +134,21 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     after: str, before: str, words: str
 ) -> None:
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
-    finding = rule._finding(rule.Stretch((gap,)), 2e6, None)
+    finding = rule._finding(rule.Stretch((gap,)), 2e6, None, ())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
+
+
+def test_operations_on_tensors_in_the_stretch_are_named_and_promise_nothing(
+    loop: Any, find: Callable[[Rule], Finding], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    Path("train.py").write_text("\n" * 28 + "spectrum = torch.linalg.svdvals(weights)\n")
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.python(8)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    finding = find(rule)
+    assert "These lines call torch.linalg.svdvals, whose work is in that time" in " ".join(finding.evidence)
+    assert finding.saving == (pytest.approx(10 / 18, abs=0.02), 1.0)

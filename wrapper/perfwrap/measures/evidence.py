@@ -43,6 +43,7 @@ from perfwrap.measures.round_trips import RoundTrip, find_round_trips
 from perfwrap.measures.scalers import ScalerLine, find_scalers
 from perfwrap.measures.settings_in_force import share_switched_on
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
+from perfwrap.measures.source_calls import tensor_calls
 from perfwrap.measures.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
 from perfwrap.measures.start_up import StartUp, find_start_up
@@ -231,6 +232,12 @@ class Evidence:
         return self._once(
             "python_gaps", trainer, lambda: find_python_gaps(self.steps(trainer), self.account(trainer))
         )
+
+    def tensor_calls(self, trainer: Trainer, gap: PythonGap) -> tuple[str, ...]:
+        """What the lines of a stretch of the user's Python call that computes on the CPU's tensors, as far as known."""
+        if gap.after is None or gap.until_line is None or trains_on_gpu(self, trainer):
+            return ()
+        return tensor_calls(self.timeline.run, gap.after.file, gap.after.line, gap.until_line)
 
     def slow_steps(self, trainer: Trainer) -> SlowSteps | None:
         """p50 and p99 of the steady steps, and what each slow one had more; None without steady steps."""

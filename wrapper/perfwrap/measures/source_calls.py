@@ -1,4 +1,4 @@
-"""Which lines of the program write for people to read: logs, progress bars, tables, trackers.
+"""Which lines of the program write for people to read (logs, progress bars, tables), and which compute on tensors.
 
 What a line calls is told by its text, as it stands in the file; a file that is newer than the run tells nothing.
 """
@@ -49,13 +49,63 @@ MODES = frozenset(("w", "a", "x", "wt", "at", "xt", "w+", "a+", "wb", "ab"))
 """Modes in which a file is opened to write into it."""
 
 
+TENSOR_MODULES = ("torch.", "F.", "nn.functional.", "functional.")
+"""What the names of functions that compute on tensors begin with, as programs import them."""
+
+PREPARES = frozenset(
+    (
+        "tensor",
+        "as_tensor",
+        "from_numpy",
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "arange",
+        "Generator",
+        "device",
+        "Size",
+    )
+    + (
+        "no_grad",
+        "enable_grad",
+        "inference_mode",
+        "set_grad_enabled",
+        "autocast",
+        "manual_seed",
+        "save",
+        "load",
+    )
+    + ("compile", "is_tensor", "numel", "is_grad_enabled", "clip_grad_norm_", "clip_grad_value_", "barrier")
+)
+"""Those of torch's functions that compute next to nothing, or are recorded by themselves."""
+
+RECORDED_MODULES = ("torch.cuda.", "torch.distributed.", "torch.optim.", "torch.nn.Module", "torch.utils.")
+
+
+def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tuple[str, ...]:
+    """Return the calls on some lines that compute on tensors, e.g. ``torch.linalg.svdvals``; none where none is known.
+
+    Operators and methods of tensors (``a @ b``, ``a.sum()``) are not told: their names say nothing of what they are
+    called on.
+    """
+    calls = (node for node in ast.walk(_tree(*_of_run(run, file))) if isinstance(node, ast.Call))
+    names = (_dotted(call.func) for call in calls if first <= call.lineno <= last)
+    return tuple(dict.fromkeys(name for name in names if _computes(name)))
+
+
 def writing_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     """Return the calls on a line that write, e.g. ``json.dump``; none where the file cannot tell."""
-    end = run.get("end")
-    wall_ns = end.get("wall_ns") if isinstance(end, dict) else None
-    tree = _tree(str(Path(str(run.get("cwd") or "."), file)), wall_ns)
+    tree = _tree(*_of_run(run, file))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _holds(node, line)]
     return tuple(dict.fromkeys(_name(call.func) for call in calls if _writes(call)))
+
+
+def _of_run(run: Mapping[str, Any], file: str) -> tuple[str, int | None]:
+    """Return the path of a file of the program, and when the run had ended."""
+    end = run.get("end")
+    wall_ns = end.get("wall_ns") if isinstance(end, dict) else None
+    return str(Path(str(run.get("cwd") or "."), file)), wall_ns
 
 
 @lru_cache(maxsize=64)
@@ -101,3 +151,20 @@ def _writes(call: ast.Call) -> bool:
         modes = [word.value for word in words if isinstance(word, ast.Constant)]
         return any(isinstance(mode, str) and mode in MODES for mode in modes)
     return function in WRITES or (function in LEVELS and owner.lower() in LOGGERS)
+
+
+def _dotted(function: ast.expr) -> str:
+    """Return a function's whole name, e.g. ``torch.linalg.svdvals``; empty where it is not made of names alone."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    return ".".join([function.id, *reversed(parts)]) if isinstance(function, ast.Name) else ""
+
+
+def _computes(name: str) -> bool:
+    """Say whether a function of that whole name computes on tensors."""
+    function = name.rpartition(".")[2]
+    return (
+        name.startswith(TENSOR_MODULES) and not name.startswith(RECORDED_MODULES) and function not in PREPARES
+    )

@@ -11,8 +11,8 @@ Why it costs
 How the saving is worked out
     The time is measured, what it is spent on is not: besides Python itself it may hold tensor operations
     that are called outside of any module, a loss function for instance. At best all of it goes, at worst
-    half of it. Where the GPU's kernels were recorded, only the time counts in which the GPU was idle for it: what
-    it hides costs nothing.
+    half of it, or none where its lines call such operations and nobody sampled how long they take. Where the GPU's
+    kernels were recorded, only the time counts in which the GPU was idle for it: what it hides costs nothing.
 
 How to fix
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. When
@@ -61,6 +61,9 @@ them make the loop what the scale of severity calls critical."""
 SHORT_STEP_NS = units.MILLISECOND
 """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch
 function from Python takes some microseconds, and a step makes dozens."""
+
+MOST_CALLS = 3
+"""So many operations on tensors are named."""
 
 NAMES = {
     "data": "the batch",
@@ -118,7 +121,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     step_ns = mean_step_ns(evidence, trainer)
     large = [stretch for stretch in stretches if stretch.is_large]
     found = [
-        _finding(stretch, step_ns, evidence.sampled_gap(trainer, stretch.longest, len(large) == 1))
+        _finding(
+            stretch,
+            step_ns,
+            evidence.sampled_gap(trainer, stretch.longest, len(large) == 1),
+            evidence.tensor_calls(trainer, stretch.longest),
+        )
         for stretch in large
     ]
     idle = _gpu_idle(evidence, trainer)
@@ -159,8 +167,10 @@ def _stretches(gaps: Sequence[PythonGap]) -> list[Stretch]:
     return sorted((Stretch(tuple(group)) for group in groups.values()), key=lambda stretch: -stretch.share)
 
 
-def _finding(stretch: Stretch, step_ns: float, sampled: Sampled | None) -> Finding:
-    """Return the finding about one stretch, and what was ``sampled`` there."""
+def _finding(
+    stretch: Stretch, step_ns: float, sampled: Sampled | None, tensor_calls: tuple[str, ...]
+) -> Finding:
+    """Return the finding about one stretch, what was ``sampled`` there, and what it calls that computes on tensors."""
     gap, lines, share = stretch.longest, _lines(stretch.longest), stretch.share
     mostly = "mostly " if len(stretch.gaps) > 1 else ""
     words = [
@@ -168,6 +178,11 @@ def _finding(stretch: Stretch, step_ns: float, sampled: Sampled | None) -> Findi
         f"{units.counted(gap.count, 'time')} in the steady loop."
     ]
     words += quote(sampled, "there")
+    if tensor_calls and sampled is None:
+        words.append(
+            f"These lines call {', '.join(tensor_calls[:MOST_CALLS])}, whose work is in that time; "
+            "`perfwrap run --sample 20` tells it from Python."
+        )
     if step_ns < SHORT_STEP_NS:
         words.append(
             f"A whole step takes {units.duration(step_ns)}: at that length every call of Python and of torch "
@@ -176,7 +191,7 @@ def _finding(stretch: Stretch, step_ns: float, sampled: Sampled | None) -> Findi
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code {lines}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=(1.0 - share, 1.0 if tensor_calls and sampled is None else 1.0 - share / 2),
         evidence=tuple(words),
         advice=_advice(stretch, lines, step_ns),
         verdict="python-bound",
