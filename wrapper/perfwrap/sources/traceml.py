@@ -1,6 +1,6 @@
 """Reads TraceML's ``final_summary.json``: averages of a whole run, for each rank.
 
-The format is described in traceml's ``src/traceml_ai/reporting/SCHEMA.md``; written for schema 1.7, whose timing
+The format is described in traceml's ``src/traceml_ai/reporting/SCHEMA.md``; written for schema 1.7 to 1.9, whose timing
 metrics are null where nothing was measured. There are no single steps in it: what the phases took together becomes
 ``sums`` on the thread of each rank (by the GPU's clock where TraceML chose that), everything else facts
 (``traceml/<section>/<metric>``) of the rank or the host. TraceML's own diagnosis is a mark and a warning: it is
@@ -19,7 +19,7 @@ from perfwrap.sources.wall_times import find_time
 from perfwrap.timeline.builder import TimelineBuilder
 
 SOURCE = "traceml"
-KNOWN_SCHEMA = 1.7
+KNOWN_SCHEMA = 1.9
 MOST_BYTES = 64 << 20
 """A summary has some kilobytes for each rank."""
 UNKNOWN_HOST = "unknown"
