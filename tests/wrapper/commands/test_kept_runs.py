@@ -177,6 +177,50 @@ def test_folders_that_are_left_empty_go_too(made: Made, tmp_path: Path) -> None:
     assert left(tmp_path) == ["new-try"]
 
 
+@pytest.fixture
+def made_trial(made: Made) -> Made:
+    """Make the folder of a trial with two runs of so many days ago."""
+
+    def make(folder: str, days: float = 0.0, ended: bool = True, **document: Any) -> Path:
+        for name in ("01-baseline", "02-workers=4"):
+            run = made(f"{folder}/{name}/run", days=days, ended=ended)
+            (run.parent / "stdout.txt").touch()
+        trial = run.parents[1]
+        if document:
+            (trial / "try.json").write_text(json.dumps(document))
+        return trial
+
+    return make
+
+
+def test_a_trial_is_listed_as_one_with_what_came_of_it(made: Made, made_trial: Made, tmp_path: Path) -> None:
+    made("a", days=1)
+    made_trial(
+        "t", days=2, best="workers=4", baseline={"median_ns": 5_000_000}, variants=[{"name": "workers=4"}]
+    )
+    text = perfwrap(tmp_path, "list").stdout
+    assert "best workers=4 · 5 ms a step" in text
+    assert text.index("t\n") < text.index("a\n")
+    listed = json.loads(perfwrap(tmp_path, "list", "--format", "json").stdout)["runs"]
+    assert [(run["folder"], run["tried"]) for run in listed] == [("t", ["workers=4"]), ("a", None)]
+
+
+def test_a_trial_is_removed_as_one_and_not_while_it_may_go_on(
+    made: Made, made_trial: Made, tmp_path: Path
+) -> None:
+    made("a", days=1)
+    made_trial("over", days=3, best=None)
+    made_trial("killed", days=3)
+    made_trial("between", days=0)
+    made_trial("going", days=3, ended=False)
+    (made("own/x/run", days=9).parents[1] / "thesis.tex").touch()
+    assert perfwrap(tmp_path, "clean", "--keep", "0", "--older-than", "2d", "--yes").returncode == 0
+    assert left(tmp_path) == ["a", "between", "going", "own"]
+    assert perfwrap(tmp_path, "clean", "between", "--yes").returncode == 0
+    assert perfwrap(tmp_path, "clean", "own", "--yes").returncode == 2
+    assert left(tmp_path) == ["a", "going", "own"]
+
+
 def test_an_empty_name_removes_nothing(made: Made, tmp_path: Path) -> None:
     only = made("20260101-a")
     ended = perfwrap(tmp_path, "clean", "", "--yes")

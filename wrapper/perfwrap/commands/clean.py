@@ -19,7 +19,7 @@ from perfwrap.run_folder import RunFolder
 AGES = {"h": 3600, "d": 86400, "w": 604800}
 """Seconds in each unit of --older-than."""
 EMPTY_NS = 3_600_000_000_000
-"""An empty folder is younger than that when somebody may be about to fill it."""
+"""A folder is younger than that when somebody may be about to fill it."""
 
 
 def clean(
@@ -39,7 +39,7 @@ def clean(
         bool, typer.Option("--yes", help="Really remove; without it they are only named.")
     ] = False,
 ) -> None:
-    """Remove runs that are not needed any more: those named, or those below perfwrap_runs by number and age.
+    """Remove runs and trials that are not needed any more: those named, or those below perfwrap_runs by number and age.
 
     Without --yes nothing is removed: the runs are named with their sizes. Runs that have not ended are left alone,
     unless they are named, or killed: their processes were on this machine and are gone. By number and age, folders
@@ -78,6 +78,9 @@ def _run(name: str) -> Path:
     """Return the folder of a run; PerfwrapError for a folder that is none, so that nothing else is ever removed."""
     if not name:
         raise PerfwrapError("The name of a run is empty.", "Name the run; `perfwrap list` shows all.")
+    trial = Path(name) if Path(name).is_dir() else Path(run_folder.RUNS, name)
+    if runs.is_trial(trial):
+        return trial
     path = runs.find(name)
     if path.is_symlink():
         raise PerfwrapError(
@@ -90,7 +93,11 @@ def _run(name: str) -> Path:
 def _chosen(keep: int | None, older_than: str) -> list[Path]:
     """Return the runs below perfwrap_runs that are over, and neither among the newest nor young enough."""
     age, now = _age(older_than), time.time_ns()
-    over = {path: since for path in runs.folders(Path(run_folder.RUNS)) if (since := _over_since(path))}
+    below = Path(run_folder.RUNS)
+    ended = {path: _over_since(path) for path in runs.folders(below)}
+    ended |= {path: _trial_over_since(path) for path in runs.trials(below)}
+    since = {path: moment for path, moment in ended.items() if moment}
+    over = dict(sorted(since.items(), key=lambda item: item[1]))
     known = list(over)[: max(0, len(over) - keep)] if keep is not None else list(over)
     return [path for path in known if now - over[path] >= age]
 
@@ -103,6 +110,16 @@ def _over_since(path: Path) -> int | None:
     if manifest.get("end"):
         return int(manifest["end"]["wall_ns"])
     return abandoned.last_sign_ns(folder) if abandoned.is_abandoned(folder, manifest) else None
+
+
+def _trial_over_since(path: Path) -> int | None:
+    """Return when a trial ended; None for one that may go on, as it may between two of its runs."""
+    moments = [_over_since(run) for run in runs.runs_of(path)]
+    known = [moment for moment in moments if moment]
+    if len(known) < len(moments):
+        return None
+    is_over = (path / runs.TRY).is_file() or time.time_ns() - max(known) >= EMPTY_NS
+    return max(known) if is_over else None
 
 
 def _empty(older_than: str) -> list[Path]:

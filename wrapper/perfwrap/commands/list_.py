@@ -31,9 +31,10 @@ def list_(
         str, typer.Option("--format", metavar="NAME", help="How to write it: terminal or json.")
     ] = "terminal",
 ) -> None:
-    """List the runs that are kept, the newest last: name, when, how long, verdict, step time, command.
+    """List the runs and trials that are kept, the newest last: name, when, how long, verdict, step time, command.
 
-    What the verdict was is read from each diagnosis.json, as `perfwrap run` or `perfwrap report` left it.
+    What the verdict was is read from each diagnosis.json, as `perfwrap run` or `perfwrap report` left it, and from the
+    try.json of a trial.
     """
     form = chosen(format, FORMATS)
     if not below.is_dir():
@@ -42,6 +43,8 @@ def list_(
             "Start a run: perfwrap run -- python train.py; or name the folder.",
         )
     rows = [_row(path, below) for path in runs.folders(below)]
+    rows += [_trial_row(path, below) for path in runs.trials(below)]
+    rows.sort(key=lambda row: (row["start_wall_ns"] or 0, row["folder"]))
     told = [row for row in rows if not tag or tag in row["tags"]]
     if form == "json":
         put(json.dumps({"format": 1, "runs": told}, indent=1) + "\n")
@@ -64,13 +67,41 @@ def _row(path: Path, below: Path) -> dict[str, Any]:
         "exit": manifest.get("exit"),
         "verdict": (diagnosis.get("verdict") or {}).get("id"),
         "median_ns": (diagnosis.get("steps") or {}).get("median_ns"),
+        "tried": None,
     }
+
+
+def _trial_row(path: Path, below: Path) -> dict[str, Any]:
+    """Return what is known of a trial: of its first run, and what came of it."""
+    rows = [_row(run, below) for run in runs.runs_of(path)]
+    ends = [int((runs.manifest(run).get("end") or {}).get("wall_ns", 0)) for run in runs.runs_of(path)]
+    start, trial = rows[0]["start_wall_ns"], _document(path / runs.TRY)
+    return {
+        **rows[0],
+        "folder": str(path.relative_to(below)),
+        "duration_ns": max(ends) - start if start and all(ends) else None,
+        "verdict": _outcome(trial),
+        "median_ns": (trial.get("baseline") or {}).get("median_ns"),
+        "tried": [str(variant.get("name")) for variant in trial.get("variants") or ()],
+    }
+
+
+def _outcome(trial: dict[str, Any]) -> str | None:
+    """Return what came of a trial; None where nothing is known, or sizes of batches were tried."""
+    if trial.get("best"):
+        return f"best {trial['best']}"
+    return "no gain" if trial and not trial.get("batch_size") else None
 
 
 def _diagnosis(path: Path) -> dict[str, Any]:
     """Return the diagnosis that was written last; an empty one without any that can be read."""
+    return _document(RunFolder(path).diagnosis)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return what a JSON file holds; nothing without one that can be read."""
     try:
-        found = json.loads(read_plain(RunFolder(path).diagnosis, runs.MOST_BYTES))
+        found = json.loads(read_plain(path, runs.MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -92,7 +123,7 @@ def _draw(rows: list[dict[str, Any]], below: Path) -> None:
             row["folder"] if row["name"] else "",
             time.strftime("%Y-%m-%d %H:%M", time.localtime(started / 1e9)) if started else "",
             units.duration(row["duration_ns"]) if row["duration_ns"] is not None else "not ended",
-            row["verdict"] or "not diagnosed",
+            row["verdict"] or ("trial" if row["tried"] is not None else "not diagnosed"),
             f"{units.duration(row['median_ns'], 3)} a step" if row["median_ns"] else "",
         ]
         page.paragraph(" · ".join(fact for fact in facts if fact), indent=2)

@@ -34,6 +34,10 @@ DIAGNOSIS = fields(
 """What two runs are compared by, in a diagnosis.json; docs/diagnosis.schema.json has the rest."""
 MOST_BYTES = 256 << 20
 """Of a diagnosis.json."""
+TRIAL_RUN, PRINTED = "run", "stdout.txt"
+"""The folder in which each run of a trial was recorded, and what stands beside it."""
+TRY = "try.json"
+"""What a trial writes at its end."""
 MOST_NAMED = 5
 """Of the runs that a name may mean."""
 
@@ -77,6 +81,23 @@ def folders(parent: Path) -> Iterator[Path]:
     """Yield the run folders below a folder, also those among several of a demo, by when they were started."""
     manifests = [*parent.glob(f"*/{run_folder.MANIFEST}"), *parent.glob(f"*/*/{run_folder.MANIFEST}")]
     yield from sorted((path.parent for path in manifests), key=lambda path: (_started(path), path.name))
+
+
+def trials(parent: Path) -> Iterator[Path]:
+    """Yield the folders of trials (`perfwrap try`) below a folder: each holds the runs of its variants, two deep."""
+    below = parent.glob(f"*/*/{TRIAL_RUN}/{run_folder.MANIFEST}")
+    yield from sorted(path for path in {path.parents[2] for path in below} if is_trial(path))
+
+
+def is_trial(path: Path) -> bool:
+    """Say whether a folder is that of a trial, and no link to one: nothing else holds runs beside what they printed."""
+    found = runs_of(path)
+    return not path.is_symlink() and bool(found) and all((run.parent / PRINTED).is_file() for run in found)
+
+
+def runs_of(trial: Path) -> list[Path]:
+    """Return the folders of a trial's runs, in their order."""
+    return sorted(path.parent for path in trial.glob(f"*/{TRIAL_RUN}/{run_folder.MANIFEST}"))
 
 
 def manifest(path: Path) -> dict[str, Any]:
