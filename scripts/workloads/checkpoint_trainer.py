@@ -13,12 +13,12 @@ from torch import nn
 @dataclass
 class TrainingArguments:
     output_dir: str
-    max_steps: int = 240
-    save_steps: int = 4
+    max_steps: int = 420
+    save_steps: int = 6
     # fixed: save_steps: int = 120
-    logging_steps: int = 60
+    logging_steps: int = 120
     learning_rate: float = 1e-3
-    train_batch_size: int = 48
+    train_batch_size: int = 64
 
 
 class Trainer:
@@ -70,9 +70,9 @@ class Trainer:
 def main():
     torch.manual_seed(1234)
     model = nn.Sequential(
-        nn.Embedding(4000, 128), nn.Flatten(), nn.Linear(16 * 128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 8)
+        nn.Embedding(2000, 128), nn.Flatten(), nn.Linear(16 * 128, 320), nn.ReLU(), nn.Linear(320, 320), nn.ReLU(), nn.Linear(320, 8)
     )
-    inputs = torch.randint(0, 4000, (4096, 16))
+    inputs = torch.randint(0, 2000, (4096, 16))
     labels = inputs[:, 0] % 8
     with tempfile.TemporaryDirectory() as folder:
         Trainer(model, TrainingArguments(output_dir=folder), inputs, labels).train()

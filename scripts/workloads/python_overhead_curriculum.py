@@ -25,9 +25,8 @@ class Curriculum(object):
 
     def sample(self, step, size):
         share = min(1.0, 0.1 + step / self.total_steps)
-        if True:
-            # fixed: if step % 50 == 0:
-            self.order = sorted(difficulty, key=lambda example: difficulty[example])  # guilty
+        self.order = sorted(difficulty, key=lambda example: difficulty[example])  # guilty
+        # fixed: self.order = sorted(difficulty, key=difficulty.get) if step % 50 == 0 else self.order
         easy = int(share * len(self.order))
         return [self.order[random.randrange(easy)] for _ in range(size)]
 
@@ -43,7 +42,7 @@ STEPS = 500
 curriculum = Curriculum(STEPS)
 
 for step in range(STEPS):
-    examples = curriculum.sample(step, 128)
+    examples = curriculum.sample(step, 128)  # guilty
     x, y = features[examples], labels[examples]
     losses = criterion(model(x), y)
     optimizer.zero_grad()

@@ -35,7 +35,7 @@ real_label, fake_label = torch.ones(batch, 1), torch.zeros(batch, 1)
 
 dataloader = DataLoader(Sketches(), batch_size=batch, shuffle=True, num_workers=2)  # guilty
 # fixed: dataloader = DataLoader(Sketches(), batch_size=batch, shuffle=True, num_workers=2, persistent_workers=True)
-for epoch in range(40):
+for epoch in range(30):
     for i, real in enumerate(dataloader, 0):
         # Update D: maximise log(D(x)) + log(1 - D(G(z)))
         netD.zero_grad()
@@ -48,5 +48,5 @@ for epoch in range(40):
         errG = criterion(netD(fake), real_label)
         errG.backward()
         optimizerG.step()
-    if epoch % 20 == 0:
-        print("[%d/40] Loss_D: %.4f Loss_G: %.4f" % (epoch, errD.item(), errG.item()))
+    if epoch % 10 == 0:
+        print("[%d/30] Loss_D: %.4f Loss_G: %.4f" % (epoch, errD.item(), errG.item()))

@@ -75,7 +75,7 @@ class Detector(nn.Module):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    loader = DataLoader(Scenes(2000), 8, shuffle=True, num_workers=2, collate_fn=detection_collate, persistent_workers=True)
+    loader = DataLoader(Scenes(1280), 8, shuffle=True, num_workers=2, collate_fn=detection_collate, persistent_workers=True)
     detector = Detector()
     optimizer = torch.optim.AdamW(detector.parameters(), lr=1e-3, fused=True)
     for epoch in range(2):

@@ -71,17 +71,16 @@ def main():
     groups = [{"params": decay, "weight_decay": 0.01}, {"params": no_decay, "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=5e-4)  # guilty
     # fixed: optimizer = torch.optim.AdamW(groups, lr=5e-4, eps=1e-6, fused=True)
-    total, accumulation = 700, 2
-    scheduler = LambdaLR(optimizer, lambda s: min(s / 70, max(0.0, (total - s) / (total - 70))))
+    total = 500
+    scheduler = LambdaLR(optimizer, lambda s: min(s / 50, max(0.0, (total - s) / (total - 50))))
     for step in range(total):
-        for _ in range(accumulation):
-            rows = torch.randint(0, len(words), (4,))
-            loss = nn.functional.cross_entropy(model(words[rows]).flatten(0, 1), tags[rows].flatten())
-            (loss / accumulation).backward()
+        rows = torch.randint(0, len(words), (4,))
+        loss = nn.functional.cross_entropy(model(words[rows]).flatten(0, 1), tags[rows].flatten())
+        loss.backward()
         optimizer.step()  # guilty
         scheduler.step()
         optimizer.zero_grad()
-        if step % 175 == 0:
+        if step % 125 == 0:
             print(f"step {step} loss {loss.item():.4f}")
 
 
