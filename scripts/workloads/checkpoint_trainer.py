@@ -14,7 +14,7 @@ from torch import nn
 class TrainingArguments:
     output_dir: str
     max_steps: int = 420
-    save_steps: int = 6
+    save_steps: int = 5
     # fixed: save_steps: int = 120
     logging_steps: int = 120
     learning_rate: float = 1e-3

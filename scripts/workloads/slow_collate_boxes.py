@@ -31,7 +31,7 @@ class Scenes(Dataset):
 
 def draw_cells(boxes):
     heat = [[[0.0] * GRID for _ in range(GRID)] for _ in range(CLASSES)]
-    for x, y, kind in boxes.tolist():
+    for x, y, kind in boxes.tolist():  # guilty
         plane = heat[int(kind)]  # guilty
         for row in range(GRID):  # guilty
             for column in range(GRID):  # guilty

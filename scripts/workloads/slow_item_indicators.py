@@ -15,7 +15,7 @@ WINDOW, SPAN = 128, 16
 def indicators(prices):
     """Moving mean and deviation over the last SPAN prices, for each moment of the window."""
     means, deviations = [], []
-    for end in range(SPAN, len(prices)):
+    for end in range(SPAN, len(prices)):  # guilty
         part = prices[end - SPAN : end]  # guilty
         mean = sum(part) / SPAN  # guilty
         means.append(mean)  # guilty
