@@ -71,15 +71,13 @@ class Result:
 
     @property
     def right_line(self) -> bool | None:
-        """Whether the expected rule names a marked line; None when there is none to name."""
+        """Whether the expected rule names a marked line, or a stretch that holds one; None when there is none."""
         if not self.label.lines or self.place is None:
             return None
         location = self.findings[self.place - 1]["location"]
-        return bool(
-            location
-            and Path(location["file"]).name == self.script.name
-            and location["line"] in self.label.lines
-        )
+        if not location or Path(location["file"]).name != self.script.name:
+            return False
+        return any(_holds(location["line"], location.get("until_line"), line) for line in self.label.lines)
 
     @property
     def alarms(self) -> list[str]:
@@ -94,6 +92,13 @@ class Result:
         if self.label.expected == HEALTHY:
             return self.verdict != FAILED and not self.alarms
         return self.place is not None and self.place <= TOP and self.right_line is not False
+
+
+def _holds(first: int, until: int | None, line: int) -> bool:
+    """Say whether a line lies in a stretch, which may go on in the next round of the loop."""
+    if until is None or until == first:
+        return line == first
+    return first <= line <= until if first < until else line >= first or line <= until
 
 
 def read_label(script: Path) -> Label:

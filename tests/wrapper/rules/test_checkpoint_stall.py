@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,3 +39,37 @@ def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], 
     )
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["checkpoint_stall"]
     assert outcome.state == "not checked"
+
+
+SOURCE = (
+    "\n" * 38
+    + "def keep(state, path):\n    torch.save(state, path)\n    {behind}\n\n\ndef other(): os.remove('x')\n"
+)
+
+
+def write_moving(loop: Any, folder: Path, behind: str) -> None:
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(folder)})
+    (folder / "train.py").write_text(SOURCE.format(behind=behind))
+    for step in range(60):
+        if step % 5 == 4:
+            loop.span("save", 20, "torch.save", 3 << 20, 40)
+            loop.python(30)
+        loop.compute()
+
+
+def test_what_is_done_with_files_behind_a_save_belongs_to_it(
+    loop: Any, find: Callable[[Rule], Finding], tmp_path: Path
+) -> None:
+    write_moving(loop, tmp_path, "os.replace(path, path + '.old')")
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.03)
+    assert "Another 30 ms each pass right behind it, where os.replace stands." in finding.evidence
+
+
+def test_other_code_behind_a_save_is_not_claimed(
+    loop: Any, find: Callable[[Rule], Finding], tmp_path: Path
+) -> None:
+    write_moving(loop, tmp_path, "state = count(state)")
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.2, abs=0.02)
+    assert len(finding.evidence) == 1

@@ -22,6 +22,7 @@ from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity
 from perfwrap.measures.gpu_memory import GpuMemory, find_gpu_memory
 from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.kept_graphs import KeptGraphs, find_kept_graphs
+from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse, find_loaders
 from perfwrap.measures.logged_gaps import LoggedGap, find_logged_gaps
 from perfwrap.measures.loop import trains_on_gpu
@@ -43,7 +44,7 @@ from perfwrap.measures.round_trips import RoundTrip, find_round_trips
 from perfwrap.measures.scalers import ScalerLine, find_scalers
 from perfwrap.measures.settings_in_force import share_switched_on
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
-from perfwrap.measures.source_calls import tensor_calls
+from perfwrap.measures.source_calls import file_calls, tensor_calls
 from perfwrap.measures.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
 from perfwrap.measures.start_up import StartUp, find_start_up
@@ -232,6 +233,17 @@ class Evidence:
         return self._once(
             "python_gaps", trainer, lambda: find_python_gaps(self.steps(trainer), self.account(trainer))
         )
+
+    def gaps_with_files(
+        self, trainer: Trainer, where: Line | None
+    ) -> tuple[tuple[PythonGap, ...], tuple[str, ...]]:
+        """The stretches of Python right behind a line that are spent on files, as its source tells, and the calls.
+
+        Both empty where nothing behind it in the same function moves, removes or secures files.
+        """
+        gaps = tuple(gap for gap in self.python_gaps(trainer) if where is not None and gap.after == where)
+        calls = file_calls(self.timeline.run, where.file, where.line) if where is not None and gaps else ()
+        return (gaps, calls) if calls else ((), ())
 
     def tensor_calls(self, trainer: Trainer, gap: PythonGap) -> tuple[str, ...]:
         """What the lines of a stretch of the user's Python call that computes on the CPU's tensors, as far as known."""

@@ -83,6 +83,47 @@ PREPARES = frozenset(
 RECORDED_MODULES = ("torch.cuda.", "torch.distributed.", "torch.optim.", "torch.nn.Module", "torch.utils.")
 
 
+MOVES = frozenset(
+    (
+        "fsync",
+        "fdatasync",
+        "sync",
+        "rename",
+        "renames",
+        "unlink",
+        "rmtree",
+        "copyfile",
+        "copy2",
+        "copytree",
+        "symlink",
+    )
+    + (
+        "symlink_to",
+        "hardlink_to",
+        "upload",
+        "upload_file",
+        "upload_folder",
+        "upload_from_filename",
+        "put_object",
+    )
+)
+"""Names of functions that move, remove, secure or upload files."""
+
+MOVES_OF = {"os": frozenset(("replace", "remove", "link")), "shutil": frozenset(("move", "copy"))}
+"""Names that mean the same as functions of these modules only."""
+
+
+def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
+    """Return the calls behind a line, in the same function, that move, remove or secure files, e.g. ``os.replace``."""
+    tree = _tree(*_of_run(run, file))
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = [node for node in around if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    scope: ast.AST = max(inside, key=lambda node: node.lineno, default=tree)
+    calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.lineno >= line)
+    names = (_name(call.func) for call in calls)
+    return tuple(dict.fromkeys(name for name in names if _moves(name)))
+
+
 def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tuple[str, ...]:
     """Return the calls on some lines that compute on tensors, e.g. ``torch.linalg.svdvals``; none where none is known.
 
@@ -168,3 +209,9 @@ def _computes(name: str) -> bool:
     return (
         name.startswith(TENSOR_MODULES) and not name.startswith(RECORDED_MODULES) and function not in PREPARES
     )
+
+
+def _moves(name: str) -> bool:
+    """Say whether a function of that name moves, removes or secures files."""
+    owner, _, function = name.rpartition(".")
+    return function in MOVES or function in MOVES_OF.get(owner, ())

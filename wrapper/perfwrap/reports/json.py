@@ -15,7 +15,7 @@ from typing import Any
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew
 from perfwrap.private_files import replace_text
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Location
 
 FORMAT = 1
 """Version of the document. 1: first. Raised when a key goes or changes its meaning; new keys may come
@@ -100,18 +100,23 @@ def account_shares(account: Mapping[str, int]) -> dict[str, float]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     """Return one finding; what was found is the first sentence of the evidence."""
-    location = finding.location
     low, high = finding.saving
     return {
         "rule": finding.rule,
         "severity": finding.severity,
         "share": _share(finding.share),
         "saving": {"low": _ratio(low), "high": _ratio(high)},
-        "location": None if location is None else {"file": location.file, "line": location.line},
+        "location": None if finding.location is None else _location(finding.location),
         "evidence": [finding.sentence, *finding.evidence],
         "advice": finding.advice,
         "experiment": finding.experiment,
     }
+
+
+def _location(found: Location) -> dict[str, Any]:
+    """Return a line, with the last one of a stretch where it is one."""
+    stretch = {} if found.until_line is None else {"until_line": found.until_line}
+    return {"file": found.file, "line": found.line, **stretch}
 
 
 def _rank(figures: RankFigures) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Saving (or loading) files holds the training thread up.
 
 What it finds
-    torch.save or torch.load inside the training loop, line by line, during 2 % of the loop or more.
+    torch.save or torch.load inside the training loop, line by line, during 2 % of the loop or more. Where the lines
+    behind a call, in the same function, move, remove, secure or upload files, the program's own code right behind it
+    counts, too: renaming a large file over an older one, or fsync, often takes longer than writing it.
 
 Why it costs
     Collecting, pickling and writing the state runs on the training thread; nothing else happens meanwhile.
@@ -22,6 +24,8 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import or_
 
 import polars as pl
 
@@ -38,44 +42,60 @@ GOOD_SHARE = 0.01
 """What checkpoints may cost in the advice; Young's and Daly's optima for common failure rates lie near 1
 %."""
 
+MOST_CALLS = 3
+"""So many of the calls behind it are named."""
+
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for lines that save or load inside the loop."""
     lines = evidence.checkpoints(trainer)
-    found = [_finding(evidence, trainer, line) for line in lines if line.share >= QUIET_SHARE]
+    answers = [_finding(evidence, trainer, line) for line in lines]
+    found = [finding for finding in answers if finding.share >= QUIET_SHARE]
     if found:
         return found
     return Clear(f"Saving and loading take {units.share(sum(line.share for line in lines))} of the loop.")
 
 
 def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Finding:
-    """Return the finding about one line."""
+    """Return the finding about one line, however small."""
     where = place(line.where, "one line")
     often = "once" if line.every_steps is None else f"every {units.number(line.every_steps)} steps"
     written = "" if line.bytes is None else f", {units.size(line.bytes)} each"
+    gaps, calls = evidence.gaps_with_files(trainer, line.where)
+    behind_ns = sum(gap.total_ns for gap in gaps) / max(1, line.count)
+    share = line.share + sum(gap.share for gap in gaps)
+    words = [
+        f"{units.counted(line.count, 'call')} in the steady loop, {often}, "
+        f"{units.duration(line.median_ns)} each as a median{written}."
+    ]
+    if gaps:
+        words.append(
+            f"Another {units.duration(behind_ns)} each pass right behind it, where {', '.join(calls[:MOST_CALLS])} "
+            "stands."
+        )
     return Finding(
-        title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}.",
-        share=line.share,
-        saving=(1.0 - line.share, 1.0 - line.share / 2),
-        evidence=(
-            f"{units.counted(line.count, 'call')} in the steady loop, {often}, "
-            f"{units.duration(line.median_ns)} each as a median{written}.",
+        title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}"
+        f"{' and with the files behind it' if gaps else ''}.",
+        share=share,
+        saving=(1.0 - share, 1.0 - share / 2),
+        evidence=tuple(words),
+        advice=_advice(
+            line, where, line.median_ns + behind_ns, (1.0 - share) * mean_step_ns(evidence, trainer)
         ),
-        advice=_advice(line, where, (1.0 - line.share) * mean_step_ns(evidence, trainer)),
         verdict="checkpoint/validation-bound",
         location=locate(line.where),
         experiment="no-checkpoint",
-        claims=_claims(line),
+        claims=reduce(or_, (gap.segments for gap in gaps), _claims(line)),
     )
 
 
-def _advice(line: CheckpointLine, where: str, rest_ns: float) -> str:
+def _advice(line: CheckpointLine, where: str, call_ns: float, rest_ns: float) -> str:
     """Return what to change."""
     if line.operation == "load":
         return f"Load the file at {where} once, before the loop, and keep what it holds."
     rarer = "Save more rarely"
     if line.every_steps is not None and rest_ns > 0:
-        steps = max(math.ceil(line.median_ns / (GOOD_SHARE * rest_ns)), math.ceil(line.every_steps) + 1)
+        steps = max(math.ceil(call_ns / (GOOD_SHARE * rest_ns)), math.ceil(line.every_steps) + 1)
         rarer = f"Save every {units.number(steps)} steps instead of every {units.number(line.every_steps)}"
     return f"{rarer} at {where}, or copy the state to host memory and write it from a background thread."
 
