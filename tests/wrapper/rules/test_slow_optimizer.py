@@ -44,7 +44,6 @@ def test_a_loop_over_many_small_tensors_is_found_at_its_line(
     [
         {"fused": True},
         {"tensors": 8},
-        {"class": "bitsandbytes.optim.AdamW8bit"},
         {"class": "torch.optim.lbfgs.LBFGS"},
         {"torch": "2.3.1"},
         {"torch": "unknown"},
@@ -54,6 +53,25 @@ def test_what_fused_would_not_mend_is_clear(
     loop: Any, ask: Callable[[Rule], Answer], options: dict[str, Any]
 ) -> None:
     write(loop, ms=9, **options)
+    assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"), [("AdamW", "Take torch.optim.AdamW"), ("Lookahead", "foreach functions")]
+)
+def test_a_loop_that_is_not_torchs_is_told_by_what_a_tensor_takes(
+    loop: Any, find: Callable[[Rule], Finding], kind: str, advice: str
+) -> None:
+    write(loop, ms=9, **{"class": f"__main__.{kind}"})
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert advice in finding.advice
+    assert "it is not torch's own" in finding.evidence[0]
+    assert (finding.saving[1] < 1) == (kind == "AdamW")
+
+
+def test_another_optimizer_that_is_quick_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=1.5, **{"class": "bitsandbytes.optim.AdamW8bit"})
     assert isinstance(ask(rule), Clear)
 
 

@@ -1,9 +1,10 @@
 """The optimizer updates its tensors one after the other.
 
 What it finds
-    An optimizer of torch's own that loops over its tensors in Python, in a loop that spends 2 % of its time or more
-    in the optimizer's step: on a GPU because of foreach=False, on a CPU with very many small tensors, for which torch
-    loops unless fused=True is given.
+    An optimizer that loops over its tensors in Python, in a loop that spends 2 % of its time or more in the
+    optimizer's step: on a GPU one of torch's own because of foreach=False, on a CPU one with very many small tensors,
+    for which torch loops unless fused=True is given. A class of the program's own, or of a library, is taken to loop
+    on a CPU where it takes 10 us or more for each of many small tensors.
 
 Why it costs
     The loop makes some ten calls of torch for each tensor, however small the tensor is. With hundreds of small ones
@@ -12,10 +13,11 @@ Why it costs
 How the saving is worked out
     The time of the step is measured. On a CPU fused=True took 60 to 85 % off it for tensors of 256 to 1 M elements
     (Adam, AdamW and SGD of torch 2.13, one thread). On a GPU the gain is inferred: from half of the host's time in
-    the step to nearly all of it.
+    the step to nearly all of it. For a class that torch has no fused form of, nothing is promised for sure.
 
 How to fix
-    Pass fused=True to the optimizer (torch 2.4 and later on a CPU), or on a GPU leave foreach=False away.
+    Pass fused=True to the optimizer (torch 2.4 and later on a CPU), or on a GPU leave foreach=False away. Instead of a
+    copy of an optimizer take torch's own; write what torch does not have with its foreach functions.
 
 When it is wrong
     When foreach=False was chosen for want of GPU memory: foreach needs as much again as the parameters for a moment;
@@ -55,6 +57,10 @@ SMALL_ELEMENTS = 16_384
 tensor of up to 4,096 elements with Adam or SGD, 125 to 560 us for one of 65,536. No limit of time is used, because a
 busy machine would move it."""
 
+LOOP_NS = 10_000
+"""For each small tensor, from which an optimizer that is not torch's own is taken to loop in Python: a dozen calls of
+torch take 20 to 50 us, the same through foreach functions less than 10."""
+
 FUSED_LEAST, FUSED_MOST = 0.60, 0.85
 """Part of the step that fused=True takes off on a CPU; measured, see above."""
 
@@ -87,12 +93,17 @@ def _loops_on_gpu(use: OptimizerUse) -> bool:
 
 
 def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...]) -> bool:
-    """Say whether torch loops over many small tensors, and need not."""
-    if not use.kind.startswith(OWN) or use.kind.rpartition(".")[2] not in FUSED_ON_CPU:
+    """Say whether a step loops over many small tensors, and need not."""
+    if use.fused or use.tensors is None or use.tensors < MANY_TENSORS:
         return False
-    if version < FIRST_FUSED_ON_CPU or use.fused or use.tensors is None:
-        return False
-    return use.tensors >= MANY_TENSORS
+    if use.kind.startswith(OWN):
+        return _can_be_fused(use) and version >= FIRST_FUSED_ON_CPU
+    return bool(use.kind) and use.ns_per_step >= LOOP_NS * use.tensors
+
+
+def _can_be_fused(use: OptimizerUse) -> bool:
+    """Say whether torch has a fused form of it for the CPU, or of one of the same name."""
+    return use.kind.rpartition(".")[2] in FUSED_ON_CPU
 
 
 def _elements(evidence: Evidence, trainer: Trainer) -> float:
@@ -119,19 +130,39 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float) -> Finding:
         if use.tensors
         else ""
     )
-    options = "foreach=False" if use.foreach is False else "neither foreach nor fused"
+    is_torchs = use.kind.startswith(OWN)
+    made = (
+        f"it is not torch's own ({use.kind.removeprefix('__main__.')})"
+        if not is_torchs
+        else f"it was made with {'foreach=False' if use.foreach is False else 'neither foreach nor fused'}"
+    )
     return Finding(
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which updates "
         "one tensor after the other.",
         share=use.share,
-        saving=(best, 1.0 if on_gpu else worst),
-        evidence=(f"{units.duration(use.ns_per_step)} per step{each}; it was made with {options}.",),
-        advice=f"Pass fused=True where the {kind} is made: one call then updates all tensors.",
+        saving=(best, worst if not on_gpu and _can_be_fused(use) else 1.0),
+        evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
+        advice=_advice(use, kind, is_torchs),
         verdict="launch-bound" if on_gpu else "python-bound",
         location=locate(use.where),
-        experiment="fused-optimizer",
+        experiment="fused-optimizer" if is_torchs else None,
         confidence="inferred",
         claims=(pl.col("operation") == "optimizer")
         & (pl.col("name") == use.name)
         & (pl.col("part") == "optimizer"),
+    )
+
+
+def _advice(use: OptimizerUse, kind: str, is_torchs: bool) -> str:
+    """Return what to change."""
+    if is_torchs:
+        return f"Pass fused=True where the {kind} is made: one call then updates all tensors."
+    if _can_be_fused(use):
+        return (
+            f"Take torch.optim.{kind} with fused=True instead, if it does the same: one call then updates all "
+            "tensors."
+        )
+    return (
+        f"Write {kind}.step() with torch's foreach functions (torch._foreach_mul_ and its kin), which take all tensors "
+        "at once, or take an optimizer of torch's with fused=True."
     )
