@@ -17,7 +17,7 @@ PAGES = [
     *sorted((REPOSITORY / "docs").glob("*.md")),
 ]
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\((?P<path>[^)\s#]*)(?:#(?P<anchor>[^)\s]*))?\)")
+LINK = re.compile(r"(?:\]\(|src=\")(?P<path>[^)\s#\"]*)(?:#(?P<anchor>[^)\s]*))?[)\"]")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 
@@ -54,8 +54,9 @@ def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "## The `right` place\n\n[a](#the-right-place) [b](#another) [c](gone.md) [d](https://x.org)\n"
+        '<img src="gone.png" width="9">\n```\n[e](in-code.md)\n```\n'
     )
-    assert dead_links(page) == ["](#another)", "](gone.md)"]
+    assert dead_links(page) == ["](#another)", "](gone.md)", 'src="gone.png"']
 
 
 def test_the_entry_page_lists_each_page_once() -> None:
