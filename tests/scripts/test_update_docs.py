@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 from perfwrap.commands import COMMANDS
+from perfwrap.reports.explanation import HEADINGS
 from perfwrap.rules import RULES
 from perfwrap.rules.model import rule_id
 
@@ -29,28 +30,42 @@ def test_stale_parts_are_shown_and_renewed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- rules -->\nold\n<!-- /rules -->\nafter\n")
-    monkeypatch.setattr(update_docs, "README", readme)
+    page, untouched = tmp_path / "page.md", tmp_path / "untouched.md"
+    page.write_text("before\n<!-- rules -->\nold\n<!-- /rules -->\nafter\n")
+    untouched.write_text("nothing that is generated\n")
+    monkeypatch.setattr(update_docs, "PAGES", (page, untouched))
     monkeypatch.setattr(sys, "argv", ["update_docs.py", "--check"])
     assert update_docs.main() == 1
-    assert "-old" in capsys.readouterr().out
-    assert "old" in readme.read_text()
+    shown = capsys.readouterr().out
+    assert "-old" in shown
+    assert "untouched" not in shown
+    assert "old" in page.read_text()
     monkeypatch.setattr(sys, "argv", ["update_docs.py"])
     assert update_docs.main() == 0
-    text = readme.read_text()
-    assert text.startswith("before\n<!-- rules -->\n| rule |")
+    text = page.read_text()
+    assert text.startswith("before\n<!-- rules -->\n| group | rule |")
     assert text.endswith("<!-- /rules -->\nafter\n")
     assert all(f"`{rule_id(rule)}`" in text for rule in RULES)
     monkeypatch.setattr(sys, "argv", ["update_docs.py", "--check"])
     assert update_docs.main() == 0
 
 
+def test_every_rule_has_its_page_in_one_group(update_docs: ModuleType) -> None:
+    names = [rule_id(rule) for rule in RULES]
+    grouped = [rule_id(rule) for rules in update_docs.groups().values() for rule in rules]
+    assert sorted(grouped) == sorted(names)
+    assert set(update_docs.OPENS) <= set(names)
+    text = update_docs.pages()
+    assert all(text.count(f"### `{name}`\n") == 1 for name in names)
+    assert all(text.count(f"**{heading}.** ") == len(names) for heading in HEADINGS)
+    assert "`spread = 1.5`" in text
+
+
 def test_every_command_and_its_options_are_described(update_docs: ModuleType) -> None:
     text = update_docs.commands()
     assert all(f"`perfwrap {name}" in text for name, _, _ in COMMANDS)
     assert "| `--out" in text
-    assert "#### `perfwrap report [RUN]`" in text
+    assert "## `perfwrap report [RUN]`" in text
 
 
 def test_measured_costs_become_the_table_that_the_measurement_prints(
