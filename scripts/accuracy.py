@@ -3,6 +3,7 @@
     python scripts/accuracy.py                     all of scripts/workloads
     python scripts/accuracy.py gc_ healthy         those whose names contain one of the words
     python scripts/accuracy.py --keep DIR          keep run folders and reports in DIR
+    python scripts/accuracy.py --again DIR         run nothing: diagnose the runs kept in DIR anew
     python scripts/accuracy.py --predictions DIR   run nothing: hold predictions against each try.json below DIR
 
 Prints a line per script, a confusion table and the figures: right rule first, right rule among the first
@@ -21,6 +22,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
@@ -143,6 +145,18 @@ def profile(script: Path, folder: Path) -> Result:
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables)
     (folder / f"{script.stem}.txt").write_text(ended.stderr + ended.stdout, encoding="utf-8")
+    return _result(script, ended, run)
+
+
+def diagnose_again(script: Path, folder: Path) -> Result:
+    """Diagnose a run that was kept anew and read what is found now."""
+    run = folder / script.stem
+    command = [sys.executable, "-m", "perfwrap", "report", str(run)]
+    return _result(script, subprocess.run(command, capture_output=True, text=True), run)
+
+
+def _result(script: Path, ended: subprocess.CompletedProcess[str], run: Path) -> Result:
+    """Return what was found in a script, by a command that should have left a diagnosis in the run's folder."""
     document = run / "diagnosis.json"
     if ended.returncode or not document.is_file():
         print(f"{script.name}: exit code {ended.returncode}\n{ended.stderr[-2000:]}", file=sys.stderr)
@@ -169,9 +183,9 @@ def show_table(results: list[Result]) -> None:
     counts = Counter((result.label.expected, result.first) for result in results)
     columns = sorted({first for _, first in counts})
     rows = sorted({expected for expected, _ in counts})
-    for number, column in enumerate(columns):
-        print(f"  {chr(ord('a') + number)} = {column}")
-    print(f"{'':<30}" + "".join(f"{chr(ord('a') + number):>4}" for number in range(len(columns))))
+    for letter, column in zip(ascii_letters, columns, strict=False):
+        print(f"  {letter} = {column}")
+    print(f"{'':<30}" + "".join(f"{letter:>4}" for letter in ascii_letters[: len(columns)]))
     for row in rows:
         print(f"{row:<30}" + "".join(f"{counts.get((row, column), 0) or '.':>4}" for column in columns))
     planted = [result for result in results if result.label.expected != HEALTHY]
@@ -215,20 +229,22 @@ def main() -> int:
     parser.add_argument(
         "--predictions", type=Path, help="compare predictions with the try.json files below a folder"
     )
+    parser.add_argument("--again", type=Path, help="diagnose the runs that were kept in this folder anew")
     arguments = parser.parse_args()
     if arguments.predictions:
         return show_predictions(arguments.predictions)
     scripts = [
         path
         for path in sorted(WORKLOADS.glob("*.py"))
-        if not arguments.words or any(word in path.stem for word in arguments.words)
+        if (not arguments.words or any(word in path.stem for word in arguments.words))
+        and (not arguments.again or (arguments.again / path.stem).is_dir())
     ]
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (arguments.keep or Path(temporary)).absolute()
+        folder = (arguments.again or arguments.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         results = []
         for script in scripts:
-            results.append(profile(script, folder))
+            results.append((diagnose_again if arguments.again else profile)(script, folder))
             show(results[-1])
         show_table(results)
     return 0 if results and all(result.good for result in results) else 1

@@ -21,7 +21,7 @@ VERSION_KEYS = ("torch", "torch_cuda", "python")
 NOT_CONDITIONS = re.compile(
     r"(^|/)(line|created|uuid|workers|cuda_device_uuid)$"
     r"|^(ppid|argv|started|journal_bytes|start_ticks|cmdline|sample_times|executable|reached_by|role|ptracer"
-    r"|rank|cores|restart_count|group/.*|cuda_device|compile/.*|scaler/.*|gpu_time/.*)$"
+    r"|rank|cores|restart_count|group/.*|cuda_device|compile/.*|scaler/.*|gpu_time/.*|live_graph/.*)$"
 )
 """Facts about a process that say who or when it was, where something stands, or how it went: not what it ran under."""
 

@@ -90,16 +90,16 @@ def _changes(comparison: Comparison, page: Page) -> None:
     if all(change is None for _, change in rows):
         return
     page.blank()
-    page.line((f"{'':<14}{'before':>10}{'after':>10}{'change':>10}{'noise':>10}", "bold"), indent=2)
+    page.line((f"{'':<14}{'before':>10}{'after':>10}{'change':>10}{'noise':>13}", "bold"), indent=2)
     for label, change in rows:
         if change is not None:
             cells = (
                 units.duration(change.before_ns, 3),
                 units.duration(change.after_ns, 3),
                 units.signed_share(change.ratio - 1),
-                units.noise(change.noise),
             )
-            page.line((f"{label:<14}" + "".join(f"{cell:>10}" for cell in cells), ""), indent=2)
+            told = "".join(f"{cell:>10}" for cell in cells) + f"{units.noise(change.noise):>13}"
+            page.line((f"{label:<14}{told}", ""), indent=2)
 
 
 def _parts(parts: Sequence[PartChange], page: Page) -> None:
