@@ -109,6 +109,8 @@ class Case:
     """What is tried; None for the change, nothing for what the diagnosis suggests."""
     options: tuple[str, ...] = ()
     helps: bool = True
+    sweeps: bool = False
+    """Whether every variant of the kind is mended by hand, too, a gain or not."""
 
 
 CASES = (
@@ -118,6 +120,15 @@ CASES = (
         {"work": SLEEP},
         {"loader": f"DataLoader(Data(), batch_size=8, num_workers={SUGGESTED})"},
         (),
+    ),
+    Case(
+        "workers-sweep",
+        "workers=",
+        {"work": SLEEP},
+        {"loader": f"DataLoader(Data(), batch_size=8, num_workers={SUGGESTED})"},
+        (),
+        ("--preset", "workers"),
+        sweeps=True,
     ),
     Case(
         "workers-augment",
@@ -238,22 +249,31 @@ def prove(case: Case, folder: Path) -> bool:
     folder.mkdir()
     script, twin = folder / "train.py", folder / "mended.py"
     script.write_text(PROGRAM.format(**{**PIECES, **case.planted}), encoding="utf-8")
-    twin.write_text(PROGRAM.format(**{**PIECES, **case.planted, **case.mended}), encoding="utf-8")
+    twin.touch()
     words = (case.change,) if case.words is None else case.words
     files = sorted(path.name for path in folder.iterdir())
     document = tried(script, words, case.options)
     clean = sorted(path.name for path in folder.iterdir() if path.name != "try") == files
     named = str.startswith if case.change.endswith("=") else str.__eq__
-    row = next((row for row in document["variants"] if named(row["name"], case.change)), None)
-    if row is None or row["ratio"] is None:
-        reason = "was not tried" if row is None else f"{row['status']}: {row['reason']}"
+    rows = [row for row in document["variants"] if named(row["name"], case.change)]
+    if not rows or any(row["ratio"] is None for row in rows):
+        reason = (
+            "was not tried" if not rows else "; ".join(f"{row['status']}: {row['reason']}" for row in rows)
+        )
         print(f"BAD {case.name:<16} {case.change:<19} {reason}", flush=True)
-        return not case.helps and row is not None
+        return not case.helps and bool(rows)
+    found = [judged(case, row, twin, folder) for row in rows]
+    return all(found) and clean
+
+
+def judged(case: Case, row: dict[str, Any], twin: Path, folder: Path) -> bool:
+    """Mend the script by hand as a row's change would, print both ratios, and say whether they agree."""
     told, change = Ratio(row["ratio"], row["low"], row["high"]), row["name"]
-    twin.write_text(twin.read_text().replace(SUGGESTED, change.partition("=")[2]), encoding="utf-8")
+    text = PROGRAM.format(**{**PIECES, **case.planted, **case.mended})
+    twin.write_text(text.replace(SUGGESTED, change.partition("=")[2]), encoding="utf-8")
     by_hand = mended(twin, folder, case) if case.mended else None
     agrees = by_hand is None or overlap(told, by_hand)
-    right = (row["judgement"] == "gain") is case.helps and agrees and clean
+    right = agrees and (case.sweeps or (row["judgement"] == "gain") is case.helps)
     print(
         f"{'ok ' if right else 'BAD'} {case.name:<16} {change:<19} {row['judgement']:<9} {shown(told):<24} "
         f"{shown(by_hand) if by_hand else '-':<24}{'' if agrees else 'differ'}",
@@ -284,9 +304,10 @@ def mended(twin: Path, folder: Path, case: Case) -> Ratio:
     settings = Settings(steps=STEPS, precision=0.0, allow_writes="--allow-writes" in case.options)
     earlier = [path for path in sorted((folder / "try").iterdir()) if path.name.endswith(BASELINE)]
     ends = [(BASELINE, Ended(path, "ended", 0, 0.0)) for path in earlier]
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         command = [sys.executable, str(twin)]
-        ends.append((HAND, run_once(command, (), folder / f"hand-{number}", settings, lambda _: None, 600)))
+        place = folder / f"hand-{len(list(folder.glob('hand-*')))}"
+        ends.append((HAND, run_once(command, (), place, settings, lambda _: None, 600)))
     readings = [(name, read(ended, (), read_timeline(ended.run))) for name, ended in ends]
     found = compared([(name, reading) for name, reading in readings if reading.steps.number.size])
     if found is None:

@@ -100,6 +100,41 @@ def test_a_long_pause_in_a_rest_is_blamed_on_nothing_that_was_seen(run) -> None:
     assert unknown.select((pl.col("end") - pl.col("start")).sum()).item() > 25_000
 
 
+def validate(journal: Any) -> None:
+    """Write a validation of 400 ns that needs no loader."""
+    for _ in range(4):
+        journal.span("forward", 100, "Net", 0, "train.py:30:validate")
+
+
+def test_validations_that_no_loader_begins_get_what_a_rest_takes_longer(run) -> None:
+    journal = run.journal()
+    for _ in range(8):
+        for number in range(30):
+            step(journal)
+            if number % 10 == 9:
+                validate(journal)
+        rest(journal, longer=3 * 400)
+    evidence, trainer = evidence_of(run)
+    account = evidence.account(trainer)
+    assert sum(account.ns.values()) == account.total_ns
+    assert account.shares["validation"] == pytest.approx(400 / 1400, abs=0.015)
+    assert account.shares["backward"] == pytest.approx(300 / 1400, abs=0.015)
+    assert account.shares["python"] == pytest.approx(200 / 1400, abs=0.015)
+
+
+def test_a_rest_that_takes_no_longer_than_its_steps_held_no_validation(run) -> None:
+    journal = run.journal()
+    for number in range(8):
+        for _ in range(30):
+            step(journal)
+        if number == 4:
+            validate(journal)
+        rest(journal)
+    evidence, trainer = evidence_of(run)
+    estimated = evidence.account(trainer).segments.filter("estimated")
+    assert "validation" not in set(estimated["part"].to_list())
+
+
 def test_batches_of_a_validation_in_a_rest_are_no_steps(run) -> None:
     journal = run.journal()
     for _ in range(3):

@@ -17,6 +17,9 @@ RESTED = ("forward", "backward", "optimizer", "zero_grad", "sync", "clip", "sche
 MOST_SHARES = 60
 """Pieces of detail that share what a rest leaves over; the others are small."""
 
+BEGINNINGS = ("loader_start", "data", "data_end")
+"""Operations of a loader; a rest ends where an iteration of one begins or ends."""
+
 LABEL = ("file", "line", "function")
 AMOUNTS = ("count", "duration")
 
@@ -64,26 +67,44 @@ def leftovers(
 ) -> pl.DataFrame:
     """Return the time that the sums leave over of each rest, shared out as the steps in detail have it.
 
-    ``detailed`` are segments in detail outside of validation with ``ns``; ``sums`` have the number of their
-    ``stretch``; ``left`` has the nanoseconds ``left`` of each and its number of ``steps``. Returns stretch,
-    part, the labels, and the nanoseconds ``given``.
+    ``detailed`` are segments in detail with ``ns``; ``sums`` have the number of their ``stretch``; ``left`` has the
+    nanoseconds ``left`` of each and its number of ``steps``. A rest reaches over validations that no loader begins:
+    they get what it takes longer than its steps would in detail. Returns stretch, part, the labels, and the
+    nanoseconds ``given``.
     """
-    steps = max(1, detailed["step"].n_unique())
-    shares = (
-        detailed.filter(pl.col("operation").is_null() | pl.col("operation").is_in(RESTED))
-        .group_by("part", *labels)
+    validating = detailed.filter(pl.col("part") == "validation")
+    if validating["operation"].is_in(BEGINNINGS).any():
+        validating = validating.clear()
+    outside = detailed.filter(pl.col("part") != "validation")
+    steps = max(1, outside["step"].n_unique())
+    shares = _shares(
+        outside.filter(pl.col("operation").is_null() | pl.col("operation").is_in(RESTED)), labels
+    )
+    usual = int(shares["ns"].sum()) / steps * pl.col("steps")
+    most = MOST_OF_DETAIL * int(validating["ns"].sum()) / steps * pl.col("steps")
+    surplus = (pl.col("left") - usual).clip(0.0, most).alias("validating")
+    left = left.with_columns(surplus)
+    summed = sums.filter(pl.col("duration") > 0).select("stretch", "operation").unique()
+    rested = left.join(shares, how="cross").join(summed, on=["stretch", "operation"], how="anti")
+    whole = pl.col("ns").sum().over("stretch")
+    cap = MOST_OF_DETAIL * whole / steps * pl.col("steps")
+    given = pl.min_horizontal(pl.col("left") - pl.col("validating"), cap) * pl.col("ns") / whole
+    validated = left.join(_shares(validating, labels), how="cross").with_columns(
+        (pl.col("validating") * pl.col("ns") / whole).alias("given")
+    )
+    return (
+        pl.concat([rested.with_columns(given.alias("given")), validated])
+        .with_columns(pl.col("given").floor().cast(pl.Int64))
+        .filter(pl.col("given") > 0)
+        .select("stretch", "part", *labels, "given")
+    )
+
+
+def _shares(detailed: pl.DataFrame, labels: tuple[str, ...]) -> pl.DataFrame:
+    """Return the largest pieces of detail with their nanoseconds."""
+    return (
+        detailed.group_by("part", *labels)
         .agg(pl.col("ns").sum())
         .sort("ns", *labels, descending=True)
         .head(MOST_SHARES)
-    )
-    summed = sums.filter(pl.col("duration") > 0).select("stretch", "operation").unique()
-    whole = pl.col("ns").sum().over("stretch")
-    most = MOST_OF_DETAIL * whole / steps * pl.col("steps")
-    given = pl.min_horizontal(pl.col("left").cast(pl.Float64), most) * pl.col("ns") / whole
-    return (
-        left.join(shares, how="cross")
-        .join(summed, on=["stretch", "operation"], how="anti")
-        .with_columns(given.floor().cast(pl.Int64).alias("given"))
-        .filter(pl.col("given") > 0)
-        .select("stretch", "part", *labels, "given")
     )

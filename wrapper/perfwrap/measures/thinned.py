@@ -121,10 +121,8 @@ def _gaps(
     rests = sums.filter("rest").select("stretch").unique()
     summed = left.join(rests, on="stretch", how="anti")
     shared = summed.join(gaps, how="cross").with_columns(given, pl.lit("python").alias("part"))
-    outside = detailed.filter(pl.col("part") != "validation").with_columns(
-        LENGTH, pl.col("part").cast(pl.String)
-    )
-    rested = leftovers(outside, sums, left.join(rests, on="stretch", how="semi"), LABELS)
+    timed = detailed.with_columns(LENGTH, pl.col("part").cast(pl.String))
+    rested = leftovers(timed, sums, left.join(rests, on="stretch", how="semi"), LABELS)
     return pl.concat(
         [shared.filter(pl.col("given") > 0).select(pieces.columns), rested.select(pieces.columns)]
     )

@@ -46,8 +46,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear(f"Validation takes {units.share(share)} of the loop.")
     line = busiest_line(evidence.account(trainer), "validation")
     where = place(line, "the script")
+    estimated = evidence.account(trainer).share_of((pl.col("part") == "validation") & pl.col("estimated")) > 0
+    seen = " were seen in detail" if estimated else ""
     words = [
-        f"{units.counted(validation.count, 'validation phase')}, {units.duration(validation.median_ns)} "
+        f"{units.counted(validation.count, 'validation phase')}{seen}, {units.duration(validation.median_ns)} "
         "each as a median.",
     ]
     inference = ""
