@@ -20,6 +20,7 @@ from pathlib import Path
 
 NOT_EDITED = {
     "rank_restart": "TraceML's launcher has no --max-restarts, and its ranks end with an error the first time",
+    "checkpoint_trainer": "its steps are in a while loop, for which no edit was written",
     "thread_oversubscription_hogwild": "its three processes train one model and are no ranks, which TraceML needs",
 }
 """Scripts for which there is no sensible edit, and why."""
@@ -53,13 +54,14 @@ MODELS = {
     "phase_balance": "model",
     "recompilation": "model",
     "recompilation_flag": "self.compiled",
+    "slow_optimizer_copied": "model",
     "slow_optimizer_default": "self.model",
     "zero_grad_memset": "model",
 }
 """The model that a loop calls, where it is not the one whose parameters the optimizer was given."""
 
 RANKS = re.compile(r"^# run: torchrun --nproc-per-node (\d+)", re.MULTILINE)
-OPTIMIZER = re.compile(r"optimizer|sgd|adam")
+OPTIMIZER = re.compile(r"\bopt\b|optimizer|sgd|adam")
 
 
 def ranks_of(script: Path) -> int:

@@ -54,6 +54,8 @@ WITHOUT_A_SCRIPT = {
     "compute_bound",
     "out_of_memory",
     "shared_memory_limit",
+    # On a CPU the search takes 1 or 2 % of a step, whatever the model: healthy_unused_search.
+    "unused_parameter_search",
 }
 """What nothing can plant on its own: waits are explained by others, a run that is killed has no exit code of its own
 to tell, the rest is no problem of a script but of its machine."""

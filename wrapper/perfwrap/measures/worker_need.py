@@ -143,7 +143,8 @@ def best_workers(step: Step) -> int:
 def saved(step: Step, step_ns: float, workers: int) -> tuple[float, float]:
     """Return the step-time ratios, best and worst, when the model promises ``step_ns`` with so many workers."""
     best = min(1.0, step_ns / step.now_ns) if step.now_ns else 1.0
-    shared = step.cores is None or workers * (1.0 - step.waiting_share) + step.threads > step.cores
+    # With the last core in use there is none left for anybody else, and all share the memory.
+    shared = step.cores is None or workers * (1.0 - step.waiting_share) + step.threads >= step.cores
     kept = KEPT_WITH_SHARED_CORES if shared else KEPT_WITH_FREE_CORES
     return (best, 1.0 - kept * (1.0 - best))
 

@@ -154,12 +154,11 @@ def _predictions(rows: Sequence[Row], page: Page) -> None:
             continue
         low, high = (units.ratio(end) for end in row.predicted)
         error = row.prediction_error or 0.0
-        judged = (
-            "as predicted" if not error else "more than predicted" if error < 0 else "less than predicted"
-        )
+        judged = "as" if not error else "more than" if error < 0 else "less than"
+        outcome = f"a gain {judged} predicted" if row.ratio.value < 1 else "no gain"
         page.paragraph(
             f"{row.rule} had predicted {low} to {high} for {row.name}; measured {units.ratio(row.ratio.value)}, "
-            f"a gain {judged}.",
+            f"{outcome}.",
             indent=2,
         )
 

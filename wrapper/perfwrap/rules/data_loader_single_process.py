@@ -14,7 +14,7 @@ How the saving is worked out
     the cores that the run may use (affinity and cgroup quota), plus about a millisecond to receive a batch.
     What the training thread only waited for (a server, a disk) needs no core, so such workers may be more than those.
     Training on a CPU gives up a core for each worker beyond the free ones, so its rest grows. The far end of the
-    range keeps half of the gain when workers and training must share cores, four fifths when they need not.
+    range keeps half of the gain when workers and training take all cores, four fifths when some stay free.
 
 How to fix
     Pass num_workers=N to the DataLoader. N is the smallest number that is about as good as any by the model above.

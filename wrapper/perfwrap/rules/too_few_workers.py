@@ -12,7 +12,7 @@ How the saving is worked out
     Measured in the workers: what a batch takes to make, and in how much of that time they run or want to. A step with
     N workers takes max(rest, batch / N), but never less than the processor time of both divided by the cores that
     the run may use (affinity and cgroup quota). The far end of the range keeps half of the gain when workers and
-    training must share cores, four fifths when they need not.
+    training take all cores, four fifths when some stay free.
 
 How to fix
     Pass the advised num_workers to the DataLoader: the smallest number that is about as good as any by that model.
