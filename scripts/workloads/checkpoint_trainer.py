@@ -1,6 +1,5 @@
 # expect: checkpoint_stall line guilty
 # also: slow_steps
-# held out
 """A trainer class with arguments, callbacks and a habit: it saves everything every few steps."""
 import os
 import tempfile

@@ -1,5 +1,4 @@
 # expect: first_batch_latency line guilty
-# held out
 # also: slow_steps data_loader_wait data_loader_single_process
 """Without workers: the data set parses its whole index again whenever somebody begins to iterate over it."""
 import json

@@ -1,5 +1,4 @@
 # expect: item_time_spread line guilty
-# held out
 # also: data_loader_wait slow_steps
 """A client of a store that now and then has to ask again: single samples take a hundred times as long."""
 import random

@@ -1,5 +1,4 @@
 # expect: shallow_prefetch line guilty
-# held out
 # also: data_loader_wait slow_steps
 """Eight quick micro-batches, then long work on all of them: the queue of two cannot hold what a burst takes."""
 import time

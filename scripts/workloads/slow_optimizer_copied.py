@@ -1,6 +1,5 @@
 # expect: slow_optimizer line guilty
 # also: python_overhead slow_steps
-# held out
 """Fine-tunes a small tagger with an AdamW that was copied from an old library, tensor by tensor, and a scheduler."""
 import math
 

@@ -1,5 +1,4 @@
 # expect: slow_item line guilty
-# held out
 # also: data_loader_wait slow_steps too_few_workers
 """A streaming data set tokenizes each line of its text again in every epoch, with merges found by brute force."""
 import random

@@ -1,6 +1,5 @@
 # expect: validation_share line guilty
 # also: slow_steps
-# held out
 """A forecast of load curves in functional style; the whole held-back year is looked at every tenth step."""
 import math
 from functools import partial
