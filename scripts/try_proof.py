@@ -255,7 +255,7 @@ def prove(case: Case, folder: Path) -> bool:
     document = tried(script, words, case.options)
     clean = sorted(path.name for path in folder.iterdir() if path.name != "try") == files
     named = str.startswith if case.change.endswith("=") else str.__eq__
-    rows = [row for row in document["variants"] if named(row["name"], case.change)]
+    rows = [row for row in document["variants"] if named(row["name"], case.change) and row["status"] != "unused"]
     if not rows or any(row["ratio"] is None for row in rows):
         reason = (
             "was not tried" if not rows else "; ".join(f"{row['status']}: {row['reason']}" for row in rows)

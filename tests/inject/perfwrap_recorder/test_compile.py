@@ -36,8 +36,8 @@ FEWER_FRAMES = (
     "scaled_step",
     "data_parallel",
 )
-"""Where the empty ``Optimizer._optimizer_step_code`` is looked at once less; nothing comes of it. And where, bare or not,
-DDP's first call imports modules: how often Dynamo then looks into Python's ``typing`` is chance (its caches, by hash)."""
+"""Where the empty ``Optimizer._optimizer_step_code`` is looked at once less; nothing comes of it. And where DDP's first
+call, bare or not, imports modules: how often Dynamo then looks into Python's ``typing`` is chance (caches by hash)."""
 
 ALWAYS_BEFORE = ("subclass_that_overrides",)
 """What Dynamo takes for overridable is settled by its first compilation; the recorder always comes before it."""
