@@ -141,6 +141,16 @@ CASES = (
         {"loader": "DataLoader(Data(), batch_size=16, num_workers=1)"},
     ),
     Case(
+        "prefetch",
+        "prefetch=8",
+        {
+            "work": "time.sleep(0.001)",
+            "loader": "DataLoader(Data(), batch_size=8, num_workers=1)",
+            "after": "time.sleep(0.06) if step % 8 == 7 else None",
+        },
+        {"loader": "DataLoader(Data(), batch_size=8, num_workers=1, prefetch_factor=8)"},
+    ),
+    Case(
         "cached-batch",
         "cached-batch",
         {"work": SLEEP},
@@ -255,7 +265,9 @@ def prove(case: Case, folder: Path) -> bool:
     document = tried(script, words, case.options)
     clean = sorted(path.name for path in folder.iterdir() if path.name != "try") == files
     named = str.startswith if case.change.endswith("=") else str.__eq__
-    rows = [row for row in document["variants"] if named(row["name"], case.change) and row["status"] != "unused"]
+    rows = [
+        row for row in document["variants"] if named(row["name"], case.change) and row["status"] != "unused"
+    ]
     if not rows or any(row["ratio"] is None for row in rows):
         reason = (
             "was not tried" if not rows else "; ".join(f"{row['status']}: {row['reason']}" for row in rows)
