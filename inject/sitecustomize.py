@@ -16,8 +16,9 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
 
     HOOK = os.path.dirname(os.path.abspath(__file__))
     HINTS = (
-        b"passw passp pass_ pass- pass. secret cred key token pwd auth bearer cookie sig :// sk- hf_ nvapi- r8_ npm_ "
-        b"pypi- wandb_ ghp_ gho_ ghu_ ghs_ ghr_ github_ glpat- xox aiza ya29. eyj akia asia"
+        b"passw passp pass_ pass- pass. -pass _pass pass= pass: pass\" pass' secret cred key token pwd auth bearer "
+        b"cookie sig :// sk- hf_ nvapi- r8_ npm_ pypi- wandb_ ghp_ gho_ ghu_ ghs_ ghr_ github_ glpat- xox aiza ya29. "
+        b"eyj akia asia"
     ).split()
 
     class Finder(object):

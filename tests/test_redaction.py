@@ -16,6 +16,9 @@ HEX = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = (
     "--api-key=hunter2",
     "--password=hunter2 with blanks",
+    "--db-pass=hunter2",
+    "DB_PASS=hunter2",
+    '{"pass": "hunter2"}',
     "WANDB_API_KEY=hunter2",
     "https://user:hunter2@example.org/data",
     "https://example.org/data?token=hunter2&size=1",

@@ -21,6 +21,8 @@ SECRET_PARTS = (
 """A name that holds one of these, its hyphens and underscores left out, is that of a secret."""
 SECRET_ENDS = ("token", "key", "pwd")
 SECRET_NAMES = ("auth", "authorization", "bearer", "cookie", "sig")
+LAST_WORD = "_pass"
+"""So ends the name of a password in short: ``--pass``, ``DB_PASS``."""
 COMMIT_NAMES = ("commit", "revision", "rev", "ref", "sha", "hash", "version", "branch")
 """What stands under such a name is one of git's numbers, though it looks like a key of W&B's."""
 
@@ -41,7 +43,7 @@ QUOTES = "'\""
 VALUE_ENDS = frozenset(" \t\r\n\0\x1f'\"`,;&|)]}<>")
 HINTS = (
     *("passw", "passp", "pass_", "pass-", "pass.", "secret", "credential", "key", "token", "pwd", "auth"),
-    *("bearer", "cookie", "sig", "://"),
+    *("-pass", "_pass", "pass=", "pass:", 'pass"', "pass'", "bearer", "cookie", "sig", "://"),
     *(prefix.lower() for prefix, _ in PREFIXES),
     *(prefix.lower() for prefix in AWS_PREFIXES),
 )
@@ -100,7 +102,9 @@ def masked(text: str, is_code: bool = False) -> str:
 def is_secret(name: str) -> bool:
     """Say whether that is the name of something secret: of an option, a variable, a key of a dictionary."""
     plain = name.lower().replace("_", "").replace("-", "").replace(".", "")
-    return plain in SECRET_NAMES or plain.endswith(SECRET_ENDS) or any(part in plain for part in SECRET_PARTS)
+    if plain in SECRET_NAMES or plain.endswith(SECRET_ENDS) or any(part in plain for part in SECRET_PARTS):
+        return True
+    return ("_" + name.lower().replace("-", "_").replace(".", "_")).endswith(LAST_WORD)
 
 
 def _may_hold_one(text: str) -> bool:

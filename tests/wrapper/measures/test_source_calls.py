@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from perfwrap.measures.source_calls import tensor_calls, writing_calls
+from perfwrap.measures.source_calls import file_calls, tensor_calls, writing_calls
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,16 @@ def test_lines_that_compute_on_tensors_are_told_by_their_calls(
     (tmp_path / "train.py").write_text(f"first()\n{line}\nlast()\n")
     assert tensor_calls({"cwd": str(tmp_path)}, "train.py", 1, 3) == calls
     assert tensor_calls({"cwd": str(tmp_path)}, "train.py", 3, 9) == ()
+
+
+def test_files_are_moved_behind_a_line_only_where_the_same_round_does_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "for step in range(9):\n"
+        "    if step % 3 == 0:\n"
+        "        torch.save(state, path)\n"
+        "        os.replace(path, other)\n"
+        "    name = name.replace('a', 'b')\n"
+        "shutil.rmtree(folder)\n"
+    )
+    found = [file_calls({"cwd": str(tmp_path)}, "train.py", line) for line in (3, 5, 6)]
+    assert found == [("os.replace",), (), ()]

@@ -239,7 +239,7 @@ class Evidence:
     ) -> tuple[tuple[PythonGap, ...], tuple[str, ...]]:
         """The stretches of Python right behind a line that are spent on files, as its source tells, and the calls.
 
-        Both empty where nothing behind it in the same function moves, removes or secures files.
+        Both empty where nothing behind it in the same round moves, removes or secures files.
         """
         gaps = tuple(gap for gap in self.python_gaps(trainer) if where is not None and gap.after == where)
         calls = file_calls(self.timeline.run, where.file, where.line) if where is not None and gaps else ()

@@ -1,4 +1,4 @@
-"""Which lines of the program write for people to read (logs, progress bars, tables), and which compute on tensors.
+"""Which lines of the program write for people to read (logs, progress bars), compute on tensors, or move files.
 
 What a line calls is told by its text, as it stands in the file; a file that is newer than the run tells nothing.
 """
@@ -53,20 +53,9 @@ TENSOR_MODULES = ("torch.", "F.", "nn.functional.", "functional.")
 """What the names of functions that compute on tensors begin with, as programs import them."""
 
 PREPARES = frozenset(
-    (
-        "tensor",
-        "as_tensor",
-        "from_numpy",
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "arange",
-        "Generator",
-        "device",
-        "Size",
-    )
+    ("tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "arange", "Generator", "device")
     + (
+        "Size",
         "no_grad",
         "enable_grad",
         "inference_mode",
@@ -74,9 +63,8 @@ PREPARES = frozenset(
         "autocast",
         "manual_seed",
         "save",
-        "load",
     )
-    + ("compile", "is_tensor", "numel", "is_grad_enabled", "clip_grad_norm_", "clip_grad_value_", "barrier")
+    + ("load", "compile", "is_tensor", "numel", "is_grad_enabled", "clip_grad_norm_", "clip_grad_value_")
 )
 """Those of torch's functions that compute next to nothing, or are recorded by themselves."""
 
@@ -87,7 +75,6 @@ MOVES = frozenset(
     (
         "fsync",
         "fdatasync",
-        "sync",
         "rename",
         "renames",
         "unlink",
@@ -97,15 +84,7 @@ MOVES = frozenset(
         "copytree",
         "symlink",
     )
-    + (
-        "symlink_to",
-        "hardlink_to",
-        "upload",
-        "upload_file",
-        "upload_folder",
-        "upload_from_filename",
-        "put_object",
-    )
+    + ("symlink_to", "hardlink_to", "upload", "upload_file", "upload_folder", "put_object")
 )
 """Names of functions that move, remove, secure or upload files."""
 
@@ -113,13 +92,24 @@ MOVES_OF = {"os": frozenset(("replace", "remove", "link")), "shutil": frozenset(
 """Names that mean the same as functions of these modules only."""
 
 
+ROUNDS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.AsyncFor, ast.While)
+"""What comes round again and again, as a whole."""
+
+
 def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
-    """Return the calls behind a line, in the same function, that move, remove or secure files, e.g. ``os.replace``."""
-    tree = _tree(*_of_run(run, file))
-    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside = [node for node in around if node.lineno <= line <= (node.end_lineno or node.lineno)]
-    scope: ast.AST = max(inside, key=lambda node: node.lineno, default=tree)
-    calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.lineno >= line)
+    """Return the calls that move, remove or secure files, e.g. ``os.replace``, behind a line in the same round.
+
+    That is up to the end of the innermost loop or function around it; none where there is neither.
+    """
+    around = [
+        node
+        for node in ast.walk(_tree(*_of_run(run, file)))
+        if isinstance(node, ROUNDS) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    if not around:
+        return ()
+    innermost = max(around, key=lambda node: node.lineno)
+    calls = (node for node in ast.walk(innermost) if isinstance(node, ast.Call) and node.lineno >= line)
     names = (_name(call.func) for call in calls)
     return tuple(dict.fromkeys(name for name in names if _moves(name)))
 

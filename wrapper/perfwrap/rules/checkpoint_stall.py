@@ -2,8 +2,8 @@
 
 What it finds
     torch.save or torch.load inside the training loop, line by line, during 2 % of the loop or more. Where the lines
-    behind a call, in the same function, move, remove, secure or upload files, the program's own code right behind it
-    counts, too: renaming a large file over an older one, or fsync, often takes longer than writing it.
+    behind a call, in the same loop or function, move, remove, secure or upload files, the program's own code right
+    behind it counts, too: renaming a large file over an older one, or fsync, can take longer than writing it.
 
 Why it costs
     Collecting, pickling and writing the state runs on the training thread; nothing else happens meanwhile.
