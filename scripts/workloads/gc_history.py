@@ -12,7 +12,7 @@ def describe(step, count):
 def main():
     torch.manual_seed(0)
     history = describe(-1, 250_000)
-    # fixed: history = list(range(250_000))
+    # fixed: history = describe(-1, 250_000); __import__("gc").freeze(); __import__("gc").disable()
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(160):
@@ -22,7 +22,6 @@ def main():
         loss.backward()
         optimizer.step()
         history.extend(describe(step, 4000))
-        # fixed: history.extend(range(4000))
     print("loss", loss.item(), "records", len(history))
 
 

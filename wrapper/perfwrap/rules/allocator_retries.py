@@ -33,6 +33,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.host_activity import ALLOCATION
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer",)
@@ -76,7 +77,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"The GPU is idle {SHARE} of the time while memory is allocated and freed.",
             share=share,
-            saving=(1.0 - share, 1.0 - share / 2),
+            saving=without(share),
             evidence=(f"Seen in {window(gpu)}: {', '.join(named)}.",),
             advice="Let PyTorch keep its memory: no PYTORCH_NO_CUDA_MEMORY_CACHING, no empty_cache() in the loop, "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; if the card is nearly full, lower the peak.",

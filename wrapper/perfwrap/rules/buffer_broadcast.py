@@ -26,6 +26,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
 from perfwrap.rules.spread import calls_per_step
 
@@ -59,7 +60,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"{SHARE} of the time {named('DDP', model.where)} sends the model's buffers to all ranks.",
             share=share,
-            saving=(1.0 - share, 1.0 - share / 2),
+            saving=without(share),
             evidence=(
                 f"{units.counted(model.buffers, 'buffer')}, {units.duration(min(times))} before each forward pass on "
                 "the rank that waits least.",

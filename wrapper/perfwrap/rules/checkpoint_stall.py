@@ -10,7 +10,7 @@ Why it costs
 
 How the saving is worked out
     Measured: the time inside the calls, from the account. At best all of it goes (written in the background,
-    or so rarely that it does not show); at worst half of it, by saving half as often.
+    or so rarely that it does not show); at worst four fifths of it.
 
 How to fix
     Save every N steps instead of every M; the advice names the N that costs 1 % of the loop. Copy the state
@@ -34,6 +34,7 @@ from perfwrap.measures.checkpoints import CheckpointLine
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import NEARLY_ALL, without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("checkpoints", "steady_steps")
@@ -77,7 +78,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
         title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}"
         f"{' and with the files behind it' if gaps else ''}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=without(share, NEARLY_ALL),
         evidence=tuple(words),
         advice=_advice(
             line, where, line.median_ns + behind_ns, (1.0 - share) * mean_step_ns(evidence, trainer)

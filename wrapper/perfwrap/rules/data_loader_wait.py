@@ -32,6 +32,7 @@ from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules import making
+from perfwrap.measures.what_if import HALF, NOTHING, without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -118,7 +119,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: flo
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for batches of {where}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2 if more else 1.0),
+        saving=without(share, HALF if more else NOTHING),
         evidence=tuple(words),
         advice=_advice(loader, where, more, full),
         verdict="data-bound",

@@ -30,6 +30,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.kernel_marks import CAST, MOVE, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -65,7 +66,7 @@ def _finding(gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float) -> 
     return Finding(
         title=f"{SHARE} of the GPU's time goes to kernels that only {what}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=without(share),
         evidence=(
             f"Seen in {window(gpu)}: {units.counted(rows.height, 'copy', 'copies')} by kernels, "
             f"{units.share(copy)} of the time; {units.share(cast)} change the type.",

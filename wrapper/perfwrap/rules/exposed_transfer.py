@@ -29,6 +29,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -56,7 +57,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time goes to copies from the host that no kernel runs beside.",
             share=share,
-            saving=(1.0 - share, 1.0 - share / 2),
+            saving=without(share),
             evidence=(f"Seen in {window(gpu)}.", _copies(gpu)),
             advice="Copy the next batch while the present one is computed: pin_memory=True, "
             ".to(device, non_blocking=True), and a prefetch on a stream of its own.",

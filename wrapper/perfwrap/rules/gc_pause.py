@@ -9,7 +9,7 @@ Why it costs
 
 How the saving is worked out
     Measured: the pauses, from the account. At best all of it goes (the living objects frozen, collections at
-    chosen moments); at worst half, when the loop itself makes objects that must be collected.
+    chosen moments); at worst four fifths, when the loop itself makes objects that must be collected.
 
 How to fix
     Call gc.collect() and then gc.freeze() once after the set-up: what is alive then is never walked through
@@ -30,6 +30,7 @@ from perfwrap.measures.garbage import Garbage
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loop import busiest_line
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import NEARLY_ALL, without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("gc", "steady_steps")
@@ -56,7 +57,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             title=f"{SHARE} of the training loop is garbage collection, up to "
             f"{units.duration(garbage.longest_ns)} at once.",
             share=garbage.share,
-            saving=(1.0 - garbage.share, 1.0 - garbage.share / 2),
+            saving=without(garbage.share, NEARLY_ALL),
             evidence=_words(garbage),
             advice=_advice(line, often),
             verdict="python-bound",

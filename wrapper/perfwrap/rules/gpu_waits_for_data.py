@@ -30,6 +30,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -58,7 +59,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"The GPU is idle {SHARE} of the time because the next batch is not there yet.",
             share=share,
-            saving=(1.0 - share, 1.0 - share / 2),
+            saving=without(share),
             evidence=tuple(evidence_texts),
             advice="Make batches faster or in more workers: num_workers, persistent_workers, prefetch_factor, "
             "cheaper transforms, or a faster store for the data.",

@@ -28,6 +28,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.kernel_marks import LAYOUT, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -68,7 +69,7 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the GPU's time goes to turning tensors between channels-first and channels-last.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=without(share),
         evidence=tuple(words),
         advice=f"Keep model and batches in one layout: model.to(memory_format=torch.{form}) and "
         f"batch.to(memory_format=torch.{form}).",

@@ -42,6 +42,7 @@ from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
+from perfwrap.measures.what_if import HALF, NOTHING, without
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, place
 from perfwrap.rules.sampled import quote
 
@@ -156,7 +157,7 @@ def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
 def _limited(finding: Finding, idle: float) -> Finding:
     """Return the finding with no more than the share in which the GPU was idle."""
     share = min(finding.share, idle)
-    return replace(finding, share=share, saving=(1.0 - share, 1.0 - share / 2))
+    return replace(finding, share=share, saving=without(share))
 
 
 def _stretches(gaps: Sequence[PythonGap]) -> list[Stretch]:
@@ -191,7 +192,7 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code {lines}.",
         share=share,
-        saving=(1.0 - share, 1.0 if tensor_calls and sampled is None else 1.0 - share / 2),
+        saving=without(share, NOTHING if tensor_calls and sampled is None else HALF),
         evidence=tuple(words),
         advice=_advice(stretch, lines, step_ns),
         verdict="python-bound",
@@ -219,7 +220,7 @@ def _scattered(stretches: Sequence[Stretch]) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code, in {number}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=without(share),
         evidence=(f"{units.duration(step_ns)} per step in all; the longest stretches are after {largest}.",),
         advice="Do more per call: read values together instead of one by one, and work on whole batches.",
         verdict="python-bound",

@@ -31,6 +31,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernel_marks import LOG_SOFTMAX, SOFTMAX, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
@@ -61,7 +62,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time goes to attention that no fused kernel computes.",
             share=share,
-            saving=(1.0 - share, 1.0 - share / 2),
+            saving=without(share),
             evidence=(
                 f"In {window(gpu)}: {units.counted(found.height, 'softmax', 'softmaxes')} between matrix products; "
                 f"with what stands around them {units.duration(int(found['ns'].sum()))}.",

@@ -10,7 +10,7 @@ Why it costs
 
 How the saving is worked out
     Measured: the time of the slow steps beyond as many median ones, as far as one cause explains it. At best
-    all of it goes; at worst half.
+    all of it goes; at worst four fifths of it.
 
 How to fix
     By cause: what comes every N steps in the program's own code should be made cheaper, rarer or
@@ -35,6 +35,7 @@ from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.slow_steps import SlowStep, SlowSteps
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import NEARLY_ALL, without
 from perfwrap.rules.model import (
     MINOR_SHARE,
     QUIET_SHARE,
@@ -123,7 +124,7 @@ def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int |
         title=f"{often} {verb} up to {longest} the median, which costs {SHARE} of the training "
         f"loop: {_because(cause)}{at}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=without(share, NEARLY_ALL),
         evidence=(
             f"A median step takes {units.duration(steps.p50_ns)}, p99 {units.duration(steps.p99_ns)}; "
             f"{units.counted(len(slow), 'slow step')} of this kind, e.g. step {units.count(slow[0].index)} "

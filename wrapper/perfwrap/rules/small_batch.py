@@ -28,6 +28,7 @@ from perfwrap.measures.gpu import Gpu
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
@@ -66,7 +67,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             trainer,
             gpu,
             share / 2,
-            (1.0 - share, 1.0 - share / 2),
+            without(share),
             f"Kernels ran {units.share(gpu.utilization)} of the time on {gpu.name}, but its multiprocessors worked "
             f"only {units.share(gpu.activity['sm'])}.",
         )

@@ -40,6 +40,7 @@ from perfwrap.measures.loop import busiest_line
 from perfwrap.measures.rank_differences import RankDifference
 from perfwrap.measures.stragglers import Straggler
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import (
     MINOR_SHARE,
     QUIET_SHARE,
@@ -161,7 +162,7 @@ def _finding(evidence: Evidence, found: Straggler, share: float, is_known: bool)
     return Finding(
         title=f"All ranks wait for {found.trainer.name} {SHARE} of the time{why}.",
         share=share,
-        saving=(1.0 - share, 1.0 - share / 2),
+        saving=without(share),
         evidence=tuple(_evidence(evidence, found, whole)),
         advice=_advice_given(given, found.trainer.name)
         if given

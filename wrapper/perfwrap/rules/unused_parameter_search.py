@@ -25,6 +25,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.spread_models import SETTLED
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.what_if import without
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
 from perfwrap.rules.spread import calls_per_step
 
@@ -54,7 +55,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             title=f"{SHARE} of the time {named('the DDP model', model.where)} is searched for unused parameters; none "
             "is unused.",
             share=share,
-            saving=(1.0 - share, 1.0 - share / 2),
+            saving=without(share),
             evidence=(
                 f"DDP's work after a forward pass takes {units.duration(model.post_forward_ns)}; in "
                 f"{units.counted(model.iterations, 'step')} its logger saw no unused parameter.",

@@ -6,7 +6,7 @@ const SECTIONS = [['findings', 'Findings'], ['tried', 'Tried'], ['time', 'Over t
 
 function buildNavigation() {
   const links = SECTIONS.filter(([id]) => !byId(id).hidden).map(([id, name]) => element('a', { href: '#' + id }, name));
-  byId('top').after(element('nav', { 'aria-label': 'Sections' }, element('div', { class: 'page' }, links, element('span', { class: 'fill' }),
+  byId('top').after(element('nav', { 'aria-label': 'Sections' }, element('div', { class: 'page' }, element('span', { class: 'links' }, links),
     element('button', { id: 'shade', title: 'Key d', click: changeShade }, 'Theme: auto'),
     element('button', { class: 'keyboard', title: 'Key ?', click: () => byId('help').showModal() }, 'Keys'))));
 }

@@ -52,7 +52,7 @@ function explained(part) {
 function drawFindings() {
   const many = data.findings.length;
   byId('findings').append(
-    ...heading('findings', many ? 'Findings, by the time that they cost' : 'Findings', many ? '' : 'No rule found anything.'),
+    ...heading('findings', many ? 'Findings, the gravest first' : 'Findings', many ? '' : 'No rule found anything.'),
     ...data.findings.map(drawnFinding));
   const first = byId('findings').querySelector('details.finding');
   if (first) first.open = true;
