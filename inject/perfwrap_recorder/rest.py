@@ -5,7 +5,8 @@ is what a sample of the steps would not tell: how many steps there were, and how
 since such waits come in rare, long stalls. Rare kinds of spans are recorded as ever.
 
 Where even that lets steps wait, rests are few and long, and for their length torch's own functions stand where
-they stood before: nothing is passed by then. Not once something compiles, or looks at the stacks of this program.
+they stood before, and where steps and waits are counted, functions that do nothing else: nothing is passed by then.
+Not once something compiles, or looks at the stacks of this program.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import sys
 
 NEVER = 1 << 62
 
+COUNTS = -1
+"""In the place of a kind: what stands there while others rest only counts."""
+
 resting = set()  # kinds of spans whose probes let all calls pass at present
 counting = set()  # the thread whose steps and waits are counted meanwhile
 retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
 due = NEVER  # when the journal wants to be asked
 
-_places = []  # (kind, owner, name, ours, theirs or None where the owner inherits it): what can be taken out
+_places = []  # (kind, owner, name, ours, what stands there instead or None where the owner inherits it)
 _empty = []  # those of them that are taken out at present
 _stays = []  # one token when nothing may be taken out any more
 
@@ -57,7 +61,10 @@ def find_tally(kind, name, which=0):
 
 
 def offer(kind, owner, name, ours, theirs):
-    """Say that ``ours``, a wrapper for spans of that kind, may be taken out; None where the owner inherits theirs."""
+    """Say that ``ours``, a wrapper for spans of that kind, may be taken out; None where the owner inherits theirs.
+
+    With COUNTS for the kind, ``theirs`` is ours, too: it only counts. The owner may be a dictionary.
+    """
     _places.append((kind, owner, name, ours, theirs))
 
 
@@ -70,11 +77,8 @@ def take_out():
         return
     for place in _places:
         kind, owner, name, ours, theirs = place
-        if kind in resting and not _stays and vars(owner).get(name) is ours:
-            if theirs is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, theirs)
+        if (kind in resting or kind == COUNTS) and not _stays and _stands(owner, name) is ours:
+            _put(owner, name, theirs)
             _empty.append(place)
 
 
@@ -82,9 +86,22 @@ def put_back(but=()):
     """Have the wrappers stand where they stood, but those of some kinds; where somebody else stands, later perhaps."""
     for place in _empty[:]:
         kind, owner, name, ours, theirs = place
-        if kind not in but and vars(owner).get(name) is theirs:
-            setattr(owner, name, ours)
+        if kind not in but and _stands(owner, name) is theirs:
+            _put(owner, name, ours)
             _empty.remove(place)
+
+
+def _stands(owner, name):
+    return (owner if isinstance(owner, dict) else vars(owner)).get(name)
+
+
+def _put(owner, name, what):
+    if isinstance(owner, dict):
+        owner[name] = what
+    elif what is None:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, what)
 
 
 def stay():

@@ -38,12 +38,15 @@ FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
 
 
-def patch(torch, owner, name, make, span_name="", counted=False, file="", kind=None, over=False):
+def patch(
+    torch, owner, name, make, span_name="", counted=False, file="", kind=None, over=False, make_counter=None
+):
     """Replace a function of a class or module by ``make(original, call, is_compiling)``, once.
 
     ``call`` is the original, inside of an NVTX range called ``span_name`` where such are wanted. ``file`` is the
     one that Dynamo shall judge the wrapper by where that is not the original's. ``kind`` is that of the spans where
-    the wrapper does nothing while those rest. ``over`` puts it around a wrapper of a probe's, too. Nothing is done
+    the wrapper does nothing while those rest. ``over`` puts it around a wrapper of a probe's, too.
+    ``make_counter(wrapper, call)`` makes what stands there instead where rests must cost even less. Nothing is done
     where this version of torch has no such function.
     """
     original = getattr(owner, name, None)
@@ -54,13 +57,17 @@ def patch(torch, owner, name, make, span_name="", counted=False, file="", kind=N
     code = getattr(original, "__code__", None)
     file = file or (code.co_filename if code else os.path.dirname(torch.nn.__file__))
     path = os.path.join(file, COUNTED_FILE if counted else UNCOUNTED_FILE)
-    wrapper.__code__ = _rename(wrapper.__code__, path).replace(co_name=code.co_name if code else name)
-    _disguise(wrapper, original, owner, name)
+    counter = make_counter and make_counter(wrapper, call)
+    for ours in (wrapper, counter) if counter else (wrapper,):
+        ours.__code__ = _rename(ours.__code__, path).replace(co_name=code.co_name if code else name)
+        _disguise(ours, original, owner, name)
     is_tensors = owner is getattr(torch, "Tensor", None)
     phases[id(wrapper.__code__)] = span_name or (wrapper.__qualname__ if is_tensors else name)
     theirs = vars(owner).get(name)
     setattr(owner, name, wrapper)
-    if kind is not None:
+    if counter:
+        rest.offer(rest.COUNTS, owner, name, wrapper, counter)
+    elif kind is not None:
         rest.offer(kind, owner, name, wrapper, theirs)
 
 

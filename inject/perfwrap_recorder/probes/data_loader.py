@@ -54,7 +54,8 @@ def install(torch):
     _torch[:] = [torch]
     loader, iterator = torch.utils.data.DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter
     count_batch = batches.count_for(torch)
-    wrapping.patch(torch, iterator, "__next__", _make_next(count_batch), "data")
+    make, make_counter = _make_next(count_batch)
+    wrapping.patch(torch, iterator, "__next__", make, "data", make_counter=make_counter)
     wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
     wrapping.patch(torch, loader, "check_worker_number_rationality", _make_check)
     journal.cover("probe/data_loader")
@@ -86,12 +87,8 @@ def _make_next(count_batch):
             ready = None if is_rest else begin(self, start)
             try:
                 data = call(self)
-            except StopIteration:
-                finish_last(_getframe().f_back, self, start, now() - start)
-                raise
             except BaseException as error:
-                close(journal.DATA)
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame, from Python 3.11 on
+                leave(_getframe().f_back, self, start, error)
                 raise
             duration = now() - start
             if is_rest:
@@ -106,7 +103,33 @@ def _make_next(count_batch):
 
         return wrapper
 
-    return make
+    def make_counter(wrapper, call):
+        def counter(self):
+            if get_ident() not in counting:
+                return wrapper(self)
+            start = now()
+            try:
+                data = call(self)
+            except BaseException as error:
+                leave(_getframe().f_back, self, start, error)
+                raise
+            tally = _iterators.get(id(self), STRANGER)[3]
+            tally.count += 1
+            tally.duration += now() - start
+            if tally.count >= tally.limit or start >= rest.due:
+                rest.ask()
+            return data
+
+        return counter
+
+    def leave(frame, iterator, start, error):
+        if isinstance(error, StopIteration):
+            finish_last(frame, iterator, start, now() - start)
+        else:
+            close(journal.DATA)
+            error.__traceback__ = error.__traceback__.tb_next  # without our frame, from Python 3.11 on
+
+    return make, make_counter
 
 
 def _begin(iterator, start):

@@ -79,11 +79,27 @@ def install(torch):
         if pair:
             keep_gpu(pair, name)
 
-    for function in (begin_step, end_step):
+    def pass_step(optimizer, arguments, options):
+        if get_ident() not in counting:
+            begin_step(optimizer, arguments, options)
+
+    def count_step(optimizer, arguments, options):
+        known = _numbers.get(id(optimizer), STRANGER)
+        if get_ident() not in counting or known[0]() is not optimizer or awaiting:
+            end_step(optimizer, arguments, options)
+            return
+        tally = known[3]
+        tally.count += 1
+        if tally.count >= tally.limit:
+            rest.ask()
+
+    for function in (begin_step, end_step, pass_step, count_step):
         wrapping.hide(torch, function)
     journal.after_fork.add(awaiting.clear)
-    hooks.register_optimizer_step_pre_hook(begin_step)
-    hooks.register_optimizer_step_post_hook(end_step)
+    begin_handle = hooks.register_optimizer_step_pre_hook(begin_step)
+    end_handle = hooks.register_optimizer_step_post_hook(end_step)
+    rest.offer(rest.COUNTS, hooks._global_optimizer_pre_hooks, begin_handle.id, begin_step, pass_step)
+    rest.offer(rest.COUNTS, hooks._global_optimizer_post_hooks, end_handle.id, end_step, count_step)
     journal.cover("probe/optimizer")
 
 

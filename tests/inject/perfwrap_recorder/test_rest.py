@@ -309,6 +309,61 @@ for _ in range(2):
 
 
 @pytest.mark.torch
+def test_in_long_rests_steps_and_batches_are_counted_all_the_same(run) -> None:
+    done = run(
+        BARE
+        + """
+iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
+stood = set()
+for _ in range(8):
+    for batch in loader:
+        step(batch)
+        stood.add((iterator.__next__, *hooks.values()))
+assert len(stood) == 2, stood
+assert all(wrapping.is_wrapper(function) for functions in stood for function in functions)
+print(len(taken))
+"""
+    )
+    read = done.journal
+    assert count(read, "OPTIMIZER") == count(read, "DATA") == int(done.stdout) == 8_000
+    assert len(read.of("DATA_END")) == 8
+
+
+@pytest.mark.torch
+def test_in_long_rests_other_threads_are_recorded_and_errors_reach_the_program(run) -> None:
+    done = run(
+        BARE
+        + """
+import threading, traceback
+class Broken(Rows):
+    def __getitem__(self, index): raise KeyError(index)
+def train_too():
+    model = torch.nn.Linear(2, 1)
+    other = torch.optim.Adam(model.parameters())
+    for batch in torch.utils.data.DataLoader(range(5), batch_size=None):
+        model(torch.ones(2)).sum().backward()
+        other.step()
+for _ in range(3):
+    for batch in loader: step(batch)
+broken = iter(torch.utils.data.DataLoader(Broken(), batch_size=None))
+go_on_until(True)
+thread = threading.Thread(target=train_too)
+thread.start()
+thread.join()
+try:
+    next(broken)
+except KeyError as error:
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    print(sum("perfwrap" in name for name in frames) if sys.version_info >= (3, 11) else 0)
+"""
+    )
+    totals = done.journal.totals()
+    assert sum(number for (_, name), (number, _) in totals.items() if name.startswith("Adam")) == 5
+    assert done.stdout.strip() == "0"
+
+
+@pytest.mark.torch
 def test_what_somebody_else_put_there_meanwhile_stays(run) -> None:
     run(
         BARE

@@ -19,8 +19,8 @@ class Limit:
 
 
 NEARLY_ALL = 0.8
-"""Of a waste that was measured and that one edit takes out as a whole, what goes at worst. Of scripts that were mended by
-hand that brought 1.05 times the measured waste as a median, between 0.6 and 1.4 (docs/accuracy.md)."""
+"""Of a waste that was measured and that one edit takes out as a whole, what goes at worst. Mending scripts by hand
+brought 1.05 times the measured waste as a median, between 0.6 and 1.4 times (docs/accuracy.md)."""
 
 HALF = 0.5
 """The same where it is only inferred, or where part of it has to be done or moves elsewhere."""
@@ -30,7 +30,7 @@ NOTHING = 0.0
 
 
 def without(share: float, least: float = HALF) -> tuple[float, float]:
-    """Return the step-time ratios (best, worst) when all of a share of the step's time goes, or at ``least`` so much."""
+    """Return the step-time ratios (best, worst) when all of a share of the step goes, or ``least`` of it."""
     return (1.0 - share, 1.0 - least * share)
 
 

@@ -32,8 +32,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.host_activity import ALLOCATION
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.measures.what_if import without
+from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer",)

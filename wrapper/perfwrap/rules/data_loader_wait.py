@@ -31,8 +31,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loaders import LoaderUse
 from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules import making
 from perfwrap.measures.what_if import HALF, NOTHING, without
+from perfwrap.rules import making
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")

@@ -29,8 +29,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.kernel_marks import CAST, MOVE, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
 from perfwrap.measures.what_if import without
+from perfwrap.rules.kernel_record import recorded, short, window
 from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")

@@ -28,8 +28,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.measures.what_if import without
+from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")

@@ -29,8 +29,8 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.measures.what_if import without
+from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")

@@ -41,8 +41,8 @@ from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded
 from perfwrap.measures.what_if import HALF, NOTHING, without
+from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, place
 from perfwrap.rules.sampled import quote
 

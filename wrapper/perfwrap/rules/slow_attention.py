@@ -30,8 +30,8 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernel_marks import LOG_SOFTMAX, SOFTMAX, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
 from perfwrap.measures.what_if import without
+from perfwrap.rules.kernel_record import recorded, short, window
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")

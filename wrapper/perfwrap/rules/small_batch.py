@@ -27,8 +27,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu import Gpu
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.measures.what_if import without
+from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
