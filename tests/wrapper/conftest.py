@@ -150,9 +150,11 @@ class WrittenJournal:
         """Write a wait for a batch."""
         self.span("data", duration, loader, batch, line)
 
-    def forward(self, duration: int = 20, name: str = "Net", flags: int = TRAINING | GRAD) -> None:
+    def forward(
+        self, duration: int = 20, name: str = "Net", flags: int = TRAINING | GRAD, line: str = ""
+    ) -> None:
         """Write an outermost module call."""
-        self.span("forward", duration, name, flags)
+        self.span("forward", duration, name, flags, line)
 
     def backward(self, duration: int = 30, line: str = "") -> None:
         """Write a backward pass."""

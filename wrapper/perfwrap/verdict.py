@@ -147,6 +147,8 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
         key=lambda f: f.share,
         default=None,
     )
+    if largest is not None and largest.share >= BOUND_SHARE:
+        return _unknown(f"what stands out speaks for no one kind of waste. {largest.sentence}")
     rest = "nothing else was found"
     if largest is not None and largest.share > 0:
         rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"

@@ -270,6 +270,31 @@ def test_rollouts_without_gradients_in_training_mode_are_no_validation(run) -> N
     assert (found.count, found.phases.start.size) == (64, 0)
 
 
+def test_a_teacher_belongs_to_the_step_and_a_validation_beside_it_does_not(run) -> None:
+    journal = run.journal()
+    for step in range(40):
+        journal.data()
+        journal.forward(flags=0, line="train.py:20")
+        journal.forward()
+        journal.backward()
+        journal.optimizer()
+        for _ in range(3 if step % 4 == 3 else 0):
+            journal.forward(flags=0, line="train.py:43")
+    found = steps_of(run)
+    assert (found.count, found.phases.start.size) == (40, 10)
+
+
+def test_two_teachers_in_turn_belong_to_the_step(run) -> None:
+    journal = run.journal()
+    for step in range(40):
+        journal.data()
+        journal.forward(flags=0, line=f"train.py:{20 + step % 2}")
+        journal.forward()
+        journal.backward()
+        journal.optimizer()
+    assert steps_of(run).phases.start.size == 0
+
+
 def test_accumulation_whose_backward_comes_once_is_training(run) -> None:
     journal = run.journal()
     for _ in range(6):

@@ -87,4 +87,5 @@ def test_slow_compute_that_comes_regularly_gives_no_verdict(loop: Any, diagnosis
     result = diagnosis()
     found = next(finding for finding in result.findings if finding.rule == "slow_steps")
     assert "more time in backward" in found.sentence
-    assert result.verdict.id in ("compute-bound", "healthy")
+    assert result.verdict.id == "unknown"
+    assert found.sentence in result.verdict.sentence

@@ -3,8 +3,8 @@
 Without a hint from the program, a phase is recognised by what it does not do. The batches of a loader's
 iteration are *evaluated* when a model runs on them and nothing is trained before the next batch comes; an
 iteration whose batches mostly are, is a validation, with everything from its first event to its last.
-Models that run in evaluation mode without a loader are a validation, too, unless they do so in most steps
-(a teacher, a target network): then they belong to the step.
+Models that run in evaluation mode without a loader are a validation, too, unless a line does so in most steps
+(a teacher, a target network): what it runs belongs to the step.
 """
 
 from __future__ import annotations
@@ -148,10 +148,15 @@ def _lone_evaluations(events: LoopEvents, use: Integers) -> Flags:
         lone &= (place < 0) | (use[last] != EVALUATED) | (events.loader_kind[last] != DATA)
     anchors = events.optimizer if len(events.optimizer) else events.backward
     steps = anchors.only(anchors.key == np.bincount(anchors.key).argmax())
-    gaps = np.searchsorted(steps.end, forward.start[lone])
-    if np.unique(gaps).size > MOST_STEPS * len(steps):
-        return np.zeros(lone.size, dtype=np.bool_)
-    return lone
+
+    def is_usual(chosen: Flags) -> bool:
+        """Say whether most steps have any of these forwards."""
+        return np.unique(np.searchsorted(steps.end, forward.start[chosen])).size > MOST_STEPS * len(steps)
+
+    for key in np.unique(forward.key[lone]):
+        if is_usual(lone & (forward.key == key)):
+            lone &= forward.key != key
+    return np.zeros(lone.size, dtype=np.bool_) if is_usual(lone) else lone
 
 
 def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, Integers, Integers]:
