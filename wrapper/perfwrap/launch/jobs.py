@@ -2,13 +2,17 @@
 
 The variables are those of srun (Slurm's manual, "output environment variables"), torchrun
 (torch/distributed/elastic/agent/server/local_elastic_agent.py), Open MPI and PMIx, MPICH's and Intel's hydra, and
-the ones of ``torch.distributed``'s rendezvous ``env://``, which Kubernetes operators set as well.
+the ones of ``torch.distributed``'s rendezvous ``env://``, which Kubernetes operators set as well. MPICH's variables do
+not name the job; its proxy, which is the ranks' parent on every machine, is told where mpirun listens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
+
+from perfwrap.launch import proc
 
 RANKS = (
     # Of launchers within each other the inner one's come first: its ranks are the finer ones.
@@ -30,6 +34,9 @@ RANKS = (
 
 NO_ID = ("", "none")
 """torchrun's own name for a rendezvous that nobody named."""
+
+HYDRA_PROXY, HYDRA_PORT = "hydra_pmi_proxy", "--control-port"
+"""MPICH's process on each machine of a job, and the option with mpirun's host and port (seen in 4.0.2)."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,19 @@ def _id(variables: Mapping[str, str]) -> str:
     for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"):
         if variables.get(name):
             return f"mpi-{variables[name]}"
+    hydra = hydra_id(proc.ancestors()) if "PMI_RANK" in variables else ""
+    if hydra:
+        return hydra
     address, port = variables.get("MASTER_ADDR"), variables.get("MASTER_PORT")
     return f"{address}-{port}" if address and port else ""
+
+
+def hydra_id(lines: Iterable[list[str]]) -> str:
+    """Return what MPICH's job is called by the command line of its proxy; empty where none of them is one."""
+    for words in lines:
+        if PurePath(words[0]).name == HYDRA_PROXY and HYDRA_PORT in words[:-1]:
+            return f"mpi-{words[words.index(HYDRA_PORT) + 1]}"
+    return ""
 
 
 def _number(text: str | None) -> int | None:
