@@ -9,7 +9,7 @@ not name the job; its proxy, which is the ranks' parent on every machine, is tol
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from perfwrap.launch import proc
@@ -62,15 +62,27 @@ def find(variables: Mapping[str, str], run_id: str = "") -> Job | None:
     ``run_id`` is what the user calls the job. Launchers whose ranks are known but whose job nobody names are taken
     as alone: two jobs must never become one run.
     """
+    place = _place(variables)
+    if place is None:
+        return Job(run_id) if run_id else None
+    found = run_id or _id(variables)
+    return replace(place, id=found) if found else None
+
+
+def is_unnamed_rank(variables: Mapping[str, str], run_id: str = "") -> bool:
+    """Say whether this launcher is one of several of a job that nobody names."""
+    return _place(variables) is not None and find(variables, run_id) is None
+
+
+def _place(variables: Mapping[str, str]) -> Job | None:
+    """Return this launcher's place among several, in a job yet without a name; None for one that is alone."""
     for started_by, sign, names in RANKS:
         if sign not in variables:
             continue
         rank, local_rank, size, restart = (_number(variables.get(name)) for name in names)
-        if rank is None or size is None or size < 2:
-            continue
-        found = run_id or _id(variables)
-        return Job(found, started_by, rank, local_rank, size, restart or 0) if found else None
-    return Job(run_id) if run_id else None
+        if rank is not None and size is not None and size > 1:
+            return Job("", started_by, rank, local_rank, size, restart or 0)
+    return None
 
 
 def _id(variables: Mapping[str, str]) -> str:
