@@ -26,8 +26,9 @@ LOADER_MODULE = "torch.utils.data.dataloader"
 RANK_VARIABLES = (
     ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
 )
-"""Rank, local rank and world size, as torchrun and its kin name them and as Open MPI does."""
+"""Rank, local rank and world size, as torchrun and its kin name them, as Open MPI and as MPICH do."""
 
 
 class Role:

@@ -123,6 +123,8 @@ def test_roles_are_told_from_the_command_line(start, interpreter):
         code = "from multiprocessing.forkserver import main; main(8, 9)"
         assert roles.find_role(["python", "-s", "-c", code]).name == "helper"
         assert roles.find_ranks({{"OMPI_COMM_WORLD_RANK": "3"}}) == ("3", None, None)
+        mpich = {{"PMI_RANK": "1", "MPI_LOCALRANKID": "0", "PMI_SIZE": "2"}}
+        assert roles.find_ranks(mpich) == ("1", "0", "2")
         assert roles.find_ranks({{}}) == (None, None, None)
     """
     assert start(interpreter, code, same=False).stderr == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from perfwrap.launch.jobs import Job, find
+from perfwrap.launch.jobs import Job, find, hydra_id, is_unnamed_rank
 
 SRUN = {"SLURM_JOB_ID": "47", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}
 TORCHRUN = {
@@ -60,3 +60,18 @@ def test_the_starters_variables_name_the_job_and_the_place_in_it(variables: dict
 )
 def test_who_is_alone_or_whose_job_has_no_name_joins_nobody(variables: dict[str, str]) -> None:
     assert find(variables) is None
+
+
+def test_a_job_of_mpich_is_called_by_what_its_proxy_was_told() -> None:
+    proxy = ["/usr/bin/hydra_pmi_proxy", "--control-port", "vm:40115", "--rmk", "user", "--proxy-id", "0"]
+    shell = ["bash", "-c", "mpirun -np 2 perfwrap run -- python train.py --control-port vm:1"]
+    assert hydra_id([shell, proxy, ["mpirun", "-np", "2"]]) == "mpi-vm:40115"
+    assert hydra_id([shell, proxy[:2], [""]]) == ""
+
+
+def test_a_rank_whose_job_has_no_name_is_told_from_a_launcher_that_is_alone() -> None:
+    ranks = {"PMI_RANK": "0", "PMI_SIZE": "4"}
+    assert is_unnamed_rank(ranks)
+    assert not is_unnamed_rank(ranks, "mine")
+    assert not is_unnamed_rank({**ranks, "PMI_SIZE": "1"})
+    assert not is_unnamed_rank({})

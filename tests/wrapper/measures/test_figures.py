@@ -366,6 +366,17 @@ def test_processors_compare_what_is_wanted_with_what_there_is(run) -> None:
     assert (found.busy, found.throttled_share) == (None, None)
 
 
+@pytest.mark.parametrize(("quota", "usable"), [({}, 4.0), ({"cpu_quota_cores": 3}, 3.0)])
+def test_ranks_that_are_bound_to_cores_of_their_own_have_them_all(run, quota, usable) -> None:
+    for pid, cores in ((100, "0-1"), (200, "4,6")):
+        journal = run.journal(pid=pid, cores=cores, threads=2)
+        for _ in range(40):
+            journal.step()
+    run.journal(pid=50, role="monitor", cores_usable=2, cores_affinity=2, cores_online=8, **quota)
+    found = Evidence(run.read()).processors("here")
+    assert (found.usable, found.allowed, found.wanted_threads) == (usable, 4, 4)
+
+
 def test_processes_that_are_looked_at_by_turns_are_summed_all_the_same(run) -> None:
     journal = run.journal()
     for _ in range(40):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 RUNNING, STOPPED = "R", "T"
@@ -60,6 +61,19 @@ def open_descriptors() -> list[int]:
         return sorted(int(path.name) for path in Path("/proc/self/fd").iterdir())
     except OSError:
         return list(range(1024))
+
+
+def ancestors() -> Iterator[list[str]]:
+    """Return the command lines of this process's parent, its parent's parent and so on, as far as /proc tells."""
+    pid = os.getppid()
+    while pid > 1:
+        folder = Path(f"/proc/{pid}")
+        try:
+            stat, line = (folder / "stat").read_bytes(), (folder / "cmdline").read_bytes()
+        except OSError:
+            return
+        yield os.fsdecode(line).rstrip("\0").split("\0")
+        pid = int(stat[stat.rindex(b")") + 2 :].split()[1])
 
 
 def original_environment() -> dict[str, str]:

@@ -134,5 +134,7 @@ def refuse_used(options: Options, variables: Mapping[str, str]) -> None:
     if used:
         raise PerfwrapError(
             f"{out} is not empty." if is_folder else f"{out} is a file.",
-            "Give --out a new folder; perfwrap never overwrites a run.",
+            "Give all ranks the same --run-id NAME: nobody names their job, and each is a run of its own."
+            if jobs.is_unnamed_rank(variables, options.run_id)
+            else "Give --out a new folder; perfwrap never overwrites a run.",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +33,8 @@ class Processors:
     host: str
     usable: float | None
     """Cores by affinity and cgroup quota."""
+    allowed: int | None
+    """Cores by affinity alone."""
     online: int | None
     busy: float | None
     """Mean number of busy cores of the host."""
@@ -67,9 +70,12 @@ def find_processors(timeline: Timeline, host: str, trainers: tuple[Trained, ...]
     threads = [_whole(facts_of(timeline, trained.trainer.process).get("threads")) for trained in own]
     known = [number for number in threads if number is not None]
     workers = sum(_workers(trained.loaders) for trained in own)
+    bound = _bound(timeline, own)
+    affinity = _whole(facts.get("cores_affinity"))
     return Processors(
         host=host,
-        usable=_number(facts.get("cores_usable")),
+        usable=_usable(facts, bound),
+        allowed=None if affinity is None else max(affinity, bound),
         online=_whole(facts.get("cores_online")),
         busy=mean("host", "cpu_cores_busy"),
         runnable=mean("host", "runnable_tasks"),
@@ -84,6 +90,27 @@ def find_processors(timeline: Timeline, host: str, trainers: tuple[Trained, ...]
         threads_per_worker=THREADS_PER_WORKER if workers else None,
         involuntary_switches_per_s=_switches(timeline, own, start, end),
     )
+
+
+def core_numbers(cores: str) -> frozenset[int]:
+    """Return the cores that a text like ``0-3,8`` names."""
+    ranges = [part.split("-") for part in cores.split(",") if part]
+    return frozenset(core for part in ranges for core in range(int(part[0]), int(part[-1]) + 1))
+
+
+def _bound(timeline: Timeline, own: tuple[Trained, ...]) -> int:
+    """Return how many cores the trainers may use together.
+
+    mpirun and srun bind each rank, with the launcher that watches the host, to cores of its own.
+    """
+    texts = [facts_of(timeline, trained.trainer.process).get("cores", "") for trained in own]
+    return len(frozenset[int]().union(*map(core_numbers, texts)))
+
+
+def _usable(facts: Mapping[str, str], bound: int) -> float | None:
+    """Return the cores that the monitor may use, or the trainers where those are more."""
+    seen, quota = _number(facts.get("cores_usable")), _number(facts.get("cpu_quota_cores"))
+    return None if seen is None else max(seen, min(float(bound), quota or bound))
 
 
 def _mean(timeline: Timeline, host: str, start: int, end: int, entity: str, metric: str) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
+from perfwrap.measures.processors import core_numbers
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.worker_states import running_and_used
 
@@ -76,8 +77,7 @@ def _denied(evidence: Evidence, trainer: Trainer) -> tuple[float, float] | None:
 
 def number_of(cores: str) -> int:
     """Return how many cores a text like ``0-3,8`` names; 0 for none."""
-    ranges = [part.split("-") for part in cores.split(",") if part]
-    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
+    return len(core_numbers(cores))
 
 
 def _named(cores: str) -> str:

@@ -12,7 +12,8 @@ How the saving is worked out
     would shrink by that ratio at best. At worst nothing is gained.
 
 How to fix
-    Ask for more cores: --cpus-per-task of Slurm, the container's cpuset, the list of taskset. Or start fewer workers.
+    Ask for more cores: --cpus-per-task of Slurm, --bind-to none of mpirun, the container's cpuset, the list of taskset.
+    Or start fewer workers.
 
 When it is wrong
     When the other cores belong to other jobs that are idle only now.
@@ -45,7 +46,7 @@ HOST_PARTS = ("python", "data")
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Compare the cores that the run may use with those that there are."""
     cores = evidence.processors(trainer.host)
-    allowed = _whole(evidence.host_facts(trainer.host).get("cores_affinity"))
+    allowed = cores.allowed
     if allowed is None or cores.online is None:
         return NotChecked("Which cores the run may use is not known.")
     if allowed > FEW_CORES * cores.online:
@@ -64,11 +65,6 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return [_finding(cores, allowed, better, share, claims, mean_step_ns(evidence, trainer))]
 
 
-def _whole(text: str | None) -> int | None:
-    """Return a whole number that a fact holds."""
-    return int(text) if text and text.isdigit() else None
-
-
 def _finding(
     cores: Processors, allowed: int, better: float, share: float, claims: pl.Expr, step_ns: float
 ) -> Finding:
@@ -82,8 +78,8 @@ def _finding(
             f"It used {units.number(cores.tree_busy or 0.0)} cores and wants {cores.wanted_threads}; the whole machine "
             f"used {units.number(cores.busy or 0.0)}.",
         ),
-        advice=f"Let the run use {units.counted(round(better), 'core')} (--cpus-per-task, cpuset, taskset), or start "
-        "fewer workers and threads.",
+        advice=f"Let the run use {units.counted(round(better), 'core')} (--cpus-per-task of Slurm, --bind-to none of "
+        "mpirun, cpuset, taskset), or start fewer workers and threads.",
         verdict="throttled",
         confidence="inferred",
         claims=claims,
