@@ -48,6 +48,11 @@ def test_fewer_reads_than_half_of_the_tensors_are_clear(loop: Any, ask: Callable
     assert isinstance(ask(rule), Clear)
 
 
+def test_many_more_reads_than_tensors_are_something_else(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, reads=100, tensors=22)
+    assert isinstance(ask(rule), Clear)
+
+
 def test_reads_before_the_backward_pass_are_something_else(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, reads=40, after_forward=True)
     assert isinstance(ask(rule), Clear)

@@ -54,6 +54,9 @@ MOST_TENSORS = 0.5
 """Values read per step, over the tensors that the optimizers update, from which a line goes through the model: some
 tensors have no gradient, some programs look at weights only."""
 
+READS_PER_TENSOR = 3
+"""Values of one tensor that a line may read in a step; one that reads more reads something else, pixels say."""
+
 AFTER = ("backward", "optimizer")
 """What the reads come after: gradients are there from the backward pass on, until they are cleared."""
 
@@ -89,7 +92,8 @@ def _slow_clips(evidence: Evidence, trainer: Trainer) -> list[Line]:
 
 def _goes_through(line: SyncLine, tensors: int, account: Account) -> bool:
     """Say whether a line reads about one value for each tensor, after the backward pass."""
-    if line.per_step < max(LEAST_TENSORS, MOST_TENSORS * tensors) or not tensors:
+    least = max(LEAST_TENSORS, MOST_TENSORS * tensors)
+    if not least <= line.per_step <= READS_PER_TENSOR * tensors:
         return False
     phase = pl.when(pl.col("operation").is_in(PHASES)).then("operation").forward_fill()
     own = account.segments.with_columns(phase.alias("phase")).filter(_read(line))
