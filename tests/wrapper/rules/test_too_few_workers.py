@@ -41,6 +41,7 @@ def test_workers_that_wait_for_a_server_may_be_more_than_the_cores(
     loop.cores(2, busy=1)
     finding = find(rule)
     assert finding.experiment == "workers=4"
+    assert finding.saving[0] < finding.saving[1] == 1.0
     assert "90 %" in " ".join(finding.evidence)
 
 

@@ -12,7 +12,8 @@ How the saving is worked out
     Measured in the workers: what a batch takes to make, and in how much of that time they run or want to. A step with
     N workers takes max(rest, batch / N), but never less than the processor time of both divided by the cores that
     the run may use (affinity and cgroup quota). The far end of the range keeps half of the gain when workers and
-    training take all cores, four fifths when some stay free.
+    training take all cores, four fifths when some stay free. Where workers mostly wait for something else, nothing is
+    sure: nobody has seen yet whether that can serve more of them at once.
 
 How to fix
     Pass the advised num_workers to the DataLoader: the smallest number that is about as good as any by that model.
@@ -87,17 +88,19 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         *making.split(loader),
         *making.sampled(evidence, trainer, loader),
     ]
+    best, worst = saved(step, step.with_workers(workers), workers)
     if step.waiting_share >= WAITING_SHARE:
+        worst = 1.0
         words.append(
             f"{units.share(step.waiting_share)} of that time a worker waits and wants no processor, so more workers "
-            "than cores can be at work."
+            "than cores can be at work, unless what they wait for serves one at a time (a lock, a disk at its limit)."
         )
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
     return Finding(
         title=f"{SHARE} of the training loop is spent waiting for the {today} of {where}, too few for it.",
         share=loader.late_share,
-        saving=saved(step, step.with_workers(workers), workers),
+        saving=(best, worst),
         evidence=tuple(words),
         advice=f"Pass num_workers={workers} instead of {step.workers} to {where}.",
         verdict="data-bound",
