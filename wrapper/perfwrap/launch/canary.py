@@ -49,6 +49,11 @@ class Canary:
         self._readable = select.poll()
         self._readable.register(reports, select.POLLIN)
 
+    def wait_until_it_looks_like_the_command(self) -> None:
+        """Wait for its first report: before, what is sent to perfwrap by its name reaches the canary, too."""
+        if self._readable.poll(ANSWER_SECONDS * 1000):
+            os.read(self._reports, REPORT.size)
+
     def saw(self, number: int, sender: int, moment: float) -> bool:
         """Say whether the signal that this sender sent about then came to the whole group.
 
@@ -101,12 +106,15 @@ def hatch(command: list[str]) -> Canary:
             descriptors.point_at_null(0, 1, 2)
             descriptors.close_all_but(reports_in, orders_out)
             kernel.look_like(command)
+            os.write(reports_in, REPORT.pack(0, 0, 0.0))
             _live(launcher, reports_in, orders_out)
         finally:
             os._exit(0)
     os.close(reports_in)
     os.close(orders_out)
-    return Canary(pid, reports, orders)
+    canary = Canary(pid, reports, orders)
+    canary.wait_until_it_looks_like_the_command()
+    return canary
 
 
 def _live(launcher: int, reports: int, orders: int) -> None:
