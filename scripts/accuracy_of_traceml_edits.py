@@ -35,7 +35,6 @@ NOT_EDITED = {
             "python_overhead_copies",
             "python_overhead_pixels",
             "slow_collate_lists",
-            "slow_optimizer_embeddings",
             "validation_beside_teacher",
             "worker_restart_episodes",
         ),

@@ -80,37 +80,6 @@ def test_large_tensors_cost_their_arithmetic(loop: Any, ask: Callable[[Rule], An
     assert isinstance(ask(rule), Clear)
 
 
-LARGE: dict[str, Any] = {"tensors": 8, "elements": 25_000_000}
-
-
-def test_large_tensors_that_take_longer_than_both_passes_are_found(
-    loop: Any, find: Callable[[Rule], Finding]
-) -> None:
-    write(loop, ms=27, **LARGE, **{"class": "torch.optim.adam.Adam"})
-    finding = find(rule)
-    assert finding.share == pytest.approx(0.75, abs=0.02)
-    assert finding.saving == pytest.approx((1 - 0.85 * finding.share, 1 - 0.6 * finding.share))
-    assert "one operation after the other" in finding.title
-    assert finding.verdict == "memory-bound"
-
-
-@pytest.mark.parametrize(
-    ("ms", "options"),
-    [
-        (6, {"class": "torch.optim.adam.Adam"}),
-        (27, {"class": "torch.optim.adam.Adam", "fused": True}),
-        (27, {"class": "torch.optim.adam.Adam", "torch": "2.3.1"}),
-        (27, {"class": "torch.optim.sgd.SGD"}),
-        (27, {"class": "__main__.Adam"}),
-    ],
-)
-def test_large_tensors_that_fused_would_not_mend_are_clear(
-    loop: Any, ask: Callable[[Rule], Answer], ms: float, options: dict[str, Any]
-) -> None:
-    write(loop, ms=ms, **LARGE, **options)
-    assert isinstance(ask(rule), Clear)
-
-
 def test_where_the_size_is_not_known_nothing_is_guessed(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, ms=9, elements=0)
     assert isinstance(ask(rule), Clear)

@@ -1,15 +1,14 @@
-"""The optimizer updates its tensors one operation after the other.
+"""The optimizer updates its tensors one after the other.
 
 What it finds
     An optimizer that loops over its tensors in Python, in a loop that spends 2 % of its time or more in the
     optimizer's step: on a GPU one of torch's own because of foreach=False, on a CPU one with many small tensors, for
     which torch loops unless fused=True is given. A class of the program's own, or of a library, is taken to loop on a
-    CPU where it takes 10 us or more for each of many small tensors. Few large tensors count, too, where Adam, AdamW or
-    Adagrad on a CPU takes longer over them than forward and backward pass together.
+    CPU where it takes 10 us or more for each of many small tensors.
 
 Why it costs
     The loop makes some ten calls of torch for each tensor, however small the tensor is. With hundreds of small ones
-    these calls are the step, not the arithmetic. Of a large tensor each of them reads and writes all of it again.
+    these calls are the step, not the arithmetic.
 
 How the saving is worked out
     The time of the step is measured. On a CPU fused=True took 60 to 90 % off it for 16 to 2 M elements a tensor (Adam
@@ -19,8 +18,7 @@ How the saving is worked out
 
 How to fix
     Pass fused=True to the optimizer (torch 2.4 and later on a CPU), or on a GPU leave foreach=False away. Instead of a
-    copy of an optimizer take torch's own; write what torch does not have with its foreach functions. Where a step reads
-    few rows of a large embedding, sparse=True with torch.optim.SparseAdam updates those alone.
+    copy of an optimizer take torch's own; write what torch does not have with its foreach functions.
 
 When it is wrong
     When foreach=False was chosen for want of GPU memory: foreach needs as much again as the parameters for a moment;
@@ -50,9 +48,6 @@ FUSED_ON_CPU = {"Adam": (0.60, 0.85), "AdamW": (0.60, 0.85), "Adagrad": (0.50, 0
 """Optimizers with a fused kernel for the CPU (torch 2.4's release notes), and the part of the step that it takes off:
 measured, see above. SGD is quicker by less without momentum."""
 
-FUSED_AT_ANY_SIZE = ("Adam", "AdamW", "Adagrad")
-"""Those that it makes as much quicker for large tensors, too."""
-
 FIRST_FUSED_ON_CPU = (2, 4)
 """The version of torch that brought them."""
 
@@ -77,24 +72,18 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     on_gpu = trains_on_gpu(evidence, trainer)
     found = evidence.optimizers(trainer)
     version = _version(evidence.facts(trainer.process).get("torch", ""))
-    shares = evidence.account(trainer).shares
-    passes = shares.get("forward", 0.0) + shares.get("backward", 0.0)
     small = _elements(evidence, trainer) <= SMALL_ELEMENTS * sum(use.tensors or 0 for use in found)
     slow = [
         use
         for use in found
         if use.share >= QUIET_SHARE
-        and (
-            _loops_on_gpu(use)
-            if on_gpu
-            else (small and _loops_on_cpu(use, version)) or _outweighs(use, version, passes)
-        )
+        and (_loops_on_gpu(use) if on_gpu else small and _loops_on_cpu(use, version))
     ]
     if not slow:
         total = units.share(sum(use.share for use in found))
-        return Clear(f"Optimizer steps take {total} of the loop, none of it for what fused=True would mend.")
+        return Clear(f"Optimizer steps take {total} of the loop, none of it for a loop over small tensors.")
     step_ns = mean_step_ns(evidence, trainer)
-    return [_finding(use, on_gpu, step_ns, small) for use in slow]
+    return [_finding(use, on_gpu, step_ns) for use in slow]
 
 
 def _loops_on_gpu(use: OptimizerUse) -> bool:
@@ -109,13 +98,6 @@ def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...]) -> bool:
     if use.kind.startswith(OWN):
         return _can_be_fused(use) and version >= FIRST_FUSED_ON_CPU
     return bool(use.kind) and use.ns_per_step >= LOOP_NS * use.tensors
-
-
-def _outweighs(use: OptimizerUse, version: tuple[int, ...], passes: float) -> bool:
-    """Say whether a step takes longer than forward and backward ``passes`` do, and need not."""
-    kind = use.kind.rpartition(".")[2] if use.kind.startswith(OWN) else ""
-    is_plain = kind in FUSED_AT_ANY_SIZE and not use.fused and version >= FIRST_FUSED_ON_CPU
-    return is_plain and 0.0 < passes < use.share
 
 
 def _can_be_fused(use: OptimizerUse) -> bool:
@@ -136,7 +118,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers) if all(map(str.isdigit, numbers)) else (0, 0)
 
 
-def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, small: bool) -> Finding:
+def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float) -> Finding:
     """Return the finding about one optimizer."""
     kind = use.kind.rpartition(".")[2]
     least, most = (LAUNCHES_LEAST, LAUNCHES_MOST) if on_gpu else FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
@@ -155,12 +137,12 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, small: bool) -> Fi
     )
     return Finding(
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which updates "
-        f"{'one tensor after the other' if on_gpu or small else 'its tensors one operation after the other'}.",
+        "one tensor after the other.",
         share=use.share,
         saving=(best, worst if not on_gpu and _can_be_fused(use) else 1.0),
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
         advice=_advice(use, kind, is_torchs),
-        verdict="launch-bound" if on_gpu else "python-bound" if small else "memory-bound",
+        verdict="launch-bound" if on_gpu else "python-bound",
         location=locate(use.where),
         experiment="fused-optimizer" if is_torchs else None,
         confidence="inferred",
