@@ -12,8 +12,8 @@ How the saving is worked out
     The time is measured, what it is spent on is not: besides Python itself it may hold tensor operations
     that are called outside of any module, a loss function for instance. At best all of it goes, at worst
     four fifths, half where many short stretches are told together, or none where its lines call such operations and
-    nobody sampled how long they take. Where the GPU's
-    kernels were recorded, only the time counts in which the GPU was idle for it: what it hides costs nothing.
+    nobody sampled how long they take. Where the GPU's kernels were recorded, only the time counts in which the GPU was
+    idle for it: what it hides costs nothing.
 
 How to fix
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. When
