@@ -69,9 +69,10 @@ def offer(kind, owner, name, ours, theirs):
 
 
 def take_out():
-    """Have torch's own functions stand where wrappers of resting kinds do, unless somebody has put others there.
+    """Have torch's own functions stand where wrappers of resting kinds do, and counters where those that count do.
 
-    Not before Dynamo is there: it remembers, as it is imported, what stands in some places.
+    Where somebody has put others, they stay. Not before Dynamo is there: it remembers, as it is imported, what stands in
+    some places.
     """
     if "torch._dynamo" not in sys.modules:
         return

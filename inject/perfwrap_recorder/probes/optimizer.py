@@ -79,6 +79,20 @@ def install(torch):
         if pair:
             keep_gpu(pair, name)
 
+    pass_step, count_step = _counters(begin_step, end_step)
+    for function in (begin_step, end_step, pass_step, count_step):
+        wrapping.hide(torch, function)
+    journal.after_fork.add(awaiting.clear)
+    begin_handle = hooks.register_optimizer_step_pre_hook(begin_step)
+    end_handle = hooks.register_optimizer_step_post_hook(end_step)
+    rest.offer(rest.COUNTS, hooks._global_optimizer_pre_hooks, begin_handle.id, begin_step, pass_step)
+    rest.offer(rest.COUNTS, hooks._global_optimizer_post_hooks, end_handle.id, end_step, count_step)
+    journal.cover("probe/optimizer")
+
+
+def _counters(begin_step, end_step):
+    """Return what stands in the place of the two hooks where rests must cost even less: they count, and no more."""
+
     def pass_step(optimizer, arguments, options):
         if get_ident() not in counting:
             begin_step(optimizer, arguments, options)
@@ -93,14 +107,7 @@ def install(torch):
         if tally.count >= tally.limit:
             rest.ask()
 
-    for function in (begin_step, end_step, pass_step, count_step):
-        wrapping.hide(torch, function)
-    journal.after_fork.add(awaiting.clear)
-    begin_handle = hooks.register_optimizer_step_pre_hook(begin_step)
-    end_handle = hooks.register_optimizer_step_post_hook(end_step)
-    rest.offer(rest.COUNTS, hooks._global_optimizer_pre_hooks, begin_handle.id, begin_step, pass_step)
-    rest.offer(rest.COUNTS, hooks._global_optimizer_post_hooks, end_handle.id, end_step, count_step)
-    journal.cover("probe/optimizer")
+    return pass_step, count_step
 
 
 def _finish(frame, optimizer, start, end):
