@@ -71,8 +71,8 @@ def offer(kind, owner, name, ours, theirs):
 def take_out():
     """Have torch's own functions stand where wrappers of resting kinds do, and counters where those that count do.
 
-    Where somebody has put others, they stay. Not before Dynamo is there: it remembers, as it is imported, what stands in
-    some places.
+    Where somebody has put others, they stay. Not before Dynamo is there: it remembers, as it is imported, what stands
+    in some places.
     """
     if "torch._dynamo" not in sys.modules:
         return
