@@ -24,6 +24,12 @@ class Settings:
 def open_journal():
     journal.open_current(Settings)
     os.register_at_fork(after_in_child=journal.begin_in_child)
+def let_feeders_end():
+    # The last to hold a queue's semaphore, such a thread may be stopped between removing it and telling the
+    # resource tracker, which then warns on stderr; torch waits for none of them.
+    import threading
+    for thread in threading.enumerate():
+        if thread.name == "QueueFeederThread": thread.join(60)
 """
 
 

@@ -140,6 +140,7 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     loader = torch.utils.data.DataLoader(data, num_workers=1, multiprocessing_context=context)
     print(len(list(loader)))
+    let_feeders_end()
 """)
     assert done.stdout == "6\n"
 

@@ -32,6 +32,8 @@ if __name__ == "__main__":
     )
     for epoch in range(2):
         for batch in loader: pass
+    del loader
+    let_feeders_end()
 """)
     workers = workers_of(done)
     assert len(workers) == (2 if persistent else 4)
