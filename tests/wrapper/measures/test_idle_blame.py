@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from perfwrap.measures.gpu_activity import find_gpu_activity
 from perfwrap.measures.idle_blame import BLAMES
@@ -75,6 +75,7 @@ def blame_at(moment: int, dry: int, launched: int, calls: Calls) -> str:
 
 
 @given(WORK, CALLS)
+@example([(5, 1, 1), (7, 1, 8)], [])  # launched before the clock's zero
 def test_every_idle_moment_is_blamed_as_the_slow_reference_does(work: Work, calls: Calls) -> None:
     (gpu,) = find_gpu_activity(timeline_of(work, calls))
     pieces = gpu.idle

@@ -84,8 +84,8 @@ def _unknown(gaps: Intervals) -> pl.DataFrame:
 def _blamed(gaps: Intervals, ending: pl.DataFrame, host: HostActivity) -> pl.DataFrame:
     """Return the pieces of the gaps that one process's work ended."""
     start, end = gaps
-    launched = ending["launched"].fill_null(-1).to_numpy()
-    known = launched >= 0
+    known = ending["launched"].is_not_null().to_numpy()
+    launched = ending["launched"].fill_null(0).to_numpy()
     # From here on the launch itself is to blame; clocks that differ a little must not turn a gap around.
     handed = np.where(known, np.clip(launched, start, end), end)
     cuts = [start, end, handed]
