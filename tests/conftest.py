@@ -11,8 +11,10 @@ import pytest
 from hypothesis import settings
 
 # A crowded machine may stand still for seconds: how long an example takes says nothing about the program.
-settings.register_profile("perfwrap", deadline=None)
-settings.load_profile("perfwrap")
+# The same examples each time: a run fails for what was changed alone. HYPOTHESIS_PROFILE=explore looks for more.
+settings.register_profile("perfwrap", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "perfwrap"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
