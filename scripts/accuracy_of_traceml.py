@@ -54,7 +54,9 @@ RIGHT: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("checkpoint_stall", "evaluation_with_grad", "gc_pause", "gradient_norm_per_step"), RESIDUAL
     ),
-    **dict.fromkeys(("host_sync_in_step", "logging_overhead", "python_overhead", "slow_steps"), RESIDUAL),
+    **dict.fromkeys(
+        ("host_sync_in_step", "logging_overhead", "python_overhead", "slow_steps", "slowing_steps"), RESIDUAL
+    ),
     **dict.fromkeys(("validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; whichever it names is taken as right.
     **dict.fromkeys(("phase_balance", "slow_optimizer"), COMPUTE),

@@ -65,6 +65,16 @@ def test_the_line_whose_graphs_are_kept_is_named_the_loss_before_the_output(
     assert ".detach()" in finding.advice
 
 
+def test_memory_that_grows_with_the_work_may_be_no_leak(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for step in range(SECONDS * 10):
+        loop.compute(forward=30 + step / 2, backward=35, optimizer=5)
+    weigh(loop, lambda second: 500 + 20 * second)
+    loop.sample("host", "memory_available_bytes", 1200 * MIB)
+    finding = find(rule)
+    assert finding.severity == "minor"
+    assert "larger inputs need more memory" in finding.evidence[-1]
+
+
 def test_what_was_kept_counts_although_it_was_let_go_at_the_end(
     loop: Any, find: Callable[[Rule], Finding]
 ) -> None:

@@ -28,6 +28,7 @@ FOLDER = Path(perfwrap.rules.__file__).parent
 NO_RULES = {
     "__init__",
     "copies",
+    "gaps",
     "kept",
     "kernel_record",
     "making",

@@ -44,6 +44,7 @@ from perfwrap.measures.round_trips import RoundTrip, find_round_trips
 from perfwrap.measures.scalers import ScalerLine, find_scalers
 from perfwrap.measures.settings_in_force import share_switched_on
 from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
+from perfwrap.measures.slowing import Slowing, find_slowing, forward_growth
 from perfwrap.measures.source_calls import file_calls, tensor_calls
 from perfwrap.measures.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
@@ -254,6 +255,17 @@ class Evidence:
     def slow_steps(self, trainer: Trainer) -> SlowSteps | None:
         """p50 and p99 of the steady steps, and what each slow one had more; None without steady steps."""
         return self._once("slow_steps", trainer, lambda: find_slow_steps(*self._of(trainer)))
+
+    def slowing(self, trainer: Trainer) -> Slowing | None:
+        """Steps that take longer and longer for a stretch of the user's Python; None where there are none."""
+        gaps = self.python_gaps(trainer)
+        return self._once(
+            "slowing", trainer, lambda: find_slowing(self.steps(trainer), self.account(trainer), gaps)
+        )
+
+    def forward_growth(self, trainer: Trainer) -> float:
+        """How many times as long as at the beginning of the loop the forward pass takes at its end; 1 if unknown."""
+        return forward_growth(self.steps(trainer), self.account(trainer))
 
     def start_up(self, trainer: Trainer) -> StartUp | None:
         """The time to the end of the first step, broken down; None without steps."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 LEAST_SAMPLES = 6
 LEAST_NS = 4_000_000_000
@@ -51,8 +53,7 @@ def find_growth(samples: pl.DataFrame, start: int, end: int) -> Growth | None:
     value = least["value"].to_numpy()
     if time.size < LEAST_SAMPLES:
         return None
-    low, high = np.triu_indices(time.size, 1)
-    slope = float(np.median((value[high] - value[low]) / (time[high] - time[low])))
+    slope = median_slope(time, value)
     total = slope * float(time[-1] - time[0])
     thirds = [float(np.median(third)) for third in np.array_split(value, 3)]
     rises = np.diff(thirds)
@@ -60,3 +61,9 @@ def find_growth(samples: pl.DataFrame, start: int, end: int) -> Growth | None:
     if slope <= 0 or is_jump or rises.min() < GOES_ON * total / 3:
         return None
     return Growth(float(np.median(value - slope * time)), total, slope)
+
+
+def median_slope(time: NDArray[Any], value: NDArray[Any]) -> float:
+    """Return the median of the slopes between all pairs of points (Theil and Sen); times must differ."""
+    low, high = np.triu_indices(time.size, 1)
+    return float(np.median((value[high] - value[low]) / (time[high] - time[low])))

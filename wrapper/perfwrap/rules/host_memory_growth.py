@@ -17,7 +17,8 @@ How to fix
     one numpy array or tensor.
 
 When it is wrong
-    When a cache fills on purpose and is not full yet at the end of the run.
+    When a cache fills on purpose and is not full yet at the end of the run. Where the forward pass takes longer and
+    longer, too, larger inputs may be the reason: it is a minor finding then.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ LEAST_SHARE = 0.10
 """Of the memory at the beginning of the loop."""
 SOON_NS = 24 * 3_600_000_000_000
 """When memory would run out within a day of the same, the finding is a major one: long trainings take days."""
+MORE_WORK = 1.25
+"""When the forward pass takes so many times as long at the end, larger inputs may be all there is to it."""
 HOUR_S = 3_600
 
 
@@ -80,6 +83,7 @@ def _findings(
     line = _dataset_line(evidence, trainer) if workers else graphs[0].where if graphs else None
     left = free_memory(evidence.timeline, trainer.host)
     lasts_ns = None if left is None else left / growth.per_s * 1e9
+    work = 1.0 if workers or graphs else evidence.forward_growth(trainer)
     who = f"{units.counted(found.processes, 'DataLoader worker')}" if workers else "the training process"
     yield Finding(
         title=f"The memory of {who} grows by {units.size(growth.per_s * HOUR_S)} per hour"
@@ -90,11 +94,12 @@ def _findings(
             f"From {units.size(growth.first)} to {units.size(growth.first + growth.total)} within the training loop.",
             *kept.words(graphs),
             *_outlook(left, lasts_ns),
+            *_with_work(work),
         ),
         advice=_advice(found, workers, kept.advice(graphs) if graphs else "", line),
         location=locate(line),
         health=True,
-        at_least=_severity(lasts_ns),
+        at_least="minor" if work >= MORE_WORK else _severity(lasts_ns),
     )
 
 
@@ -108,6 +113,16 @@ def _outlook(left: float | None, lasts_ns: float | None) -> tuple[str, ...]:
     if left is None or lasts_ns is None:
         return ()
     return (f"At this pace the {units.size(left)} that were left last for {units.duration(lasts_ns)}.",)
+
+
+def _with_work(work: float) -> tuple[str, ...]:
+    """Return that the model has more and more to do, where it has."""
+    if work < MORE_WORK:
+        return ()
+    return (
+        f"The forward pass takes {units.times(work)} as long at the end as at the beginning: larger inputs need more "
+        "memory, which may be all there is to it.",
+    )
 
 
 def _dataset_line(evidence: Evidence, trainer: Trainer) -> Line | None:

@@ -31,7 +31,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from pathlib import PurePath
 
 import polars as pl
 
@@ -43,8 +42,9 @@ from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import NEARLY_ALL, NOTHING, without
+from perfwrap.rules.gaps import gap_lines, gap_location
 from perfwrap.rules.kernel_record import recorded
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, place
 from perfwrap.rules.sampled import quote
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
@@ -173,7 +173,7 @@ def _finding(
     stretch: Stretch, step_ns: float, sampled: Sampled | None, tensor_calls: tuple[str, ...]
 ) -> Finding:
     """Return the finding about one stretch, what was ``sampled`` there, and what it calls that computes on tensors."""
-    gap, lines, share = stretch.longest, _lines(stretch.longest), stretch.share
+    gap, lines, share = stretch.longest, gap_lines(stretch.longest), stretch.share
     mostly = "mostly " if len(stretch.gaps) > 1 else ""
     words = [
         f"{units.duration(stretch.per_step_ns)} per step, {mostly}{_surroundings(gap)}; "
@@ -197,7 +197,7 @@ def _finding(
         evidence=tuple(words),
         advice=_advice(stretch, lines, step_ns),
         verdict="python-bound",
-        location=_location(gap),
+        location=gap_location(gap),
         confidence="inferred",
         claims=_claims([stretch]),
     )
@@ -225,29 +225,10 @@ def _scattered(stretches: Sequence[Stretch]) -> Finding:
         evidence=(f"{units.duration(step_ns)} per step in all; the longest stretches are after {largest}.",),
         advice="Do more per call: read values together instead of one by one, and work on whole batches.",
         verdict="python-bound",
-        location=_location(stretches[0].longest),
+        location=gap_location(stretches[0].longest),
         confidence="inferred",
         claims=_claims(stretches),
     )
-
-
-def _lines(gap: PythonGap) -> str:
-    """Return where the stretch is, e.g. ``in lines 27 to 35 of train.py``."""
-    if gap.after is None:
-        return "whose line is not known"
-    name, line, until = PurePath(gap.after.file).name, gap.after.line, gap.until_line
-    if until is None:
-        return f"after line {line} of {name}"
-    if until < line:
-        return f"after line {line} of {name}, up to line {until} of the next round"
-    return f"around line {line} of {name}" if until == line else f"in lines {line} to {until} of {name}"
-
-
-def _location(gap: PythonGap) -> Location | None:
-    """Return where the stretch starts and ends."""
-    if gap.after is None:
-        return None
-    return Location(gap.after.file, gap.after.line, gap.after.function, gap.until_line)
 
 
 def _advice(stretch: Stretch, lines: str, step_ns: float) -> str:
