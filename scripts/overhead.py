@@ -40,9 +40,14 @@ LOOP = Path(__file__).with_name("overhead_loop.py")
 STEP_TIMES_MS = (0.3, 1.0, 10.0)
 TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
 """Cost per step that is aimed at, as the median share, by step time in ms."""
-TURN_STEPS = {0.3: 1024, 1.0: 1024, 10.0: 40}
+TURN_STEPS = {0.3: 1024, 1.0: 1024}
 """Steps per turn, by step time in ms: a whole turn of detail and rest where the recorder has such."""
-DEFAULT_TURN_STEPS = 128
+DEFAULT_TURN_STEPS = 10
+"""Elsewhere each step is in detail, and short turns, as many more of them, follow the machine's drift."""
+SHORT_ROUNDS = 6
+KEEPS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
+"""For all variants alike: glibc gives each large tensor back to the kernel and asks for it anew, and which pages a
+process gets then makes equal processes differ by a tenth of a step for their lives (measured: 17 %, with this 2 %)."""
 BARE, BARE_AGAIN, WRAPPED = "bare", "bare again", "perfwrap run"
 
 Command = Callable[[list[str], Path], list[str]]
@@ -157,16 +162,18 @@ class Ratio:
         return f"{self.median:+.1%} ({self.low:+.1%} … {self.high:+.1%})"
 
 
-def start_all(wanted: dict[str, Command], width: int, folder: Path) -> list[Variant]:
+def start_all(wanted: dict[str, Command], size: str, folder: Path) -> list[Variant]:
     """Start every variant and wait until each has connected."""
     folder.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         started = {}
         for name, wrap in wanted.items():
-            command = [sys.executable, str(LOOP), "run", port, name, str(width)]
+            command = [sys.executable, str(LOOP), "run", port, name, size]
             out = folder / name.replace(" ", "-")
-            started[name] = subprocess.Popen(wrap(command, out), stdin=subprocess.DEVNULL)
+            started[name] = subprocess.Popen(
+                wrap(command, out), stdin=subprocess.DEVNULL, env=os.environ | KEEPS_MEMORY
+            )
         server.settimeout(120)
         lines = {}
         for _ in started:
@@ -179,17 +186,18 @@ def measure(
     wanted: dict[str, Command], step_ms: float, casts: int, rounds: int, folder: Path
 ) -> dict[str, object]:
     """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
-    width = int(subprocess.check_output([sys.executable, str(LOOP), "calibrate", str(step_ms)]))
+    calibrate = [sys.executable, str(LOOP), "calibrate", str(step_ms)]
+    size = subprocess.check_output(calibrate, text=True, env=os.environ | KEEPS_MEMORY).strip()
     steps = TURN_STEPS.get(step_ms, DEFAULT_TURN_STEPS)
     ratios: dict[str, list[float]] = {name: [] for name in wanted if name != BARE}
     shares, bare = [], []
     for cast in range(casts):
-        variants = start_all(wanted, width, folder / str(cast))
+        variants = start_all(wanted, size, folder / str(cast))
         for variant in variants:
             variant.turn(steps)
         monitors = Monitors(next(found.process.pid for found in variants if found.name == WRAPPED))
         times: dict[str, list[int]] = {name: [] for name in wanted}
-        for _ in range(rounds):
+        for _ in range(rounds if step_ms in TURN_STEPS else SHORT_ROUNDS * rounds):
             for variant in random.sample(variants, len(variants)):
                 times[variant.name].append(variant.turn(steps))
         shares.append(monitors.share())

@@ -1,9 +1,9 @@
 """One variant of scripts/overhead.py: an ordinary training loop that runs some steps whenever it is told to.
 
-Knows nothing of perfwrap. ``overhead_loop.py calibrate MILLISECONDS`` prints the width whose step takes about that
-long here; ``overhead_loop.py run PORT NAME WIDTH`` connects to the conductor on the loopback, and for each line
-``steps N`` that it gets runs N steps and answers with the nanoseconds that they took. OVERHEAD_DEVICE names the device
-(cpu); batches lie in its memory already.
+Knows nothing of perfwrap. ``overhead_loop.py calibrate MILLISECONDS`` prints the size, as ROWSxWIDTH, whose step takes
+about that long here; ``overhead_loop.py run PORT NAME SIZE`` connects to the conductor on the loopback, and for each
+line ``steps N`` that it gets runs N steps and answers with the nanoseconds that they took. OVERHEAD_DEVICE names the
+device (cpu); batches lie in its memory already.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 DEVICE = os.environ.get("OVERHEAD_DEVICE", "cpu")
-ROWS = 32 if DEVICE == "cpu" else 4096
 if DEVICE == "cpu":
-    torch.set_num_threads(
-        1
-    )  # Two threads that wait for each other make equal processes differ by tens of percent.
-WIDTHS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 1792, 2048, 2304, 2560)
-if DEVICE != "cpu":
-    WIDTHS += (3072, 4096, 6144, 8192, 12288, 16384)
+    # Longer steps by more rows, not by wider layers: weights that fit no cache make equal processes differ.
+    ROWS = (32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 2560, 3072)
+    SIZES = [(32, width) for width in (16, 32, 64, 96, 128, 192)] + [(rows, 256) for rows in ROWS]
+else:
+    WIDTHS = (16, 64, 128, 256, 512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192, 12288, 16384)
+    SIZES = [(4096, width) for width in WIDTHS]
 
 
 class Batches(Dataset):
     """Ready batches, so that the loop is cheap enough for a step of a third of a millisecond."""
 
-    def __init__(self, width: int) -> None:
-        self.batch = torch.randn(ROWS, width, device=DEVICE)
+    def __init__(self, rows: int, width: int) -> None:
+        self.batch = torch.randn(rows, width, device=DEVICE)
 
     def __len__(self) -> int:
         return 1000
@@ -44,8 +43,8 @@ class Batches(Dataset):
 class Training:
     """A small network, its loader and its optimizer; ``step`` is one training step."""
 
-    def __init__(self, width: int) -> None:
-        self.loader = DataLoader(Batches(width), batch_size=None)
+    def __init__(self, rows: int, width: int) -> None:
+        self.loader = DataLoader(Batches(rows, width), batch_size=None)
         self.model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)).to(DEVICE)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.running = 0.0
@@ -72,21 +71,21 @@ class Training:
         return time.perf_counter_ns() - start
 
 
-def calibrate(target_ms: float) -> int:
-    """Return the width whose step comes closest to the target."""
+def calibrate(target_ms: float) -> str:
+    """Return the size whose step comes closest to the target."""
     times = {}
-    for width in WIDTHS:
-        training = Training(width)
+    for rows, width in SIZES:
+        training = Training(rows, width)
         training.steps(10)
-        times[width] = min(training.steps(5) for _ in range(8)) / 5e6
-        if times[width] > 2 * target_ms:
+        times[f"{rows}x{width}"] = taken = min(training.steps(5) for _ in range(8)) / 5e6
+        if taken > 2 * target_ms:
             break
-    return min(times, key=lambda width: abs(times[width] - target_ms))
+    return min(times, key=lambda size: abs(times[size] - target_ms))
 
 
-def follow(port: int, name: str, width: int) -> None:
+def follow(port: int, name: str, size: str) -> None:
     """Run steps as told until the conductor closes the connection."""
-    training = Training(width)
+    training = Training(*map(int, size.split("x")))
     training.steps(700)  # the recorder has settled by then
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         lines.write(name + "\n")
@@ -102,4 +101,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "calibrate":
         print(calibrate(float(sys.argv[2])))
     else:
-        follow(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        follow(int(sys.argv[2]), sys.argv[3], sys.argv[4])
