@@ -47,7 +47,7 @@ DEFAULT_TURN_STEPS = 10
 SHORT_ROUNDS = 6
 KEEPS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 """For all variants alike: glibc gives each large tensor back to the kernel and asks for it anew, and which pages a
-process gets then makes equal processes differ by a tenth of a step for their lives (measured: 17 %, with this 2 %)."""
+process gets then makes equal processes differ by a sixth of a step for their lives (measured: 17 %, with this 2 %)."""
 BARE, BARE_AGAIN, WRAPPED = "bare", "bare again", "perfwrap run"
 
 Command = Callable[[list[str], Path], list[str]]

@@ -9,8 +9,8 @@ Why it costs
     the square of the steps: what is a tenth of a short run can be most of a long one.
 
 How the saving is worked out
-    Measured: the time beyond as many steps as they were at the beginning. At best all of it goes, at worst half,
-    since what grows may have to grow somewhat.
+    The time beyond as many steps as they were at the beginning, from a fitted line. At best all of it goes, at
+    worst half, since what grows may have to grow somewhat.
 
 How to fix
     Bound it (the last N entries), keep a running value instead of all values, append to a buffer that was
