@@ -51,7 +51,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         sys._perfwrap = os.getpid()
         sys.meta_path.insert(0, Finder)
         quietly(note, "start")
-        if sys.dont_write_bytecode and sys.pycache_prefix is None:
+        if sys.dont_write_bytecode and sys.pycache_prefix is None and VECTOR != "attached":
             quietly(keep_byte_code)
         if "torch" in sys.modules:
             bring_on_import().start()
@@ -151,9 +151,14 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         vector = __name__
         for index in reversed([index for index, entry in enumerate(sys.path) if is_ours(entry)]):
             del sys.path[index]
-            if WAS_UNSET and not all(map(is_ours, elements)) and os.getcwd() not in sys.path:
-                sys.path.insert(index, os.getcwd())
-                vector += "+cwd"
+            if WAS_UNSET and not all(map(is_ours, elements)):
+                try:
+                    current = os.getcwd()
+                except OSError:
+                    continue  # it is gone
+                if current not in sys.path:
+                    sys.path.insert(index, current)
+                    vector += "+cwd"
         return vector
 
     def asked_by_site():
@@ -182,8 +187,10 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
                 raise
             sys.modules[__name__] = myself
 
-    try:
-        VECTOR = quietly(leave_path) or __name__
-        quietly(inject)
-    finally:
-        chain()
+    VECTOR = __name__
+    if VECTOR != "attached":  # which attached.py calls it: no module of site's, and it hides none
+        try:
+            VECTOR = quietly(leave_path) or __name__
+            quietly(inject)
+        finally:
+            chain()

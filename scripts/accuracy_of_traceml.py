@@ -49,6 +49,7 @@ RIGHT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("data_loader_single_process", "data_loader_wait", "first_batch_latency"), INPUT),
     **dict.fromkeys(("first_epoch_slower", "item_time_spread", "shallow_prefetch", "slow_collate"), INPUT),
     **dict.fromkeys(("slow_item", "storage_bound_input", "too_few_workers", "too_many_workers"), INPUT),
+    **dict.fromkeys(("needless_workers", "workers_take_turns"), INPUT),
     **dict.fromkeys(("worker_imbalance", "worker_restart"), INPUT),
     # "It can include validation, checkpointing, logging, framework orchestration, CPU stalls" (its DIAGNOSIS.md).
     **dict.fromkeys(
@@ -59,7 +60,7 @@ RIGHT: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; whichever it names is taken as right.
-    **dict.fromkeys(("phase_balance", "slow_optimizer"), COMPUTE),
+    **dict.fromkeys(("dense_embedding", "phase_balance", "slow_optimizer"), COMPUTE),
     "straggler_rank": STRAGGLER,
     # Its memory creep is that of GPU memory, and none of its diagnoses is of communication.
     **dict.fromkeys(

@@ -4,10 +4,11 @@
     python scripts/compare_noise.py DIR               judge what was recorded there
     python scripts/compare_noise.py --store FILE DIR  keep the step times of the equal runs for the tests
 
-Three kinds of pairs: two equal runs, each with the next one; forty pairs that are drawn by blocks out of the two halves
-of one run, so that its drift is in them; and an equal run with a slower one. Each is judged as a user would have it
-judged, where a machine that others are busy on makes runs not comparable, and once more with ``--allow load``, which
-says what that refusal is good for and does not count.
+Pairs of single runs: two equal runs, each with the next one; forty pairs that are drawn by blocks out of the two halves
+of one run, so that its drift is in them; and an equal run with a slower one. Pairs of several runs, as they would be
+made in turn: three equal ones against three equal ones out of twelve that follow each other, and three equal ones
+against three slower ones. Each is judged as a user would have it judged, where a machine that others are busy on makes
+runs not comparable, and once more with ``--allow load``, which says what that refusal is good for and does not count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,12 @@ KINDS = {"equal": 0.0, "slower": 0.8, "much_slower": 2.5}
 DRAWN_PAIRS = 40
 MOST_FALSE_ALARMS = 0.05
 
+TOGETHER = 3
+"""Runs of a side, where a side has several."""
+
 Document = dict[str, Any]
-Pair = tuple[Document, Document]
+Side = list[Document]
+Pair = tuple[Side, Side]
 
 
 def record(folder: Path, rounds: int) -> None:
@@ -58,7 +62,30 @@ def drawn(originals: Sequence[Document], pairs: int = DRAWN_PAIRS) -> Iterable[P
         original = originals[number % len(originals)]
         halves = np.array_split(np.array(original["steps"]["stretches"]["mean_ns"]), 2)
         first, second = (_resampled(half, 2 * half.size, generator) for half in halves)
-        yield _with_times(original, first), _with_times(original, second)
+        yield [_with_times(original, first)], [_with_times(original, second)]
+
+
+def single(before: Sequence[Document], after: Sequence[Document]) -> list[Pair]:
+    """Return the pairs of one run each."""
+    return [([one], [other]) for one, other in zip(before, after, strict=False)]
+
+
+def in_turn(equal: Sequence[Document]) -> Iterable[Pair]:
+    """Yield pairs of several equal runs, drawn from runs that follow each other; a run may be in more than one pair."""
+    generator = np.random.default_rng(20260102)
+    around = min(len(equal), 4 * TOGETHER)
+    for number in range(DRAWN_PAIRS if len(equal) >= 2 * TOGETHER else 0):
+        start = number * (len(equal) - around) // max(1, DRAWN_PAIRS - 1)
+        chosen = generator.permutation(around)[: 2 * TOGETHER]
+        runs = [equal[start + place] for place in chosen]
+        yield runs[:TOGETHER], runs[TOGETHER:]
+
+
+def together(before: Sequence[Document], after: Sequence[Document]) -> list[Pair]:
+    """Return the pairs of several runs of each, as they were made in turn."""
+    count = min(len(before), len(after)) // TOGETHER
+    places = [slice(number * TOGETHER, (number + 1) * TOGETHER) for number in range(count)]
+    return [(list(before[place]), list(after[place])) for place in places]
 
 
 def _resampled(values: np.ndarray, size: int, generator: np.random.Generator) -> list[int]:
@@ -76,7 +103,8 @@ def _with_times(document: Document, mean_ns: list[int]) -> Document:
 
 def outcomes(pairs: Iterable[Pair], allow: tuple[str, ...] = ("command",)) -> Counter[str]:
     """Count what comparisons came to."""
-    return Counter(compare(("a", one), ("b", other), allow).outcome for one, other in pairs)
+    named = ([[(name, one) for one in side] for name, side in zip("ab", pair, strict=True)] for pair in pairs)
+    return Counter(compare(before, after, allow).outcome for before, after in named)
 
 
 def false_alarms(counted: Counter[str]) -> float:
@@ -101,16 +129,21 @@ def main() -> int:
     if len(equal) < 2:
         parser.error(f"{arguments.folder} holds no two equal runs; --record makes some")
     worst = 0.0
+    slower, much_slower = (documents(arguments.folder, kind) for kind in ("slower", "much_slower"))
+    several = f"{TOGETHER} and {TOGETHER} "
     pairs = {
-        "equal runs": list(pairwise(equal)),
+        "equal runs": single(equal, equal[1:]),
         "drawn pairs": list(drawn(equal)),
-        "8 % slower": list(zip(equal, documents(arguments.folder, "slower"), strict=False)),
-        "25 % slower": list(zip(equal, documents(arguments.folder, "much_slower"), strict=False)),
+        "8 % slower": single(equal[::2], slower),
+        "25 % slower": single(equal[1::2], much_slower),
+        several + "equal runs": list(in_turn(equal)),
+        several + "8 % slower": together(equal[::2], slower),
+        several + "25 % slower": together(equal[1::2], much_slower),
     }
     for name, some in pairs.items():
         for allow in ((), ("load",)):
             counted = outcomes(some, ("command", *allow))
-            print(f"{name:<14}{'--allow load' if allow else '':<14}{len(some):>4} pairs: {dict(counted)}")
+            print(f"{name:<20}{'--allow load' if allow else '':<14}{len(some):>4} pairs: {dict(counted)}")
             if "slower" not in name and not allow:
                 worst = max(worst, false_alarms(counted))
     print(f"false alarms at most {worst:.1%}; {MOST_FALSE_ALARMS:.0%} are the limit")

@@ -38,6 +38,7 @@ REPEATED: tuple[Callable[[Trial], None], ...] = (
     kills.kill_worker,
     kills.suspend,
     limits.full_disk,
+    limits.quota,
     limits.no_inodes,
     limits.read_only,
     limits.deleted,

@@ -64,7 +64,7 @@ class Tenths:
 def record(steps: int, days: float, folder: str, budget: int) -> dict[str, Any]:
     """Write the spans of a program that trains for so long."""
     sys.path.insert(0, str(INJECT))
-    from perfwrap_recorder import journal
+    from perfwrap_recorder import journal, journal_format
     from perfwrap_recorder.settings import Settings
 
     clock = Clock()
@@ -77,18 +77,18 @@ def record(steps: int, days: float, folder: str, budget: int) -> dict[str, Any]:
     share, tenths = length // 10, Tenths()
     for step in range(1, steps + 1):
         for name in names:
-            journal.span(clock.time, share, 0, name, journal.SYNC)
+            journal.span(clock.time, share, 0, name, journal_format.SYNC)
             clock.time += share
-        journal.span(clock.time, share, 0, optimizer, journal.OPTIMIZER)
+        journal.span(clock.time, share, 0, optimizer, journal_format.OPTIMIZER)
         clock.time += length - 9 * share
         if step % NEW_TEXT == 0:
-            journal.span(clock.time, 1, 0, journal.text(f"text {step}"), journal.ZERO_GRAD)
+            journal.span(clock.time, 1, 0, journal.text(f"text {step}"), journal_format.ZERO_GRAD)
         if step % NEW_THREAD == 0:
-            words = clock.time, 1, 0, optimizer, journal.CLIP
+            words = clock.time, 1, 0, optimizer, journal_format.CLIP
             thread = threading.Thread(target=journal.span, args=words)
             thread.start()
             thread.join()
-        journal.end_step(journal.OPTIMIZER, 1, clock.time)
+        journal.end_step(journal_format.OPTIMIZER, 1, clock.time)
         if step * TENTHS % steps < TENTHS:
             tenths.end()
     return {"spans": 10 * steps + steps // NEW_TEXT + steps // NEW_THREAD, **vars(tenths)}

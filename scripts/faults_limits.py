@@ -18,7 +18,7 @@ MEBIBYTE = 1 << 20
 ENOUGH_BYTES = 48 * MEBIBYTE
 """So much more address space than the program itself needs, and one part in 64, is enough for the recorder, too."""
 
-SILENT = ("took no more", "recorded nothing", "could not start", "left out")
+SILENT = ("took no more", "recorded nothing", "could not start", "left out", "are not recorded")
 """What coverage says of a process that could not write."""
 
 CLOCK = """\
@@ -38,12 +38,52 @@ int clock_gettime(clockid_t which, struct timespec *now) {
 }
 """
 
+QUOTA = """\
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long used;
+static int is_over(int file, long more) {  /* each process may write so much below the folder */
+    char link[40], path[4096] = "";
+    const char *folder = getenv("QUOTA_FOLDER"), *most = getenv("QUOTA_BYTES");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (!folder || !most || readlink(link, path, sizeof path - 1) < 0) return 0;
+    if (strncmp(path, folder, strlen(folder))) return 0;
+    if (used + more > atol(most)) return 1;
+    used += more;
+    return 0;
+}
+ssize_t write(int file, const void *from, size_t size) {
+    if (!is_over(file, size)) return syscall(SYS_write, file, from, size);
+    errno = EDQUOT;
+    return -1;
+}
+int posix_fallocate(int file, off_t start, off_t size) {
+    if (is_over(file, size)) return EDQUOT;
+    return syscall(SYS_fallocate, file, 0, start, size) ? errno : 0;
+}
+int posix_fallocate64(int file, off_t start, off_t size) { return posix_fallocate(file, start, size); }
+"""
+
 
 def full_disk(trial: Trial) -> None:
     """The disk of the run folder is full, from the start or sooner or later."""
     with _disk(trial, f"size={trial.chance.choice([64, 512, 800, 1200, 1300, 1500, 2000, 4000])}k") as disk:
         ended = trial.start(out=disk / "run").end()
         _expect_as_bare(trial, ended, disk / "run")
+
+
+def quota(trial: Trial) -> None:
+    """The user's quota of the disk is used up (EDQUOT); a library in the place of libc's calls says so."""
+    most = trial.chance.choice([0, 1, 4, 20, 64, 100, 300, 1000]) << 10
+    trial.figures["quota"] = f"{most} bytes for each process"
+    limits = {"QUOTA_FOLDER": str(trial.folder), "QUOTA_BYTES": str(most)}
+    library = _built(trial, "quota", QUOTA)
+    ended = trial.start(env={**os.environ, **limits, "LD_PRELOAD": str(library)}).end()
+    _expect_as_bare(trial, ended, trial.folder)
 
 
 def no_inodes(trial: Trial) -> None:
@@ -101,16 +141,22 @@ def little_memory(trial: Trial) -> None:
 
 def clock_is_set(trial: Trial) -> None:
     """The clock is set by an hour again and again; a library in the place of libc's gettime does it."""
-    library = trial.place / "clock.so"
-    (trial.place / "clock.c").write_text(CLOCK)
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise Skipped("there is no C compiler")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, trial.place / "clock.c"], check=True)
+    library = _built(trial, "clock", CLOCK)
     ended = trial.start(env={**os.environ, "LD_PRELOAD": str(library)}).end()
     trial.expect_same(ended, trial.bare())
     trial.expect_readable()
     trial.expect_steps(ended.steps)
+
+
+def _built(trial: Trial, name: str, source: str) -> Path:
+    """Return a library for LD_PRELOAD; Skipped where there is no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise Skipped("there is no C compiler")
+    text, library = trial.place / f"{name}.c", trial.place / f"{name}.so"
+    text.write_text(source)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, text], check=True)
+    return library
 
 
 def _expect_as_bare(trial: Trial, ended: Ended, folder: Path) -> None:

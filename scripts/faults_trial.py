@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -182,12 +183,19 @@ class Trial:
         self.expect(
             ended.code == bare.code, f"exit {ended.code} instead of {bare.code}: {ended.errors[-300:]}"
         )
-        self.expect(ended.said == bare.said, "its output differs")
+        self._expect_output(ended.said, bare.said)
 
     def expect_part(self, ended: Ended, bare: Ended, codes: tuple[int, ...]) -> None:
         """Expect the beginning of what it would have said, and one of these exit codes."""
         self.expect(ended.code in codes, f"exit {ended.code} instead of {codes}: {ended.errors[-300:]}")
-        self.expect(ended.said == bare.said[: len(ended.said)], "its output differs")
+        self._expect_output(ended.said, bare.said[: len(ended.said)])
+
+    def _expect_output(self, said: list[str], bare: list[str]) -> None:
+        pairs = enumerate(zip_longest(said, bare), 1)
+        where = next(
+            (f"line {line}, {one!r} instead of {other!r}" for line, (one, other) in pairs if one != other), ""
+        )
+        self.expect(not where, f"its output differs: {where}")
 
     def expect_steps(self, counted: int, folder: Path | None = None) -> None:
         """Expect each step that the program had counted in the journals, and at most one more."""

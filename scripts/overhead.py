@@ -134,11 +134,20 @@ class Variant:
     process: subprocess.Popen[bytes]
     lines: object
 
-    def turn(self, steps: int) -> int:
-        """Run so many steps and return how long they took."""
-        self.lines.write(f"steps {steps}\n")  # type: ignore[attr-defined]
-        self.lines.flush()  # type: ignore[attr-defined]
-        return int(self.lines.readline())  # type: ignore[attr-defined]
+    def turn(self, steps: int) -> int | None:
+        """Run so many steps and return how long they took; None when the process has ended, as tools may make it."""
+        try:
+            self.lines.write(f"steps {steps}\n")  # type: ignore[attr-defined]
+            self.lines.flush()  # type: ignore[attr-defined]
+            answer = self.lines.readline()  # type: ignore[attr-defined]
+        except OSError:
+            answer = ""
+        return int(answer) if answer else None
+
+    def end(self) -> None:
+        """Let the process end."""
+        self.lines.close()  # type: ignore[attr-defined]
+        self.process.wait(300)
 
 
 @dataclass
@@ -176,10 +185,22 @@ def start_all(wanted: dict[str, Command], size: str, folder: Path) -> list[Varia
             )
         server.settimeout(120)
         lines = {}
-        for _ in started:
-            stream = server.accept()[0].makefile("rw")
-            lines[stream.readline().strip()] = stream
+        try:
+            for _ in started:
+                stream = server.accept()[0].makefile("rw")
+                lines[stream.readline().strip()] = stream
+        except TimeoutError:
+            _leave_out(wanted, [name for name in started if name not in lines], "did not start")
     return [Variant(name, started[name], lines[name]) for name in wanted]
+
+
+def _leave_out(wanted: dict[str, Command], names: list[str], why: str) -> None:
+    """Go on without some of the other tools; ours must not fail."""
+    for name in names:
+        if name in VARIANTS:
+            raise RuntimeError(f"{name} {why}")
+        print(f"without {name}: it {why}", file=sys.stderr)
+        del wanted[name]
 
 
 def measure(
@@ -199,20 +220,24 @@ def measure(
         times: dict[str, list[int]] = {name: [] for name in wanted}
         for _ in range(rounds if step_ms in TURN_STEPS else SHORT_ROUNDS * rounds):
             for variant in random.sample(variants, len(variants)):
-                times[variant.name].append(variant.turn(steps))
+                took = variant.turn(steps)
+                if took is None:
+                    _leave_out(wanted, [variant.name], "ended by itself")
+                    variants.remove(variant)
+                else:
+                    times[variant.name].append(took)
         shares.append(monitors.share())
         for variant in variants:
-            variant.lines.close()  # type: ignore[attr-defined]
-            variant.process.wait(300)
+            variant.end()
         bare += times[BARE]
-        for name, found in ratios.items():
-            found.append(
+        for name in [name for name in wanted if name != BARE]:
+            ratios[name].append(
                 statistics.median(mine / his for mine, his in zip(times[name], times[BARE], strict=True))
             )
     share = statistics.median(share for share in shares if share is not None) if any(shares) else None
     return {
         "step_ns": statistics.median(bare) / steps,
-        "ratios": {name: Ratio.of(values) for name, values in ratios.items()},
+        "ratios": {name: Ratio.of(values) for name, values in ratios.items() if name in wanted},
         "monitors_share": share,
         "target": TARGETS.get(step_ms),
     }
@@ -263,12 +288,12 @@ def start_up(pairs: int, folder: Path) -> dict[str, object]:
 
 def table(loops: dict[float, dict[str, object]], start: dict[str, object]) -> str:
     """Return the figures as Markdown."""
-    names = list(next(iter(loops.values()))["ratios"])  # type: ignore[call-overload]
+    names = list(dict.fromkeys(name for loop in loops.values() for name in loop["ratios"]))  # type: ignore[attr-defined]
     rows = ["| step | " + " | ".join(names) + " | monitors, share of one core |"]
     rows.append("|---" * (len(names) + 2) + "|")
     for loop in loops.values():
         ratios, share = loop["ratios"], loop["monitors_share"]
-        cells = [str(ratios[name]) for name in names]  # type: ignore[index]
+        cells = [str(ratios.get(name, "–")) for name in names]  # type: ignore[attr-defined]
         shown = "–" if share is None else f"{share:.1%}"
         rows.append(f"| {loop['step_ns'] / 1e6:.2f} ms | " + " | ".join(cells) + f" | {shown} |")  # type: ignore[operator]
     rows.append("")
@@ -309,7 +334,7 @@ def main() -> None:
         folder = Path(name)
         wanted = with_peers() if arguments.peers else VARIANTS
         loops = {
-            ms: measure(wanted, ms, arguments.casts, arguments.rounds, folder / f"{ms:g}")
+            ms: measure(dict(wanted), ms, arguments.casts, arguments.rounds, folder / f"{ms:g}")
             for ms in arguments.steps
         }
         start = start_up(arguments.pairs, folder)

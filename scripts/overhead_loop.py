@@ -1,9 +1,9 @@
 """One variant of scripts/overhead.py: an ordinary training loop that runs some steps whenever it is told to.
 
-Knows nothing of perfwrap. ``overhead_loop.py calibrate MILLISECONDS`` prints the size, as ROWSxWIDTH, whose step takes
-about that long here; ``overhead_loop.py run PORT NAME SIZE`` connects to the conductor on the loopback, and for each
-line ``steps N`` that it gets runs N steps and answers with the nanoseconds that they took. OVERHEAD_DEVICE names the
-device (cpu); batches lie in its memory already.
+Knows nothing of perfwrap, and of another tool only what that asks a program to say. ``overhead_loop.py calibrate
+MILLISECONDS`` prints the size, as ROWSxWIDTH, whose step takes about that long here; ``overhead_loop.py run PORT NAME
+SIZE`` connects to the conductor on the loopback, and for each line ``steps N`` that it gets runs N steps and answers
+with the nanoseconds that they took. OVERHEAD_DEVICE names the device (cpu); batches lie in its memory already.
 """
 
 from __future__ import annotations
@@ -83,9 +83,25 @@ def calibrate(target_ms: float) -> str:
     return min(times, key=lambda size: abs(times[size] - target_ms))
 
 
+def edit_for_traceml(training: Training) -> None:
+    """Make the edits that TraceML asks for, without which it times no step."""
+    import traceml_ai
+
+    traceml_ai.init(mode="auto")
+    plain = training.step
+
+    def step() -> None:
+        with traceml_ai.trace_step(training.model):
+            plain()
+
+    training.step = step  # type: ignore[method-assign]
+
+
 def follow(port: int, name: str, size: str) -> None:
     """Run steps as told until the conductor closes the connection."""
     training = Training(*map(int, size.split("x")))
+    if name == "traceml":
+        edit_for_traceml(training)
     training.steps(700)  # the recorder has settled by then
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         lines.write(name + "\n")

@@ -17,7 +17,7 @@ settings.register_profile("explore", deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "perfwrap"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 
 def _answers(python: Path | str, version: str) -> bool:
@@ -43,7 +43,7 @@ def find_interpreter(version: str) -> str | None:
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def interpreter(request: pytest.FixtureRequest) -> str:
-    """Each installed Python from 3.8 to 3.13."""
+    """Each installed Python from 3.8 to 3.14."""
     found = find_interpreter(request.param)
     if found is None:
         pytest.skip(f"no Python {request.param} on this machine")

@@ -103,7 +103,7 @@ def _diagnosis(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     with contextlib.suppress(PerfwrapError):
         _, document = runs.document(str(path))
-        compare(("a", document), ("b", document))
+        compare([("a", document)], [("b", document)])
 
 
 def _memory(data: bytes, folder: Path) -> None:

@@ -7,7 +7,17 @@ import sys
 import time
 from importlib import import_module
 
-from perfwrap_recorder import guard, journal, on_import, probes, ptracer, redaction, roles, thinning
+from perfwrap_recorder import (
+    guard,
+    journal,
+    journal_format,
+    on_import,
+    probes,
+    ptracer,
+    redaction,
+    roles,
+    thinning,
+)
 
 _role = roles.Role("main")
 """What this process is."""
@@ -38,6 +48,22 @@ def start(settings):
             guard.run("changes", _prepare_changes, settings.changes)
         if settings.trial_steps:
             guard.run("trial", _prepare_trial, settings)
+        if settings.watched:
+            guard.run("leaving", _prepare_leaving, settings)
+    _write_own_time("start", began_ns)
+
+
+def start_again(settings):
+    """Open another journal where the recorder has left the program to itself; raises OSError where it cannot."""
+    global _role
+    from perfwrap_recorder import leaving
+
+    began_ns = time.monotonic_ns()
+    journal.open_again(settings)
+    _role = roles.find_role(roles.find_argv())
+    leaving.prepare(settings)
+    leaving.come_back()
+    guard.run("facts", _write_facts)
     _write_own_time("start", began_ns)
 
 
@@ -53,7 +79,7 @@ def _watch_import():
         ended_ns[:] = [time.monotonic_ns()]
         if began_ns:
             duration_ns = ended_ns[0] - began_ns[0]
-            journal.record(began_ns[0], duration_ns, 0, journal.text("torch"), journal.IMPORT)
+            journal.record(began_ns[0], duration_ns, 0, journal.text("torch"), journal_format.IMPORT)
 
     def installed(torch):
         _write_own_time("install", ended_ns[0])
@@ -78,6 +104,13 @@ def _prepare_trial(settings):
     trial.prepare(settings)
 
 
+def _prepare_leaving(settings):
+    """Record as long as somebody watches."""
+    from perfwrap_recorder import leaving
+
+    leaving.prepare(settings)
+
+
 def _prepare(names):
     """Register the hooks of each probe: those for modules that torch imports, then those for its end."""
     modules = [(name, guard.run(name, import_module, "perfwrap_recorder.probes." + name)) for name in names]
@@ -92,7 +125,10 @@ def _prepare(names):
 def _begin_in_child():
     """Give the child of a fork its start record; journal and facts come when it has something to say."""
     global _role
-    journal.begin_in_child()
+    if not journal.has_left:
+        journal.begin_in_child()
+    if journal.has_left:
+        return
     _role = roles.find_forked_role(_role)
     _note_fork()
 
@@ -122,4 +158,4 @@ def _write_facts():
 
 def _write_own_time(name, began_ns):
     text = journal.text(name)
-    journal.record(began_ns, time.monotonic_ns() - began_ns, 0, text, journal.PERFWRAP)
+    journal.record(began_ns, time.monotonic_ns() - began_ns, 0, text, journal_format.PERFWRAP)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from perfwrap_recorder import guard, journal
+from perfwrap_recorder import guard, journal, journal_format
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.gpu_clock import GpuClock, nanoseconds
 
@@ -31,7 +31,7 @@ NEW_BASE_NS = 1_000_000_000
 MAXIMUM_STREAMS = 64
 """Streams of a device that are told apart; those beyond share a track."""
 
-MOST_LEAD_US = (1 << journal.LEAD_BITS) - 1
+MOST_LEAD_US = (1 << journal_format.LEAD_BITS) - 1
 
 api = None  # what of torch.cuda is used, once the probe has found it; None: nothing is to be done
 captures = set()  # CUDA graphs that are being captured
@@ -254,8 +254,8 @@ def _resolve(device, pair, reached):
     start, end_moment = clock.moment(first), clock.moment(last)
     value = pair.kind
     value |= _lead(start - pair.begun) << 8
-    value |= _lead(end_moment - pair.ended) << (8 + journal.LEAD_BITS)
-    journal.put(start, max(0, last - first), value, pair.name, pair.stream[1], journal.GPU)
+    value |= _lead(end_moment - pair.ended) << (8 + journal_format.LEAD_BITS)
+    journal.put(start, max(0, last - first), value, pair.name, pair.stream[1], journal_format.GPU)
     if last - device.base_place > NEW_BASE_NS:
         device.base, pair.last, device.base_place = pair.last, device.base, last
     device.free.append(pair)

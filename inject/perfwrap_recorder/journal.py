@@ -1,69 +1,7 @@
-"""The journal: what a process has to say, in fixed-width records that outlive it.
+"""The journal of this process: what it has to say, written in the format of ``journal_format.py``.
 
-This docstring is the specification of FORMAT 1.
-
-One file per process, ``journal/<host>-<pid>-<start>-<sequence>.pwj``, little-endian, a multiple of 32
-bytes long. Slot 0 is the header ``<8sIIqq``: the magic ``perfwrap``, FORMAT, pid, CLOCK_MONOTONIC and
-CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<qqqIHH``::
-
-    start      i64  CLOCK_MONOTONIC, ns
-    duration   i64  ns, 0 for an instant
-    value      i64  by kind (float64 bits for SAMPLE, NON_FINITE and QUEUE)
-    name       u32  id of a text, 0 for none
-    thread     u16  index given by a THREAD record; 0 is the process as a whole
-    kind       u16  below; 0 marks a slot that was never finished and is skipped
-
-``kind`` is the last field so that a record cut short by SIGKILL still reads 0. Slots are claimed with
-``next(itertools.count())``, which is atomic under the GIL: there is no lock that a fork could leave held.
-So the order of records is roughly that of time, no more. A few slots at the front are kept for END, the last
-CLOCK and LOST records, which are written in place. The file grows by segments that are allocated for real
-(``posix_fallocate``), because touching a sparse page on a full disk is SIGBUS. When a segment cannot be had
-the journal goes silent and stays silent: a COVERAGE record of the text "journal" in one of those slots says why,
-and CLOCK and END stand for that moment.
-
-Texts. A TEXT record carries 24 bytes of UTF-8 in start, duration and value (zero-padded), ``name`` is the
-text's id and ``thread`` the number of the piece. Pieces of one text may stand anywhere, also after its
-first use; a text that did not fit its limit (4080 bytes) is cut there. When the table of texts is full, new
-ones share the text ``(other)`` and a LOST record counts them.
-A *label* is a text of up to five fields joined by U+001F: name, file, line, function, and, where an installed
-library made the call on behalf of that line of the user's, the library's ``file:line``.
-A *series* is a text of two such fields: entity (``host``, ``cpu/3``, ``process/1234``, ``gpu/0``, ``disk``,
-``cgroup``) and metric, whose suffix is its unit.
-
-Kinds 1 to 31 describe; 32 to 63 are spans; 64 and up are instants with a value. The bit 0x8000 turns a span
-kind into a SUM: a stretch of thinned steps held ``value`` such spans of that name and thread, of ``duration``
-ns together (inclusive of what they contain). ``start`` is that of the THIN record which began the stretch;
-the stretch ends where the next THIN record begins another. A sum is written when the first of its spans ends
-and then updated in place, so it survives SIGKILL too.
-
-Cheap and bounded. Where detail would cost too much time, or when the journal's budget wears thin, stretches with
-detail (some neighbouring steps) and stretches without take turns, and a THIN record begins each:
-
-- ``value`` above 0: from ``start`` on spans stand in detail, as one step in so many does.
-- ``value`` 0: spans are summed. That is for want of room: when half of the budget is used, and from then on
-  whenever an eighth of what is left is used, detail is halved, and samples come half as often. So a run of any
-  length fits.
-- ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
-  four-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
-  COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they end the steps, are not noted at all: detail alone tells of
-  them. The other kinds are summed. A kill may lose a tenth of a second of it.
-
-A call that may never return (waiting for a batch, a collective) stands, while it has not, as an OPEN record in one of
-the slots at the front: that is how others see where a process hangs. When it returns, the slot is emptied again. While
-probes rest there are none.
-
-GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
-those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
-and no thread. Above the 8 bits of the kind, value holds by how many microseconds the GPU came after the host at the
-phase's beginning and, LEAD_BITS higher, at its end.
-
-A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost module
-call or before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start
-or the end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE,
-LOAD, IMPORT, COMPILE, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or
-the first 256 (in longer ones as many as a quarter of its steps) where there is room, stand there all the same;
-further NON_FINITE instants are left out.
+Slots are claimed without a lock, so a fork or a signal may come at any moment. Most of what follows is what keeps
+the journal cheap and bounded: where detail costs too much, spans are summed, or the probes rest.
 """
 
 from __future__ import annotations
@@ -73,99 +11,54 @@ import os
 import sys
 from _thread import get_ident, get_native_id
 from itertools import count
-from struct import Struct
 from time import sleep
 
 from perfwrap_recorder import handlers, rest, thinning
 from perfwrap_recorder.clock import now, read_pair
 from perfwrap_recorder.journal_file import JournalFile, affordable
+from perfwrap_recorder.journal_format import (
+    CLOCK,
+    COMPILE,
+    COVERAGE,
+    DATA_END,
+    END,
+    END_SLOT,
+    FACT,
+    FIRST_SLOT,
+    FLOAT,
+    FLOAT_BITS,
+    FORMAT,
+    GC,
+    HEADER,
+    IMPORT,
+    LAST_CLOCK_SLOT,
+    LOAD,
+    LOADER_START,
+    LOST,
+    LOST_RECORDS_SLOT,
+    LOST_TEXTS_SLOT,
+    MARK,
+    NON_FINITE,
+    OPEN,
+    OPEN_SLOTS,
+    RECORD,
+    SAMPLE,
+    SAVE,
+    SHIFT,
+    SILENT_SLOT,
+    SUM,
+    TEXT,
+    THIN,
+    THREAD,
+)
 from perfwrap_recorder.texts import JOURNAL, SILENT, Texts, pieces_of
 from perfwrap_recorder.thinning import PATIENCE, Thinning
-
-FORMAT = 1
-
-# Records that describe.
-TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END, OPEN = range(1, 12)
-# CLOCK: start = monotonic, value = wall ns.       THREAD: thread = index, name = its name, value = native id.
-# FACT: name = key, value = text id of the value.  MARK: name = what, value = text id of the detail or 0.
-# SAMPLE: name = series, value = float64 bits.     COVERAGE: name = what is watched from start on, for
-#   duration (0: to the journal's end; 1: it is not watched), value = text id of a note or 0.
-# LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums, -1 for a rest.
-# END: an orderly end.                            OPEN: name = label of a call that goes on, value = its kind.
-
-# Spans.
-DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
-DATA_END = 34  # the next(loader) that ended the epoch
-LOADER_START = 35  # making the loader's iterator, its workers included; value = num_workers
-# (in a worker: from the start of its loop until it first asks for an order)
-FORWARD = 36  # outermost module call; value = TRAINING | GRAD | INFERENCE
-BACKWARD = 37
-OPTIMIZER = 38  # optimizer.step(); name = label with "SGD#1" as its name, the number telling instances apart
-SCALER_STEP = 39  # GradScaler.step(); where it skipped the optimizer value = 1 and the label's name ends in
-# " skipped"; value = -1 where that cannot be told (a fused optimizer: the GPU decides)
-ZERO_GRAD = 40
-SYNC = 41  # a value comes to the host; name = label "Tensor.item", value = 1 when the tensor is on a GPU
-SAVE = 42  # torch.save; value = bytes when known, else -1
-LOAD = 43
-GC = 44  # a collection; value = generation
-PERFWRAP = 45  # the recorder's own work outside of the probes
-IMPORT = 46  # the import of torch itself
-TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes or -1 << 8 | the bits below
-FETCH = 48  # a worker (or, without workers, the loader) makes one batch; value = samples or -1
-GETITEM = 49  # within it, all that makes samples: the calls of dataset[index]; value = how many
-COLLATE = 50  # within it, the collate function; value = bytes of the tensors that it made or -1
-IDLE = 51  # a worker waits for its next order
-PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
-SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
-CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
-COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; name = label "all_reduce", or
-# "all_reduce async" when it only enqueues, both with " of group NAME" behind when not on all ranks; value = bytes of
-# its largest argument or -1
-COMPILE = 56  # torch.compile at work; name = label "compile" or "compile backward" at the first line of the function
-# that is compiled, or at the line that called it; value = which compilation of that function, from 0
-EMPTY_CACHE = 57  # torch.cuda.empty_cache, once CUDA is started; name = label "empty_cache"
-GPU = (
-    58  # a GPU's work on a phase, between two events; value = its kind | leads, see above; thread = a stream
-)
-
-# Instants with a value.
-NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits
-QUEUE = 65  # name = a loader, at the start of its DATA span; how many batches were ready, and a half more
-# where later batches came before the one that was next in order; in stretches with detail only
-STACK = 66  # samples of a thread, from start on for duration; value = how many; name = label, as its name the phase
-
-SUM = 0x8000
-TRAINING, GRAD, INFERENCE = 1, 2, 4
-TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
-# The first two together: between GPUs. PINNED: the host's side.
-LEAD_BITS = 28
 
 RARE = frozenset((DATA_END, LOADER_START, SAVE, LOAD, IMPORT, COMPILE, NON_FINITE))
 FULL = 2
 """The generation of a full collection of garbage."""
-RESTING = frozenset(
-    (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
-    + (SCHEDULER, CLIP, COLLECTIVE)
-)
-"""The kinds that a rest is for."""
-RETIRING = (
-    ("zero_grad", (ZERO_GRAD,)),
-    ("scheduler", (SCHEDULER,)),
-    ("gradient_clipping", (CLIP,)),
-    ("transfers", (TRANSFER,)),
-    ("fetching", (GETITEM, COLLATE)),
-    ("collectives", (COLLECTIVE,)),
-    ("sync", (SYNC,)),
-)
-"""The probes that are switched off, in this order, where even the least detail costs more than it may, and their kinds:
-those first that a diagnosis misses least. Without the others there would be no steps or no account of them."""
 
-HEADER = Struct("<8sIIqq")
-pack = Struct("<qqqIHH").pack_into
-FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
-SHIFT = 5  # a slot is 32 bytes
-END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, SILENT_SLOT, FIRST_SLOT = 1, 2, 3, 4, 7, 8
-OPEN_SLOTS = {DATA: 5, COLLECTIVE: 6}
+pack = RECORD.pack_into
 
 BEGIN = None
 
@@ -201,6 +94,8 @@ often = (
 )  # functions() that look at it at ends of steps, at most ten times a second, with less room rarer
 
 settings = None  # what the launcher asked
+has_left = False  # whether nothing is written any more because nobody watches
+_told = {}  # (kind, name) -> (duration, words): facts and coverage, of a program that may be watched again
 _file = None
 _turns = [True]  # one token: who takes it turns from detail to sums or back
 _turner = 0  # the thread that has the token
@@ -228,6 +123,18 @@ def open_current(given):
         rest.stay()  # the wrappers tell in stacks what is at work
     _make(given.budget_bytes)
     atexit.register(_end)
+
+
+def open_again(given):
+    """Begin another journal, where nobody had watched for a while, with what stands from before."""
+    global summing, sums, has_left
+    summing, sums = False, {}
+    _turns[:] = [True]
+    threads.clear()
+    open_current(given)
+    has_left = False
+    for (kind, name), (duration, words) in list(_told.items()):
+        _tell(kind, name, duration, words)
 
 
 def begin_in_child():
@@ -292,7 +199,7 @@ def text(value):
 
 def fact(key, value):
     """Say something that was learned."""
-    put(now(), 0, text(str(value)), text(key), 0, FACT)
+    _tell(FACT, key, 0, str(value))
 
 
 def mark(name, detail=""):
@@ -308,12 +215,19 @@ def sample(entity, metric, value):
 
 def cover(what, note=""):
     """Say that something is watched from now on."""
-    put(now(), 0, text(note) if note else 0, text(what), 0, COVERAGE)
+    _tell(COVERAGE, what, 0, note)
 
 
 def uncover(what, note):
     """Say that something is not watched, and why not."""
-    put(now(), 1, text(note), text(what), 0, COVERAGE)
+    _tell(COVERAGE, what, 1, note)
+
+
+def _tell(kind, name, duration, words):
+    """Write what stands for all that follows, and keep it where another journal may begin with it."""
+    if getattr(settings, "watched", False):
+        _told[kind, name] = duration, words
+    put(now(), duration, text(words) if words or kind == FACT else 0, text(name), 0, kind)
 
 
 def open_call(start, name, kind):
@@ -382,6 +296,14 @@ def reduce_budget(share):
     global _thinning, limit
     _thinning = Thinning(_slots(settings.budget_bytes // share), _next_slot(), now())
     limit = 0  # whoever comes next works it out
+
+
+def leave():
+    """Say goodbye before the program has ended: nothing is written from now on, nor by what it forks."""
+    global _file, limit, has_left
+    _end()
+    _file, limit, has_left = None, 0, True
+    _unmade.clear()
 
 
 def _slots(size):
@@ -484,11 +406,9 @@ def _end_stretch(moment, was_summing):
 
 def _retire():
     """Switch off the next probe that still notes something."""
-    for probe, kinds in RETIRING:
-        if not rest.retired.issuperset(kinds):
-            rest.retire(kinds)
-            uncover("probe/" + probe, "switched off, since it costs more than --max-overhead allows")
-            return
+    probe = rest.retire_next()
+    if probe:
+        uncover("probe/" + probe, "switched off, since it costs more than --max-overhead allows")
 
 
 def _turn(moment, was_summing):
@@ -544,7 +464,7 @@ def _begin_sums(moment, is_rest):
     sums = {BEGIN: moment}
     put(moment, 0, -1 if is_rest else 0, 0, 0, THIN)
     if is_rest:
-        rest.begin(_stepper, RESTING - {_thinning.counts[0]})
+        rest.begin(_stepper, but=_thinning.counts[0])
         if _thinning.is_bare:
             rest.take_out()
         rest.ask_again(moment + REST_INTERVAL_NS, _limit_of)

@@ -53,6 +53,15 @@ def start():
         _shim["quietly"](_start_recorder)
 
 
+def start_again():
+    """Have a recorder that has left this program to itself record into the run folder of who calls."""
+    import perfwrap_recorder
+    from perfwrap_recorder import settings
+
+    _shim["load"]("own_modules").serve(_shim["data"])
+    perfwrap_recorder.start_again(settings.read(_shim["data"], _shim["run_folder"]))
+
+
 def note(event):
     """Append one line about this process to the run folder."""
     _shim["quietly"](_shim["note"], event)

@@ -6,7 +6,7 @@ they are missing, nothing is said.
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import journal, journal_format
 
 QUEUES = ("multiprocessing.queues", "queue", "_queue")
 """Modules whose queues tell their length without a lock that somebody could hold for long."""
@@ -37,8 +37,8 @@ def tell(iterator, start, ready, name):
     own = vars(iterator)
     overtaken = not next_was_ready and _early(own["_task_info"], own["_tasks_outstanding"])
     value = many + OVERTAKEN if overtaken else float(many)
-    bits = journal.FLOAT_BITS.unpack(journal.FLOAT.pack(value))[0]
-    journal.record(start, 0, bits, journal.text(name), journal.QUEUE)
+    bits = journal_format.FLOAT_BITS.unpack(journal_format.FLOAT.pack(value))[0]
+    journal.record(start, 0, bits, journal.text(name), journal_format.QUEUE)
 
 
 def _early(tasks, outstanding):

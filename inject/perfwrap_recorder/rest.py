@@ -13,6 +13,41 @@ from __future__ import annotations
 
 import sys
 
+from perfwrap_recorder.journal_format import (
+    BACKWARD,
+    CLIP,
+    COLLATE,
+    COLLECTIVE,
+    DATA,
+    FETCH,
+    FORWARD,
+    GETITEM,
+    IDLE,
+    OPTIMIZER,
+    PIN,
+    SCHEDULER,
+    SYNC,
+    TRANSFER,
+    ZERO_GRAD,
+)
+
+RESTING = frozenset(
+    (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
+    + (SCHEDULER, CLIP, COLLECTIVE)
+)
+"""The kinds that a rest is for."""
+RETIRING = (
+    ("zero_grad", (ZERO_GRAD,)),
+    ("scheduler", (SCHEDULER,)),
+    ("gradient_clipping", (CLIP,)),
+    ("transfers", (TRANSFER,)),
+    ("fetching", (GETITEM, COLLATE)),
+    ("collectives", (COLLECTIVE,)),
+    ("sync", (SYNC,)),
+)
+"""The probes that are switched off, in this order, where even the least detail costs more than it may, and their kinds:
+those first that a diagnosis misses least. Without the others there would be no steps or no account of them."""
+
 NEVER = 1 << 62
 
 COUNTS = -1
@@ -111,13 +146,13 @@ def stay():
     put_back()
 
 
-def begin(thread, kinds):
-    """Have the probes of these kinds rest, and count what this thread does."""
+def begin(thread, but):
+    """Have the probes of all kinds rest but of the one that ends the steps, and count what this thread does."""
     take()
     counting.clear()
     counting.add(thread)
     resting.clear()
-    resting.update(kinds, retired)
+    resting.update(RESTING - {but}, retired)
 
 
 def ask_again(moment, limit_of):
@@ -146,7 +181,25 @@ def end():
     counting.clear()
 
 
-def retire(kinds):
-    """Have the probes of these kinds rest for good."""
-    retired.update(kinds)
-    resting.update(kinds)
+def leave():
+    """Have all probes that can rest do so for good, and torch's own functions stand where that can be."""
+    retired.update(RESTING)
+    resting.update(RESTING)
+    counting.clear()
+    take_out()
+
+
+def come_back():
+    """Have all probes note everything again."""
+    retired.clear()
+    end()
+
+
+def retire_next():
+    """Have the next probe rest for good, and return its name; None where all that may have been switched off are."""
+    for probe, kinds in RETIRING:
+        if not retired.issuperset(kinds):
+            retired.update(kinds)
+            resting.update(kinds)
+            return probe
+    return None

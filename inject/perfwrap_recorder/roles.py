@@ -19,7 +19,12 @@ AGENT_MODULES = {
     "torch.distributed.run",
 }
 AGENT_SCRIPTS = {"accelerate", "accelerate-launch", "deepspeed", "fabric", "torchrun"}
-SERVER_CODE = ("from multiprocessing.resource_tracker import", "from multiprocessing.forkserver import")
+SERVER_CODE = tuple(
+    before + "from multiprocessing.%s import" % server
+    for before in ("", "import sys; ")
+    for server in ("resource_tracker", "forkserver")
+)
+"""How what multiprocessing has its servers run begins, before Python 3.14 and since."""
 COMPILE_WORKER = "torch/_inductor/compile_worker"
 LOADER_MODULE = "torch.utils.data.dataloader"
 
@@ -51,7 +56,7 @@ def find_role(argv):
         return Role("helper", inert=True)
     if entry in AGENT_MODULES if kind == "-m" else os.path.basename(entry) in AGENT_SCRIPTS:
         return Role("agent", inert=True)
-    return Role("main")
+    return Role("worker" if _is_worker() else "main")
 
 
 def find_forked_role(parent):
@@ -93,6 +98,12 @@ def find_entry(argv):
                         return "-" + letter, value
                     break
     return "script", ""
+
+
+def _is_worker():
+    """Say whether this process serves a DataLoader already: where it was attached to."""
+    state = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(state, "_worker_info", None) is not None
 
 
 def _called_from(module):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from _thread import allocate_lock, get_ident, start_new_thread
 
-from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder import guard, journal, journal_format, source_lines, wrapping
 from perfwrap_recorder.clock import now
 
 STRETCH_NS = 2_000_000_000
@@ -118,7 +118,7 @@ class Samples:
     def end_stretch(self):
         """Say what the samples have cost, and begin new records."""
         if self._spent:
-            journal.put(self._since, self._spent, 0, journal.text("sampler"), 0, journal.PERFWRAP)
+            journal.put(self._since, self._spent, 0, journal.text("sampler"), 0, journal_format.PERFWRAP)
         self._records.clear()
         self._since, self._spent = now(), 0
 
@@ -129,11 +129,11 @@ class Samples:
             if index is None:
                 index = journal.threads[thread] = journal.add_track(journal.thread_name(thread))
             name = journal.text(phase + source_lines.SEPARATOR + place)
-            slot = journal.put(moment, 0, 1, name, index, journal.STACK)
+            slot = journal.put(moment, 0, 1, name, index, journal_format.STACK)
             if slot >= 0:
                 self._records[thread, phase, place] = [
                     journal.state[1],
-                    slot << journal.SHIFT,
+                    slot << journal_format.SHIFT,
                     moment,
                     1,
                     name,
@@ -142,7 +142,7 @@ class Samples:
             return
         record[3] += 1
         memory, offset, since, count, name, index = record
-        journal.pack(memory, offset, since, moment - since, count, name, index, journal.STACK)
+        journal.pack(memory, offset, since, moment - since, count, name, index, journal_format.STACK)
 
 
 def _phase_and_place(frame):

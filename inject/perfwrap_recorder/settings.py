@@ -30,6 +30,7 @@ class Settings:
         "trial_steps",
         "trial_warm_up",
         "trial_writes",
+        "watched",
         "window",
         "window_detail",
         "window_ranks",
@@ -53,6 +54,7 @@ class Settings:
         trial_warm_up="auto",
         trial_precision=0.0,
         trial_writes="skip",
+        watched=False,
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -86,6 +88,8 @@ class Settings:
         """It ends earlier when the median step is known to this share of itself; 0 for never."""
         self.trial_writes = trial_writes
         """Whether such a process may write checkpoints: "allow" or "skip"."""
+        self.watched = watched
+        """Whether to record only as long as somebody watches, in a program that was attached to."""
 
 
 def host_name() -> str:
@@ -120,4 +124,5 @@ def read(data: str, run_dir: str) -> Settings:
         values.get("trial_warm_up") or "auto",
         float(values.get("trial_precision") or 0),
         values.get("trial_writes") or "skip",
+        values.get("watched") == "1",
     )

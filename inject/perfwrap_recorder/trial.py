@@ -30,6 +30,7 @@ from perfwrap_recorder import (
     guard,
     held_writes,
     journal,
+    journal_format,
     on_import,
     roles,
     step_ends,
@@ -189,7 +190,7 @@ def _step_ended(torch, moment, is_step):
 
 def _may_end(kind):
     """Say whether steps of that kind are training steps: batches are not, and forwards may be an evaluation's."""
-    return kind == journal.OPTIMIZER or (kind == journal.BACKWARD and not Leaving.has_optimizer)
+    return kind == journal_format.OPTIMIZER or (kind == journal_format.BACKWARD and not Leaving.has_optimizer)
 
 
 def _look_at_ranks(torch):

@@ -22,7 +22,7 @@ import sys
 from _thread import get_ident
 from time import sleep
 
-from perfwrap_recorder import guard, journal, torch_profiler
+from perfwrap_recorder import guard, journal, journal_format, torch_profiler
 from perfwrap_recorder.clock import now
 
 WHAT = "torch_profiler"
@@ -357,7 +357,7 @@ def _give_up(reason):
             _cover("no window: " + reason)
         else:
             journal.put(
-                now(), 1, journal.text("no window: " + reason), journal.text(WHAT), 0, journal.COVERAGE
+                now(), 1, journal.text("no window: " + reason), journal.text(WHAT), 0, journal_format.COVERAGE
             )
         forget()
 
@@ -365,12 +365,12 @@ def _give_up(reason):
 def _cover(note):
     """Say from when to now steps were not what they are otherwise."""
     opened, moment = _plan.opened, now()
-    journal.put(opened, moment - opened, journal.text(note), journal.text(WHAT), 0, journal.COVERAGE)
+    journal.put(opened, moment - opened, journal.text(note), journal.text(WHAT), 0, journal_format.COVERAGE)
     journal.forgive(moment - opened)
 
 
 def _note(name, began):
-    journal.record(began, now() - began, 0, journal.text(name), journal.PERFWRAP)
+    journal.record(began, now() - began, 0, journal.text(name), journal_format.PERFWRAP)
 
 
 def _wait_for_end(reason):

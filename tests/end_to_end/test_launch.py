@@ -124,7 +124,8 @@ def test_torchrun_ends_and_cleans_up_as_bare(how: str, places: dict[str, Path], 
 
 def test_perfwrap_inside_torchrun_inside_perfwrap_is_one_run(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(
-        "import os; print('rank', os.environ['RANK'], os.environ['PYTHONPATH'])\n"
+        "import os; line = f\"rank {os.environ['RANK']} {os.environ['PYTHONPATH']}\\n\"\n"
+        "os.write(1, line.encode())  # in one piece: the ranks share the pipe\n"
     )
     inner = [sys.executable, "-m", "perfwrap", "run", "--", sys.executable, "worker.py"]
     answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""Two hosts on one machine: network, name and clock of their own; one dies in the middle, and both are in one report.
+"""Two hosts on one machine: network, name and clock of their own; one dies, or the link is slow, and a report says so.
 
 A host is a network namespace with a UTS, a PID and a time namespace. Its CLOCK_MONOTONIC differs by the time
 namespace; its wall clock by a library that its processes load first.
@@ -28,6 +28,9 @@ WALL_SKEW_SECONDS = 3
 MONOTONIC_SKEW_SECONDS = 5_000
 ENOUGH_STEPS = 40
 
+LINK = "40mbit"
+"""A data centre's machines have thousands of it."""
+
 TRAIN = """\
 import os, torch
 import torch.distributed as dist
@@ -47,6 +50,12 @@ while True:
     if step == ENOUGH:
         open("ready" + os.environ["RANK"], "w").close()
 """.replace("ENOUGH", str(ENOUGH_STEPS))
+
+SHORT_TRAIN = (
+    TRAIN.replace("while True:", "while step < 60:")
+    .replace("nn.Linear(64, 8)", "nn.Linear(256, 512)")
+    .replace("torch.randn(16, 64)", "torch.randn(16, 256)")
+)
 
 CLOCK = """\
 #include <sys/syscall.h>
@@ -156,39 +165,65 @@ def wait_for(condition: Callable[[], bool], what: str, place: Path) -> None:
         time.sleep(0.1)
 
 
+def launch(
+    hosts: dict[str, list[str]],
+    start: Callable[..., subprocess.Popen[str]],
+    place: Path,
+    script: str,
+    port: int,
+) -> dict[str, subprocess.Popen[str]]:
+    """Start a script by torchrun under perfwrap, one rank on each host, into one run folder."""
+    (place / "train.py").write_text(script)
+    python = [sys.executable, "-m"]
+    running = {}
+    for number, (host, prefix) in enumerate(hosts.items()):
+        torchrun = [*python, "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
+        meeting = ["--master-addr", "10.77.0.1", "--master-port", str(port), "--nproc-per-node", "1"]
+        record = ["perfwrap", "run", "--run-id", "it", "--out", str(place / "run"), "--no-report", "--"]
+        running[host] = start([*prefix, *python, *record, *torchrun, *meeting, "train.py"])
+    return running
+
+
+def report(place: Path) -> Any:
+    """Return the diagnosis of the run."""
+    words = [sys.executable, "-m", "perfwrap", "report", str(place / "run"), "--format", "json"]
+    reported = subprocess.run(words, capture_output=True, text=True)
+    assert reported.returncode == 0, reported.stderr
+    return json.loads(reported.stdout)
+
+
 def test_two_hosts_with_skewed_clocks_make_one_run_of_which_one_may_die(
     hosts: dict[str, list[str]], start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    (tmp_path / "train.py").write_text(TRAIN)
-    perfwrap = [sys.executable, "-m", "perfwrap"]
-    running = {}
-    for number, (host, prefix) in enumerate(hosts.items()):
-        torchrun = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nnodes",
-            "2",
-            "--node-rank",
-            str(number),
-        ]
-        meeting = ["--master-addr", "10.77.0.1", "--master-port", "29571", "--nproc-per-node", "1"]
-        record = [*perfwrap, "run", "--run-id", "it", "--out", str(tmp_path / "run"), "--no-report", "--"]
-        running[host] = start([*prefix, *record, *torchrun, *meeting, "train.py"])
+    running = launch(hosts, start, tmp_path, TRAIN, 29571)
     wait_for(lambda: all((tmp_path / f"ready{rank}").exists() for rank in (0, 1)), "both ranks", tmp_path)
     kill(running["second"])
     wait_for(lambda: running["first"].poll() is not None, "the host that lives", tmp_path)
-    reported = subprocess.run(
-        [*perfwrap, "report", str(tmp_path / "run"), "--format", "json"], capture_output=True, text=True
-    )
-    assert reported.returncode == 0, reported.stderr
-    document = json.loads(reported.stdout)
+    document = report(tmp_path)
     assert {(rank["rank"], rank["host"]) for rank in document["ranks"]} == {(0, "first"), (1, "second")}
     assert all(rank["steps"] >= ENOUGH_STEPS - 1 for rank in document["ranks"])
     warnings = " ".join(document["warnings"])
     assert "The clocks of second were put on that of first" in warnings
     assert "1 of the 2 launchers of this run have not said how they ended (second)" in warnings
     _check_clocks(tmp_path / "run")
+
+
+def test_a_slow_link_between_two_hosts_is_what_holds_them_back(
+    hosts: dict[str, list[str]], start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    limit = ["tc", "qdisc", "add", "dev", "v0", "root", "tbf", "rate", LINK]
+    limit += ["burst", "32kbit", "latency", "400ms"]
+    if not all(quiet(*prefix[: prefix.index("unshare")], *limit) for prefix in hosts.values()):
+        pytest.skip("there is no tc that can make a link slow")
+    running = launch(hosts, start, tmp_path, SHORT_TRAIN, 29573)
+    wait_for(lambda: all(process.poll() is not None for process in running.values()), "the end", tmp_path)
+    document = report(tmp_path)
+    assert document["verdict"]["id"] == "communication-bound"
+    finding = document["findings"][0]
+    assert finding["rule"] == "exposed_communication"
+    assert finding["share"] > 0.5
+    assert (Path(finding["location"]["file"]).name, finding["location"]["line"]) == ("train.py", 7)
+    assert "a second over its network" in " ".join(finding["evidence"])
 
 
 def _check_clocks(run: Path) -> None:

@@ -327,7 +327,7 @@ def test_attaching_ends_with_the_job(tmp_path: Path, told: Any) -> None:
     watching.communicate(timeout=PATIENCE_SECONDS)
     assert watching.returncode == 0
     manifest = RunFolder(folder).read_manifest()
-    assert manifest["attached"] == {"pid": job.pid, "ended": True}
+    assert manifest["attached"] == {"pid": job.pid, "ended": True, "recorder": False}
     assert (manifest["name"], manifest["tags"]) == ("seen", ["a", "b"])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,7 +43,7 @@ def runs() -> list[dict[str, Any]]:
 
 
 def test_recorded_equal_runs_raise_no_false_alarm(compare_noise: ModuleType, runs: list[Any]) -> None:
-    pairs = list(pairwise(runs))
+    pairs = compare_noise.single(runs, runs[1:])
     assert len(pairs) >= 6
     assert compare_noise.false_alarms(compare_noise.outcomes(pairs)) == 0
 
@@ -61,10 +60,14 @@ def test_a_tenth_more_is_seen_in_pairs_drawn_from_a_quiet_run(
 ) -> None:
     slower = [
         (
-            one,
-            compare_noise._with_times(other, [int(1.1 * t) for t in other["steps"]["stretches"]["mean_ns"]]),
+            [one],
+            [
+                compare_noise._with_times(
+                    other, [int(1.1 * t) for t in other["steps"]["stretches"]["mean_ns"]]
+                )
+            ],
         )
-        for one, other in compare_noise.drawn(runs[:1])
+        for [one], [other] in compare_noise.drawn(runs[:1])
     ]
     assert compare_noise.outcomes(slower)["slower"] >= 38
 
@@ -73,7 +76,8 @@ def test_a_busy_machine_is_why_recorded_runs_get_no_conclusion(
     compare_noise: ModuleType, runs: list[Any]
 ) -> None:
     # Without that refusal the same pairs would be judged, and the machine's load with them.
-    refused = compare_noise.outcomes(pairwise(runs))
-    insisted = compare_noise.outcomes(pairwise(runs), ("load",))
+    pairs = compare_noise.single(runs, runs[1:])
+    refused = compare_noise.outcomes(pairs)
+    insisted = compare_noise.outcomes(pairs, ("load",))
     assert refused["not comparable"] == len(runs) - 1
     assert insisted["not comparable"] == 0

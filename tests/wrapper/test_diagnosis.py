@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,7 +54,7 @@ def fail() -> None:
     raise ZeroDivisionError("by nothing")
 
 
-def test_the_costliest_finding_gives_the_verdict(run: Any) -> None:
+def test_the_finding_that_gains_most_gives_the_verdict(run: Any) -> None:
     write(run, data=20, python=4)
     diagnosis = diagnose(run.read())
     assert diagnosis.verdict.id == "data-bound"
@@ -82,7 +83,7 @@ def test_a_broken_timeline_is_no_crash() -> None:
     assert "report it" in diagnosis.verdict.sentence
 
 
-def test_findings_stand_by_how_bad_they_are_and_then_by_what_they_cost(run: Any) -> None:
+def test_findings_stand_by_how_bad_they_are_and_then_by_what_mending_gains(run: Any) -> None:
     write(run)
     shares = {"small": 0.04, "large": 0.3, "of_the_run": 0.5, "middling": 0.08}
     rules = [
@@ -92,6 +93,17 @@ def test_findings_stand_by_how_bad_they_are_and_then_by_what_they_cost(run: Any)
     found = diagnose(run.read(), rules).findings
     assert [one.rule for one in found] == ["large", "middling", "of_the_run", "small"]
     assert [one.severity for one in found] == ["critical", "minor", "minor", "note"]
+
+
+def test_a_sure_gain_stands_before_one_that_may_be_nothing(run: Any) -> None:
+    write(run, data=8, python=9)
+    doubtful = rule("doubtful", lambda: [finding(0.25, "python", verdict="throttled")])
+    sure = replace(finding(0.22, "data", verdict="data-bound"), saving=(0.78, 0.82))
+    small = replace(finding(0.15, "backward", verdict="python-bound"), saving=(0.85, 0.85))
+    rules = (doubtful, rule("sure", lambda: [sure]), rule("small", lambda: [small]))
+    diagnosis = diagnose(run.read(), rules)
+    assert [found.rule for found in diagnosis.findings] == ["sure", "doubtful", "small"]
+    assert diagnosis.verdict.id == "data-bound"
 
 
 def test_no_time_is_sold_twice(run: Any) -> None:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from perfwrap import private_files
+from perfwrap import cli, private_files
 from perfwrap.commands import runs
 from perfwrap.errors import PerfwrapError
 
@@ -72,3 +74,47 @@ def test_what_a_tool_left_open_to_all_is_closed_but_links_and_the_recorder_are_l
     private_files.restrict(run, but="inject")
     modes = {path.name: path.stat().st_mode & 0o777 for path in run.rglob("*")}
     assert (modes["tools"], modes["a"], modes["b"], modes["link"]) == (0o700, 0o600, 0o666, 0o666)
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder with a file in it that we may not look into; its parent is the current folder."""
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (folder / "diagnosis.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o711)
+    folder.chmod(0)
+    user = os.geteuid()
+    if user == 0:  # To root nothing is closed.
+        os.seteuid(NOBODY)
+    yield Path("closed")
+    os.seteuid(user)
+    folder.chmod(0o700)
+
+
+def test_a_run_folder_that_is_closed_to_us_is_refused(closed: Path) -> None:
+    with pytest.raises(PerfwrapError, match="closed may not be read"):
+        runs.find(str(closed))
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load what the command line needs as long as we are who may read where it is installed."""
+    monkeypatch.setattr(sys, "argv", ["perfwrap", "report", "nowhere"])
+    with pytest.raises(SystemExit):
+        cli.main()
+
+
+@pytest.mark.usefixtures("loaded")
+def test_what_lies_in_a_closed_folder_is_told_in_a_sentence(
+    closed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["perfwrap", "report", "closed/run"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == cli.USAGE_ERROR
+    assert "perfwrap: closed/run: Permission denied." in capsys.readouterr().err

@@ -3,11 +3,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
+
+SECOND = 1_000_000_000
 
 
 def create(_: int) -> str:
@@ -87,3 +90,40 @@ def test_two_places_for_several_runs_are_two_places(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     assert run_folder.create_parent(None, "demo") != run_folder.create_parent(None, "demo")
     assert len(os.listdir("perfwrap_runs")) == 2  # noqa: PTH208 (a count)
+
+
+def started(
+    rank: int, restart: int, clock: str, begin: int, end: int | None, exit: dict[str, int]
+) -> dict[str, Any]:
+    """Return what a launcher says: clocks of different machines differ by a thousand seconds."""
+    boot = 1_000 * SECOND * int(clock)
+    return {
+        "part": {"job": "it", "rank": rank, "restart": restart, "leads": rank == 0},
+        "host": {"name": f"node{clock}", "clock": clock},
+        "start": {"monotonic_ns": boot + begin * SECOND, "wall_ns": begin * SECOND},
+        "end": None if end is None else {"monotonic_ns": boot + end * SECOND, "wall_ns": end * SECOND},
+        "exit": exit,
+    }
+
+
+@pytest.mark.parametrize(("clock", "end", "seconds"), [("1", 90, 90), ("2", 90, 90), ("1", None, None)])
+def test_of_ranks_that_were_started_anew_the_last_start_says_how_the_run_ended(
+    clock: str, end: int | None, seconds: int | None, tmp_path: Path
+) -> None:
+    whole = RunFolder(tmp_path)
+    whole.write_manifest({"job": {"id": "it"}})
+    launchers = {
+        "rank0": started(0, 0, "1", 10, 31, {"signal": 15}),
+        "rank1": started(1, 0, "1", 10, 30, {"code": 1}),
+        "rank0.start2": started(0, 1, clock, 42, end, {"code": 0}),
+        "rank1.start2": started(1, 1, "1", 41, 90, {"code": 0}),
+    }
+    for name, manifest in launchers.items():
+        part = RunFolder(tmp_path / run_folder.PARTS / name)
+        part.path.mkdir(parents=True)
+        part.write_manifest(manifest)
+    run = whole.read_manifest()
+    assert run["exit"] == {"code": 0}
+    assert run["start"] == launchers["rank0"]["start"]
+    assert (run["end"] and run["end"]["monotonic_ns"]) == (seconds and 1_000 * SECOND + seconds * SECOND)
+    assert [node["exit"] for node in run["nodes"]].count({"code": 0}) == 2

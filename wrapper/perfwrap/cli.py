@@ -44,3 +44,9 @@ def main() -> None:
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        print(f"perfwrap: {error.filename}: {error.strerror}.", file=sys.stderr)
+        print("  Whoever it belongs to can open it, or give you a copy.", file=sys.stderr)
+        sys.exit(USAGE_ERROR)

@@ -374,7 +374,7 @@ def _merged(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tuple[Fi
 
 
 def _order(finding: Finding) -> tuple[bool, int, bool, float]:
-    """Return what findings are sorted by: how bad they are, then what they cost; what is of the whole run behind."""
+    """Return what findings are sorted by: how bad they are, then what mending gains; those of the run behind."""
     return finding.benign, -SEVERITIES.index(finding.severity), finding.of_run, -finding.weight
 
 

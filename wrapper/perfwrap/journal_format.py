@@ -1,4 +1,4 @@
-"""The journal's numbers, as the recorder's ``journal.py`` specifies them; a test holds both to be equal.
+"""The journal's numbers, as the recorder's ``journal_format.py`` specifies them; a test holds both to be equal.
 
 ``wrapper/`` never imports ``inject/``: this page is what both halves agree on, besides the files themselves.
 """

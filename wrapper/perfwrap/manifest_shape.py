@@ -20,6 +20,7 @@ SHAPES: Mapping[str, Shape] = {
     "exit": fields(code=number, signal=number, oom_kill=MEMORY),
     "attached": fields(pid=number),
     "host": fields(name=text, gpus=listed(text)),
+    "part": fields(restart=number),
     "imported": listed(fields(file=text, format=text)),
     **dict.fromkeys(("versions", "options", "environment"), fields()),
 }

@@ -72,9 +72,12 @@ def restrict(folder: Path, but: str) -> None:
 
 
 def demand_plain(folder: Path) -> None:
-    """Raise PerfwrapError where a folder holds what is neither file nor folder: a pipe would be waited for for ever."""
+    """Raise PerfwrapError where a folder holds what is neither file nor folder: a pipe would be waited for for ever.
+
+    PerfwrapError, too, where it or a folder in it is somebody else's and closed to us.
+    """
     looked_at = 0
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=_refuse_closed):
         folders.sort()
         for name in files:
             looked_at += 1
@@ -90,3 +93,12 @@ def demand_plain(folder: Path) -> None:
                 )
         if looked_at > MOST_LOOKED_AT:
             return
+
+
+def _refuse_closed(error: OSError) -> None:
+    """Raise PerfwrapError for a folder that may not be looked into; one that is gone by now is nobody's fault."""
+    if isinstance(error, PermissionError):
+        raise PerfwrapError(
+            f"{error.filename} may not be read: run folders are their owner's alone.",
+            "Ask its owner for a copy of the whole run folder.",
+        ) from error

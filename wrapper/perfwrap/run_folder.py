@@ -5,7 +5,7 @@
     run.json                 manifest, written by the launcher at start and again at the end
     inject/                  what the command's PYTHONPATH points to: shim, recorder source, settings
     starts/<host>.log        one line per Python process that was reached (see START_FIELDS)
-    journal/*.pwj            one journal per writer; the format is specified in the recorder's journal.py
+    journal/*.pwj            one journal per writer; the format is specified in the recorder's journal_format.py
     stalls/<host>-<n>.json   what hung, written while it does; described in docs/stalls.md
     memory/*.pickle          what filled a GPU whose memory had run out; see sources/memory_snapshot.py
     tools/                   files of other tools, kept as they are
@@ -169,7 +169,8 @@ class RunFolder:
         """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap.
 
         Of a run that several launchers joined: that of the leading part, with ``exit`` of the first one that failed,
-        and with ``nodes``, a list of what each part says of itself.
+        and with ``nodes``, a list of what each part says of itself. Where ranks were started anew, ``end`` and ``exit``
+        are those of the last start.
         """
         manifest = self._read_own()
         return _together(manifest, self.parts()) if "job" in manifest else manifest
@@ -228,7 +229,9 @@ def _together(job: dict[str, Any], parts: tuple[RunFolder, ...]) -> dict[str, An
         return {**job, "nodes": []}
     # The one that leads is rank 0's; where nobody knows of ranks, the first.
     known.sort(key=lambda each: (not each[1].get("part", {}).get("leads"), _began(each[1]), each[0]))
-    exits = [manifest.get("exit") for _, manifest in known]
+    newest = max(_start(manifest) for _, manifest in known)
+    last = [manifest for _, manifest in known if _start(manifest) == newest]
+    exits = [manifest.get("exit") for manifest in last]
     failed = next((how for how in exits if how and how != {"code": 0}), None)
     nodes = [
         {
@@ -239,7 +242,27 @@ def _together(job: dict[str, Any], parts: tuple[RunFolder, ...]) -> dict[str, An
         for name, manifest in sorted(known, key=lambda each: each[0])
     ]
     first = known[0][1]
-    return {**first, "format": job["format"], "job": job["job"], "exit": failed or exits[0], "nodes": nodes}
+    ended = {"end": _end(first, last[0]), "exit": failed or exits[0]}
+    return {**first, "format": job["format"], "job": job["job"], **ended, "nodes": nodes}
+
+
+def _start(manifest: dict[str, Any]) -> int:
+    """Return which start of the ranks a launcher belongs to, from 0."""
+    return int(manifest.get("part", {}).get("restart") or 0)
+
+
+def _end(first: dict[str, Any], last: dict[str, Any]) -> dict[str, int] | None:
+    """Return when the leader of the last start ended, on the clock of the first one; None while it has not."""
+    start, end = first.get("start"), last.get("end")
+    if not isinstance(start, dict) or not isinstance(end, dict) or _clock(first) == _clock(last):
+        return end
+    # Another machine leads since: only the wall clocks are the same thing on both.
+    return {**end, "monotonic_ns": start["monotonic_ns"] + end["wall_ns"] - start["wall_ns"]}
+
+
+def _clock(manifest: dict[str, Any]) -> object:
+    """Return what names the clock of a launcher's machine."""
+    return (manifest.get("host") or {}).get("clock")
 
 
 def _began(manifest: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.rank_skew import Skew
 from perfwrap.measures.steps import enough_steady_steps
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import SEVERITIES, Finding, severity_of
 from perfwrap.rules.sampled import quote
 from perfwrap.timeline.coverage import RECORDER, notes
 
@@ -78,8 +78,9 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
         return _with_health(_unknown(reason), findings)
     groups = {kind: _apart(group) for kind, group in groups.items()}
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
-    kind = max(shares, key=lambda kind: shares[kind], default=None)
-    if kind is not None and shares[kind] >= BOUND_SHARE:
+    bound = [kind for kind in groups if shares[kind] >= BOUND_SHARE]
+    kind = max(bound, key=lambda kind: _weight(groups[kind], shares[kind]), default=None)
+    if kind is not None:
         return _with_health(_bound(kind, shares[kind], groups[kind]), findings)
     return _with_health(_healthy(evidence, findings, account), findings)
 
@@ -92,6 +93,11 @@ def _apart(group: list[Finding]) -> list[Finding]:
     claimed = [finding for finding in group if finding.claims is not None and not finding.of_job]
     largest = max(group, key=lambda finding: finding.share)
     return claimed if sum(finding.share for finding in claimed) >= largest.share else [largest]
+
+
+def _weight(group: list[Finding], share: float) -> tuple[int, float, float]:
+    """Return what kinds are held against each other by, as findings are: how bad, what mending gains, what it costs."""
+    return SEVERITIES.index(severity_of(share)), sum(finding.gain for finding in group), share
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -115,7 +121,7 @@ def only_tables() -> Verdict:
 
 def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
     """Return the verdict that a kind of finding gives."""
-    first = max(group, key=lambda finding: finding.share)
+    first = max(group, key=lambda finding: (finding.gain, finding.share))
     sentence = f"{VERDICTS[kind]}: {first.sentence}"
     if len(group) > 1 and share - first.share >= 0.01:
         rest = units.counted(len(group) - 1, "finding")
@@ -197,7 +203,7 @@ def _gpu_doubt(utilization: float | None) -> str:
 
 def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
     """Return why no verdict can be given, empty when one can."""
-    if evidence.attached is not None:
+    if evidence.attached is not None and not evidence.trainers:
         return _attached(evidence, evidence.attached)
     if not evidence.trainers or evidence.main is None:
         return _nothing_trained(evidence)
@@ -224,7 +230,8 @@ def _attached(evidence: Evidence, job: Attached) -> str:
     """Return what is known about a job that was watched from outside, which is no verdict."""
     words = [
         f"perfwrap was attached to process {job.pid} and recorded nothing inside, so no step, and no wait for data or "
-        "GPU, was measured. Start the job with `perfwrap run` for that."
+        "GPU, was measured. Start the job with `perfwrap run` for that, or attach with --recorder (Python 3.14 and "
+        "later)."
     ]
     if job.samples:
         done = [

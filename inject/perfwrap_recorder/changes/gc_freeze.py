@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from perfwrap_recorder import journal, step_ends
+from perfwrap_recorder import journal, journal_format, step_ends
 
 STEPS = 5
 """So many steps come first: they make what lives on."""
@@ -14,7 +14,7 @@ def install(torch, change):
     """Freeze when the time has come."""
 
     def look(moment, is_step):
-        is_ours = is_step and not done and journal.step_kind() != journal.FETCH
+        is_ours = is_step and not done and journal.step_kind() != journal_format.FETCH
         if is_ours and journal.count_steps() >= STEPS:
             done.append(True)
             freeze(change)

@@ -6,23 +6,23 @@ replacing would change what Dynamo captures. The user could notice one more fram
 
 from __future__ import annotations
 
-from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder import guard, journal, journal_format, wrapping
 from perfwrap_recorder.probes import live_graphs
 from perfwrap_recorder.source_lines import label
 
 
 def install(torch):
     """Watch from now on."""
-    make = wrapping.timed("backward", _finish, journal.BACKWARD, journal.BACKWARD)
-    wrapping.patch(torch, torch.autograd, "backward", make, "backward", kind=journal.BACKWARD)
+    make = wrapping.timed("backward", _finish, journal_format.BACKWARD, journal_format.BACKWARD)
+    wrapping.patch(torch, torch.autograd, "backward", make, "backward", kind=journal_format.BACKWARD)
     journal.cover("probe/backward")
 
 
 def _finish(frame, start, duration, arguments):
     name = label("backward", frame)
-    journal.span(start, duration, 0, name, journal.BACKWARD)
+    journal.span(start, duration, 0, name, journal_format.BACKWARD)
     if live_graphs.left > 0 and arguments:
         guard.run("live_graphs", live_graphs.note, "backward", name, frame, arguments[0])
     # Tells the steps of a program whose optimizer is none of torch's kind.
-    journal.end_step(journal.BACKWARD, 0, start + duration)
+    journal.end_step(journal_format.BACKWARD, 0, start + duration)
     return name

@@ -18,14 +18,14 @@ from __future__ import annotations
 import sys
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder import guard, journal, journal_format, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.facts import say
 from perfwrap_recorder.probes import torch_facts
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
-COLLECTIVE = journal.COLLECTIVE
+COLLECTIVE = journal_format.COLLECTIVE
 
 HOLDER = "wrapper"
 """The name of the function that torch's decorators put around each collective."""

@@ -17,7 +17,7 @@ import atexit
 import sys
 from _thread import get_ident
 
-from perfwrap_recorder import guard, journal, redaction, rest, source_lines, wrapping
+from perfwrap_recorder import guard, journal, journal_format, redaction, rest, source_lines, wrapping
 from perfwrap_recorder.clock import now
 
 MAXIMUM_MARKS = 200
@@ -115,14 +115,14 @@ def _begin(frame, arguments):
         if len(_frames) < MAXIMUM_FRAMES:
             _frames[function] = place
     _starts[get_ident()] = start, label, int(which) if which.isdigit() else 0
-    journal.record(start, now() - start, 0, journal.text("compilation"), journal.PERFWRAP)
+    journal.record(start, now() - start, 0, journal.text("compilation"), journal_format.PERFWRAP)
 
 
 def _end():
     began = _starts.pop(get_ident(), None)
     if began:
         start, label, which = began
-        journal.span(start, now() - start, which, label, journal.COMPILE)
+        journal.span(start, now() - start, which, label, journal_format.COMPILE)
     _read_breaks()
 
 

@@ -14,7 +14,7 @@ from _weakref import ref
 from itertools import count
 from sys import _getframe
 
-from perfwrap_recorder import batches, guard, journal, ready_batches, rest, wrapping
+from perfwrap_recorder import batches, guard, journal, journal_format, ready_batches, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import find_place, label
@@ -37,7 +37,7 @@ SIZED_MODULE = "torch.utils.data.dataset"
 SIZED = ("ConcatDataset", "Subset", "TensorDataset")
 """Datasets of torch's whose length costs nothing; any other's would have to be asked of the user's code."""
 
-STRANGER = None, "loader", -1, find_tally(journal.DATA, "loader")
+STRANGER = None, "loader", -1, find_tally(journal_format.DATA, "loader")
 """Stands for an iterator of which nothing is known."""
 
 _next_number = count(1).__next__
@@ -126,32 +126,32 @@ def _make_next(count_batch):
         if isinstance(error, StopIteration):
             finish_last(frame, iterator, start, now() - start)
         else:
-            close(journal.DATA)
+            close(journal_format.DATA)
             error.__traceback__ = error.__traceback__.tb_next  # without our frame, from Python 3.11 on
 
     return make, make_counter
 
 
 def _begin(iterator, start):
-    journal.end_step(journal.DATA, 0, start)
-    journal.open_call(start, journal.text(_known(iterator)[1]), journal.DATA)
+    journal.end_step(journal_format.DATA, 0, start)
+    journal.open_call(start, journal.text(_known(iterator)[1]), journal_format.DATA)
     return guard.run("ready_batches", ready_batches.look, iterator)
 
 
 def _finish_with(count_batch):
     def finish(frame, iterator, start, duration, data, ready):
-        journal.close_call(journal.DATA)
+        journal.close_call(journal_format.DATA)
         _, name, size, _ = _known(iterator)
         if ready is not None:
             guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
-        journal.span(start, duration, count_batch(data, size), label(name, frame), journal.DATA)
+        journal.span(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
 
     return finish
 
 
 def _finish_last(frame, iterator, start, duration):
-    journal.close_call(journal.DATA)
-    journal.span(start, duration, 0, label(_known(iterator)[1], frame), journal.DATA_END)
+    journal.close_call(journal_format.DATA)
+    journal.span(start, duration, 0, label(_known(iterator)[1], frame), journal_format.DATA_END)
     journal.begin_phase(start + duration)
 
 
@@ -185,8 +185,8 @@ def _finish_start(loader, iterator, start, duration, frame):
         _forget_gone(_iterators)
     _used.add(name)
     size = loader.batch_size if type(loader.batch_size) is int else -1
-    _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal.DATA, name)
-    journal.span(start, duration, loader.num_workers, label(name, frame), journal.LOADER_START)
+    _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal_format.DATA, name)
+    journal.span(start, duration, loader.num_workers, label(name, frame), journal_format.LOADER_START)
     workers = vars(iterator).get("_workers")
     if type(workers) is list and _next_start() <= MAXIMUM_STARTS:
         journal.fact(name + "/workers", " ".join(str(worker.pid) for worker in workers))

@@ -17,12 +17,12 @@ from __future__ import annotations
 import atexit
 from _thread import get_ident
 
-from perfwrap_recorder import batches, guard, journal, source_lines, wrapping
+from perfwrap_recorder import batches, guard, journal, journal_format, source_lines, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.sample_times import SampleTimes, Stopwatch
 
-FETCH, GETITEM, COLLATE = journal.FETCH, journal.GETITEM, journal.COLLATE
+FETCH, GETITEM, COLLATE = journal_format.FETCH, journal_format.GETITEM, journal_format.COLLATE
 
 MAXIMUM_NAMES = 1000
 """Known datasets and collate functions after which all are forgotten: one is made per epoch in some programs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, journal, ranges, rest, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, journal_format, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import live_graphs, model_facts, parallel, settings_facts, torch_facts
 from perfwrap_recorder.rest import resting
@@ -26,7 +26,7 @@ WRAPPERS = {
 
 MAXIMUM_CLASSES = 1000
 
-FORWARD = journal.FORWARD
+FORWARD = journal_format.FORWARD
 
 active = set()  # threads inside of an outermost call
 watchers = []  # functions(module, frame) to call before each outermost call, for experiments
@@ -128,19 +128,19 @@ def _finish_with(torch):
 
     def finish(frame, module, start, end, result):
         name = _names.get(type(module)) or _find_name(module, frame)
-        value = journal.TRAINING if getattr(module, "training", False) else 0
+        value = journal_format.TRAINING if getattr(module, "training", False) else 0
         if is_grad_enabled():
-            value |= journal.GRAD
+            value |= journal_format.GRAD
         if is_inference():
-            value |= journal.INFERENCE
+            value |= journal_format.INFERENCE
         number = label(name, frame)
-        journal.span(start, end - start, value, number, journal.FORWARD)
+        journal.span(start, end - start, value, number, journal_format.FORWARD)
         if live_graphs.left > 0:
             guard.run("live_graphs", live_graphs.note, "forward", number, frame, result)
-        journal.end_step(journal.FORWARD, 0, end)
+        journal.end_step(journal_format.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))
-            is_training = bool(value & journal.TRAINING)
+            is_training = bool(value & journal_format.TRAINING)
             guard.run("autocast", settings_facts.look_at_autocast, torch, name, is_training)
             if name not in _described:
                 _described.add(name)

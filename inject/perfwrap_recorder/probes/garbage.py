@@ -10,7 +10,7 @@ import atexit
 import gc
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal
+from perfwrap_recorder import guard, journal, journal_format
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.source_lines import label
 
@@ -23,7 +23,7 @@ def install(_):
     """Watch from now on."""
     if _note not in gc.callbacks:
         gc.callbacks.append(_note)
-        atexit.register(_stop)
+        atexit.register(stop)
     journal.cover("probe/garbage")
 
 
@@ -39,10 +39,10 @@ def _note(phase, information):
 
 def _finish(frame, start, duration, generation):
     name = label("gc", frame) if generation == FULL else journal.text("gc")
-    journal.span(start, duration, generation, name, journal.GC)
+    journal.span(start, duration, generation, name, journal_format.GC)
 
 
-def _stop():
+def stop():
     """Say no more: while Python takes itself apart, nothing that the callback needs is sure to be there."""
     if _note in gc.callbacks:
         gc.callbacks.remove(_note)

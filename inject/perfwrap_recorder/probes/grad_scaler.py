@@ -14,12 +14,12 @@ from _thread import get_ident
 from _weakref import ref
 from sys import _getframe
 
-from perfwrap_recorder import call_sites, gpu_time, guard, journal, wrapping
+from perfwrap_recorder import call_sites, gpu_time, guard, journal, journal_format, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes.optimizer import awaiting
 from perfwrap_recorder.source_lines import label
 
-SCALER_STEP = journal.SCALER_STEP
+SCALER_STEP = journal_format.SCALER_STEP
 
 STEPPED, SKIPPED, UNKNOWN = 0, 1, -1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from perfwrap_recorder import call_sites, journal, wrapping
+from perfwrap_recorder import call_sites, journal, journal_format, wrapping
 from perfwrap_recorder.source_lines import label
 
 OPTIONS = {
@@ -25,7 +25,9 @@ def install(torch):
     for name, options in OPTIONS.items():
         function = getattr(module, name, None)
         asked = [(option, place, call_sites.default_of(function, option)) for option, place in options]
-        make = wrapping.timed_with_options("gradient_clipping", _finish_with(name, asked), journal.CLIP)
+        make = wrapping.timed_with_options(
+            "gradient_clipping", _finish_with(name, asked), journal_format.CLIP
+        )
         wrapping.patch(torch, module, name, make)
         if getattr(torch.nn.utils, name, None) is function:
             setattr(torch.nn.utils, name, getattr(module, name))
@@ -35,7 +37,7 @@ def install(torch):
 def _finish_with(name, asked):
     def finish(frame, start, duration, arguments, options):
         number = label(name, frame)
-        journal.span(start, duration, 0, number, journal.CLIP)
+        journal.span(start, duration, 0, number, journal_format.CLIP)
         values = [
             (option, call_sites.option(arguments, options, place, option, default))
             for option, place, default in asked

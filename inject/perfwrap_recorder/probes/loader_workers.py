@@ -7,12 +7,12 @@ the traceback of what a dataset raises.
 
 from __future__ import annotations
 
-from perfwrap_recorder import batches, guard, journal, wrapping
+from perfwrap_recorder import batches, guard, journal, journal_format, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import fetching
 from perfwrap_recorder.rest import resting
 
-IDLE, PIN = journal.IDLE, journal.PIN
+IDLE, PIN = journal_format.IDLE, journal_format.PIN
 
 WORKER_SHARE = 16
 """A worker keeps to one part in so many of the budget: there are many, and little is asked of them."""
@@ -100,7 +100,7 @@ class Orders:
 
 def _finish_start():
     start = _began.pop()
-    journal.span(start, now() - start, 0, journal.text("worker"), journal.LOADER_START)
+    journal.span(start, now() - start, 0, journal.text("worker"), journal_format.LOADER_START)
 
 
 def _finish_wait(start):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder import guard, journal, journal_format, source_lines, wrapping
 from perfwrap_recorder.source_lines import label
 
 COUNTERS = (
@@ -65,7 +65,7 @@ def install(torch):
 def _finish_for(torch):
     def finish(frame, start, duration, _):
         if torch.cuda.is_initialized():  # or else the call had nothing to empty
-            journal.span(start, duration, 0, label("empty_cache", frame), journal.EMPTY_CACHE)
+            journal.span(start, duration, 0, label("empty_cache", frame), journal_format.EMPTY_CACHE)
 
     return finish
 

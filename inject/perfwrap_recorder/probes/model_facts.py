@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import journal, journal_format
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.probes import embedding_facts
 
 
 def describe(torch, module, name):
@@ -26,7 +27,8 @@ def describe(torch, module, name):
         if images:
             last = sum(map(is_channels_last_with(torch), images))
             journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
-    journal.record(start, now() - start, 0, journal.text("model facts"), journal.PERFWRAP)
+        embedding_facts.note(torch, module)
+    journal.record(start, now() - start, 0, journal.text("model facts"), journal_format.PERFWRAP)
 
 
 def count_elements(parameters, attribute):

@@ -14,9 +14,9 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import gpu_time, guard, journal, nvtx_window, ranges, rest, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, journal_format, nvtx_window, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import torch_facts
+from perfwrap_recorder.probes import embedding_facts, torch_facts
 from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import label
 
@@ -50,7 +50,7 @@ def install(torch):
         if is_compiling() or get_ident() in counting:
             return
         if begin_gpu:
-            _pairs[id(optimizer)] = begin_gpu(journal.OPTIMIZER)
+            _pairs[id(optimizer)] = begin_gpu(journal_format.OPTIMIZER)
         _starts[id(optimizer)] = now()
         if push:
             push("optimizer")
@@ -115,8 +115,8 @@ def _finish(frame, optimizer, start, end):
     if known[0]() is not optimizer:
         known = _number(optimizer)
     name = label(known[2], frame)
-    journal.span(start, end - start, 0, name, journal.OPTIMIZER)
-    journal.end_step(journal.OPTIMIZER, known[1], end)
+    journal.span(start, end - start, 0, name, journal_format.OPTIMIZER)
+    journal.end_step(journal_format.OPTIMIZER, known[1], end)
     return name
 
 
@@ -125,7 +125,7 @@ def _number(optimizer):
     number = min(_next_number(), MAXIMUM_OPTIMIZERS + 1)
     is_one_of_many = number > MAXIMUM_OPTIMIZERS
     name = "%s#%s" % (type(optimizer).__name__, "more" if is_one_of_many else number)
-    known = ref(optimizer), number, name, find_tally(journal.OPTIMIZER, name, number)
+    known = ref(optimizer), number, name, find_tally(journal_format.OPTIMIZER, name, number)
     if is_one_of_many:
         return known
     _numbers[id(optimizer)] = known
@@ -145,3 +145,4 @@ def _describe(optimizer, key):
     for option in ("foreach", "fused", "capturable"):
         if option in groups[0]:
             journal.fact("%s/%s" % (key, option), groups[0][option])
+    guard.run("embedding_facts", embedding_facts.describe, groups, key)

@@ -13,12 +13,12 @@ import sys
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, wrapping
+from perfwrap_recorder import guard, journal, journal_format, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
-SCHEDULER = journal.SCHEDULER
+SCHEDULER = journal_format.SCHEDULER
 
 active = set()  # threads inside of a scheduler's step
 

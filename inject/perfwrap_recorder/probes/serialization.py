@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from perfwrap_recorder import journal, wrapping
+from perfwrap_recorder import journal, journal_format, wrapping
 from perfwrap_recorder.source_lines import label
 
 
@@ -23,12 +23,12 @@ def install(torch):
 
 def _finish_save(frame, start, duration, arguments):
     size = _size(arguments[1]) if len(arguments) > 1 else -1
-    journal.span(start, duration, size, label("torch.save", frame), journal.SAVE)
+    journal.span(start, duration, size, label("torch.save", frame), journal_format.SAVE)
 
 
 def _finish_load(frame, start, duration, arguments):
     size = _size(arguments[0]) if arguments else -1
-    journal.span(start, duration, size, label("torch.load", frame), journal.LOAD)
+    journal.span(start, duration, size, label("torch.load", frame), journal_format.LOAD)
 
 
 def _size(file):

@@ -129,10 +129,12 @@ def _ask_profiler(torch):
 
 
 def _ask_environment(_):
+    # Not by os.environ's own methods, which are Python's: Dynamo would look at them in the midst of a compiled region.
+    known = getattr(os.environ, "_data", {})
     for name in VARIABLES:
-        value = os.environ.get(name)
+        value = known.get(name.encode())
         if value is not None:
-            facts.say("env/" + name, value[:LONGEST_VALUE])
+            facts.say("env/" + name, value.decode("utf-8", "surrogateescape")[:LONGEST_VALUE])
 
 
 def _finish_with(torch, key, name):

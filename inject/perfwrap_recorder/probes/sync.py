@@ -19,7 +19,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, journal, source_lines, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, journal_format, source_lines, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 
@@ -31,7 +31,7 @@ WITH_OPTIONS = (
     *("__repr__", "__format__"),
 )
 
-SYNC = journal.SYNC
+SYNC = journal_format.SYNC
 
 LONG_NS = 20_000
 """A call as long as this always gets its line."""
@@ -153,13 +153,13 @@ def _finish_with(name, on_gpu):
         is_located = _lines_left >= 0 or duration > LONG_NS or not _calls & SAMPLE_MASK
         number = source_lines.label(name, frame) if is_located else text_id
         is_on_gpu = on_gpu(tensor) if on_gpu else 0
-        journal.span(start, duration, is_on_gpu, number, journal.SYNC)
+        journal.span(start, duration, is_on_gpu, number, journal_format.SYNC)
         if is_on_gpu and reach_gpu:
             reach_gpu(start + duration, tensor.get_device())
         # Infinity minus itself is NaN, and NaN differs from everything.
         if result.__class__ is float and result - result != 0.0:
             number = source_lines.label(name, frame)
-            journal.instant(start + duration, result, number, journal.NON_FINITE)
+            journal.instant(start + duration, result, number, journal_format.NON_FINITE)
 
     return finish
 

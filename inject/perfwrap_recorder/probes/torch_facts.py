@@ -14,6 +14,7 @@ from perfwrap_recorder.facts import say
 from perfwrap_recorder.probes import settings_facts
 
 _torch = []  # the module, once it is there
+_world = []  # the id of the group that the ranks were last asked of
 
 
 def install(torch):
@@ -22,6 +23,7 @@ def install(torch):
     _ask_versions(torch)
     journal.every_interval.add(look)
     journal.after_fork.add(facts.forget)
+    journal.after_fork.add(_world.clear)
     settings_facts.install(torch)
     journal.cover("probe/torch_facts")
 
@@ -54,6 +56,11 @@ def _ask_ranks(torch):
     # Only where no launcher has said so in the environment: torch.multiprocessing.spawn, for one.
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
+        # Once for each group: within a compiled region Dynamo would look at what these questions call.
+        group = id(distributed.group.WORLD)
+        if _world == [group]:
+            return
+        _world[:] = [group]
         say("rank", distributed.get_rank())
         say("world_size", distributed.get_world_size())
         say("distributed_backend", distributed.get_backend())

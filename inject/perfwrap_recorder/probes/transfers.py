@@ -19,7 +19,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, source_lines, wrapping
+from perfwrap_recorder import guard, journal, journal_format, source_lines, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 
@@ -28,12 +28,12 @@ COPIES = ("to", "cuda", "cpu", "pin_memory")
 
 MODULE_COPIES = ("to", "cuda", "cpu")
 
-TRANSFER = journal.TRANSFER
+TRANSFER = journal_format.TRANSFER
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = (
-    journal.TO_GPU,
-    journal.FROM_GPU,
-    journal.PINNED,
-    journal.NON_BLOCKING,
+    journal_format.TO_GPU,
+    journal_format.FROM_GPU,
+    journal_format.PINNED,
+    journal_format.NON_BLOCKING,
 )
 
 SHORT_NS = 2_000

@@ -10,7 +10,7 @@ Not seen: ``torch.Stream`` and ``torch.Event``, types of C++ that nobody can cha
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, source_lines, wrapping
+from perfwrap_recorder import journal, journal_format, source_lines, wrapping
 
 ON_GPU = 1
 
@@ -39,6 +39,6 @@ def install(torch):
 def _make(name):
     def finish(frame, start, duration, _):
         if not source_lines.is_own_business(frame):
-            journal.span(start, duration, ON_GPU, source_lines.label(name, frame), journal.SYNC)
+            journal.span(start, duration, ON_GPU, source_lines.label(name, frame), journal_format.SYNC)
 
-    return wrapping.timed("waits", finish, journal.SYNC)
+    return wrapping.timed("waits", finish, journal_format.SYNC)

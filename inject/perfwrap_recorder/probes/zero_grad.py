@@ -6,7 +6,7 @@ traceback. Says of each line that calls them whether gradients are set to None.
 
 from __future__ import annotations
 
-from perfwrap_recorder import call_sites, journal, wrapping
+from perfwrap_recorder import call_sites, journal, journal_format, wrapping
 from perfwrap_recorder.source_lines import label
 
 
@@ -15,15 +15,15 @@ def install(torch):
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         default = call_sites.default_of(owner.zero_grad, "set_to_none")
         finish = _finish_with(owner.__name__ + ".zero_grad", default)
-        make = wrapping.timed_with_options("zero_grad", finish, journal.ZERO_GRAD)
-        wrapping.patch(torch, owner, "zero_grad", make, "zero_grad", kind=journal.ZERO_GRAD)
+        make = wrapping.timed_with_options("zero_grad", finish, journal_format.ZERO_GRAD)
+        wrapping.patch(torch, owner, "zero_grad", make, "zero_grad", kind=journal_format.ZERO_GRAD)
     journal.cover("probe/zero_grad")
 
 
 def _finish_with(name, default):
     def finish(frame, start, duration, arguments, options):
         number = label(name, frame)
-        journal.span(start, duration, 0, number, journal.ZERO_GRAD)
+        journal.span(start, duration, 0, number, journal_format.ZERO_GRAD)
         value = call_sites.option(arguments, options, 1, "set_to_none", default)
         call_sites.describe("zero_grad", number, frame, (("function", name), ("set_to_none", value)))
 

@@ -656,6 +656,8 @@ def install():
     class Settings:
         run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", 8 << 20, False
 
+    # What looks now and then does so at the end of each step, and so within each compiled region, too.
+    journal.OFTEN_INTERVAL_NS = journal.CLOCK_INTERVAL_NS = 1
     journal.open_current(Settings)
     for probe in [import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES]:
         probe.install(torch)

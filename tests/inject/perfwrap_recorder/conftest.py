@@ -18,7 +18,7 @@ KIND_NAMES = {number: name for group in (DESCRIBE, SPANS, INSTANTS) for name, nu
 PREAMBLE = f"""
 import os, sys
 sys.path.insert(0, {str(INJECT)!r})
-from perfwrap_recorder import clock, journal, source_lines
+from perfwrap_recorder import clock, journal, journal_format, source_lines
 class Settings:
     run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", int(sys.argv[2]), False
 def open_journal():

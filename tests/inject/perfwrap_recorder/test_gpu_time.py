@@ -24,7 +24,7 @@ def watch(**settings):
     gpu_time.watch(gpu)
     return gpu
 
-def phase(gpu, host_ns, gpu_ns, kind=journal.FORWARD):
+def phase(gpu, host_ns, gpu_ns, kind=journal_format.FORWARD):
     "A phase that takes the host and the GPU so long; returns when the GPU truly worked on it."
     pair = gpu_time.begin(kind)
     begun = clock.now
@@ -56,7 +56,7 @@ def test_a_gpu_that_waits_for_the_host_is_timed_to_a_few_microseconds(run) -> No
         + """
 gpu, seen = watch(), []
 for _ in range(50):
-    for kind in (journal.FORWARD, journal.BACKWARD, journal.OPTIMIZER):
+    for kind in (journal_format.FORWARD, journal_format.BACKWARD, journal_format.OPTIMIZER):
         seen.append(phase(gpu, 300_000, 100_000, kind))
     end_step()
 clock.pass_time(10**6)
@@ -82,7 +82,7 @@ def test_how_far_the_host_runs_ahead_is_found_by_the_users_own_sync(run) -> None
         + """
 gpu, seen = watch(), []
 for step in range(30):
-    for kind in (journal.FORWARD, journal.BACKWARD, journal.OPTIMIZER):
+    for kind in (journal_format.FORWARD, journal_format.BACKWARD, journal_format.OPTIMIZER):
         seen.append(phase(gpu, 100_000, 900_000, kind))
     end_step()
     if step % 5 == 4:  # loss.item()
@@ -135,7 +135,7 @@ def test_without_any_sync_the_questions_alone_bound_the_clock(run) -> None:
         + """
 gpu, seen = watch(), []
 for step in range(200):
-    for kind in (journal.FORWARD, journal.BACKWARD, journal.OPTIMIZER):
+    for kind in (journal_format.FORWARD, journal_format.BACKWARD, journal_format.OPTIMIZER):
         seen.append(phase(gpu, 300_000, 310_000, kind))
         end_step()
 clock.pass_time(10**9)

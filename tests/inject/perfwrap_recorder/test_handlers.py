@@ -24,7 +24,7 @@ handler = partial(end, 5)
 
 PROGRAM = """
 import signal
-from perfwrap_recorder import guard, journal
+from perfwrap_recorder import guard, journal, journal_format
 open_journal()
 {handler}
 signal.signal(signal.SIGALRM, handler)
@@ -62,7 +62,7 @@ def interrupted(*arguments):
 os.posix_fallocate = interrupted
 for number in range(5_000):
     try:
-        journal.span(number, 1, number, name, journal.SYNC)
+        journal.span(number, 1, number, name, journal_format.SYNC)
     except TimeoutError:
         print("told")
 """

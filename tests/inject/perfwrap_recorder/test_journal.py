@@ -11,9 +11,9 @@ from perfwrap import journal_format
 
 
 def test_both_halves_name_the_same_numbers() -> None:
-    source = (Path(__file__).resolve().parents[3] / "inject/perfwrap_recorder/journal.py").read_text()
+    source = (Path(__file__).resolve().parents[3] / "inject/perfwrap_recorder/journal_format.py").read_text()
     constants: dict[str, object] = {}
-    numbers = source.split("# Records that describe.")[1].split("RARE =")[0]
+    numbers = source.split("# Records that describe.")[1].split("OPEN_SLOTS =")[0]
     exec(numbers, constants)
     known = {**journal_format.DESCRIBE, **journal_format.SPANS, **journal_format.INSTANTS}
     names = (
@@ -41,11 +41,11 @@ def test_both_halves_name_the_same_numbers() -> None:
 def test_a_call_that_goes_on_stands_at_the_front_until_it_returns(run, returns: bool) -> None:
     code = """
 open_journal()
-journal.open_call(1000, journal.text("loader/1"), journal.DATA)
-journal.open_call(2000, journal.text("all_reduce"), journal.COLLECTIVE)
-journal.close_call(journal.DATA)
+journal.open_call(1000, journal.text("loader/1"), journal_format.DATA)
+journal.open_call(2000, journal.text("all_reduce"), journal_format.COLLECTIVE)
+journal.close_call(journal_format.DATA)
 """
-    done = run(code + ("journal.close_call(journal.COLLECTIVE)" if returns else ""))
+    done = run(code + ("journal.close_call(journal_format.COLLECTIVE)" if returns else ""))
     found = [(call.start, call.name, call.value) for call in done.journal.of("OPEN")]
     assert found == ([] if returns else [(2000, "all_reduce", journal_format.SPANS["COLLECTIVE"])])
 
@@ -57,9 +57,9 @@ open_journal()
 journal.fact("role", "main")
 journal.mark("started", "with a detail")
 journal.cover("probe/sync")
-journal.span(1000, 50, 7, journal.text("a label"), journal.SYNC)
-journal.instant(1500, float("inf"), journal.text("loss"), journal.NON_FINITE)
-journal.record(2000, 10, 0, journal.text("start"), journal.PERFWRAP)
+journal.span(1000, 50, 7, journal.text("a label"), journal_format.SYNC)
+journal.instant(1500, float("inf"), journal.text("loss"), journal_format.NON_FINITE)
+journal.record(2000, 10, 0, journal.text("start"), journal_format.PERFWRAP)
 print(os.getpid())
 """,
         python=interpreter,
@@ -90,7 +90,7 @@ def test_every_record_before_a_kill_is_there(run, interpreter: str) -> None:
 open_journal()
 name = journal.text("loop")
 for number in range(50_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 os.kill(os.getpid(), 9)
 """,
         python=interpreter,
@@ -108,7 +108,7 @@ open_journal()
 claim, memory = journal.state
 claim()
 journal.pack(memory, claim() << 5, 1, 2, 3, 4, 5, 0)
-journal.span(9, 9, 9, journal.text("after"), journal.SYNC)
+journal.span(9, 9, 9, journal.text("after"), journal_format.SYNC)
 """
     )
     assert [found.name for found in done.journal.of("SYNC")] == ["after"]
@@ -122,7 +122,7 @@ open_journal()
 sys.setswitchinterval(1e-5)
 def work(number):
     for value in range(5_000):
-        journal.span(value, 1, value, journal.text("thread %d" % number), journal.SYNC)
+        journal.span(value, 1, value, journal.text("thread %d" % number), journal_format.SYNC)
 workers = [threading.Thread(target=work, args=(number,), name="w%d" % number) for number in range(8)]
 for worker in workers: worker.start()
 for worker in workers: worker.join()
@@ -142,7 +142,7 @@ import threading
 open_journal()
 ready = threading.Barrier(3)
 def work():
-    journal.span(1, 1, threading.get_native_id(), journal.text("x"), journal.SYNC)
+    journal.span(1, 1, threading.get_native_id(), journal.text("x"), journal_format.SYNC)
     ready.wait()
 workers = [threading.Thread(target=work, name="worker") for _ in range(2)]
 for worker in workers: worker.start()
@@ -175,7 +175,7 @@ def test_too_many_texts_share_one_and_are_counted(run) -> None:
         """
 open_journal()
 for number in range(120_000):
-    journal.span(number, 1, 0, journal.text("generated %d" % number), journal.SYNC)
+    journal.span(number, 1, 0, journal.text("generated %d" % number), journal_format.SYNC)
 print(len(journal.text_numbers))
 """,
         budget=64 << 20,
@@ -196,7 +196,7 @@ def test_a_budget_is_kept_and_what_is_said_beyond_it_is_counted(run) -> None:
 open_journal()
 name = journal.text("fact")
 for number in range(10_000):
-    journal.put(number, 0, 0, name, 0, journal.MARK)
+    journal.put(number, 0, 0, name, 0, journal_format.MARK)
 """,
         budget=64 << 10,
     )
@@ -214,7 +214,7 @@ looked = []
 journal.every_interval.add(lambda: looked.append(1))
 first = clock.now()
 for second in range(35):
-    journal.end_step(journal.DATA, 1, first + second * 1_000_000_000)
+    journal.end_step(journal_format.DATA, 1, first + second * 1_000_000_000)
 print(len(looked))
 """
     )

@@ -19,7 +19,7 @@ os.closerange(3, 200)
 mine = os.open(sys.argv[1] + "/mine", os.O_RDWR | os.O_CREAT)
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 os.write(mine, b"still mine")
 os.close(mine)
 """
@@ -36,7 +36,7 @@ import shutil
 shutil.rmtree(sys.argv[1] + "/journal")
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 journal.fact("still", "alive")
 assert journal.text("unheard of") == 0
 print("fine")
@@ -55,7 +55,7 @@ os.unlink(path)
 with open(path, "wb") as file: file.write(b"somebody else's")
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 with open(path, "rb") as file: print(file.read().decode())
 os.unlink(path)
 """
@@ -72,7 +72,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 open_journal()
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 print("fine")
 """
     )
@@ -99,7 +99,7 @@ def test_a_really_full_disk_does_not_kill(run, tmp_path: Path) -> None:
 open_journal()
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 print("fine")
 """
         )
@@ -121,10 +121,10 @@ open_journal()
 print(taken() - before < 80 << 20)
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 journal.reduce_budget(2)
 for number in range(40_000):
-    journal.span(number, 1, number, name, journal.SYNC)
+    journal.span(number, 1, number, name, journal_format.SYNC)
 """,
         budget=256 << 20,
     )
@@ -140,7 +140,7 @@ try:
     journal.open_current(Settings)
 except OSError:
     print("refused")
-journal.span(1, 1, 1, journal.text("x"), journal.SYNC)
+journal.span(1, 1, 1, journal.text("x"), journal_format.SYNC)
 journal.fact("x", "y")
 """
     )

@@ -10,17 +10,17 @@ def test_forked_children_write_files_of_their_own(run, interpreter: str) -> None
         """
 open_journal()
 name = journal.text("known before")
-journal.span(1, 1, 0, name, journal.SYNC)
+journal.span(1, 1, 0, name, journal_format.SYNC)
 children = []
 for number in range(5):
     child = os.fork()
     if not child:
-        journal.span(2, 1, number, name, journal.SYNC)
-        journal.span(3, 1, number, journal.text("new in %d" % number), journal.SYNC)
+        journal.span(2, 1, number, name, journal_format.SYNC)
+        journal.span(3, 1, number, journal.text("new in %d" % number), journal_format.SYNC)
         os._exit(0) if number % 2 else sys.exit(0)
     children.append(child)
 for child in children: os.waitpid(child, 0)
-journal.span(4, 1, 9, name, journal.SYNC)
+journal.span(4, 1, 9, name, journal_format.SYNC)
 print(os.getpid(), *children)
 """,
         python=interpreter,
@@ -45,7 +45,7 @@ name = journal.text("known before")
 for number in range(300):
     child = os.fork()
     if not child:
-        journal.span(2, 1, number, name, journal.SYNC)
+        journal.span(2, 1, number, name, journal_format.SYNC)
         os._exit(0)
     os.waitpid(child, 0)
 """
@@ -79,13 +79,13 @@ going = True
 def write(number):
     name = journal.text("writer %d" % number)
     while going:
-        journal.span(clock.now(), 1, os.getpid(), name, journal.SYNC)
+        journal.span(clock.now(), 1, os.getpid(), name, journal_format.SYNC)
 def fork():
     for _ in range(15):
         child = os.fork()
         if not child:
             grandchild = os.fork()
-            journal.span(clock.now(), 1, os.getpid(), journal.text("child"), journal.SYNC)
+            journal.span(clock.now(), 1, os.getpid(), journal.text("child"), journal_format.SYNC)
             if grandchild: os.waitpid(grandchild, 0)
             os._exit(0)
         os.waitpid(child, 0)
@@ -116,14 +116,14 @@ def fork(*_):
     child = os.fork()
     if not child:
         for _ in range(3_000):
-            journal.span(clock.now(), 1, os.getpid(), name, journal.SYNC)
+            journal.span(clock.now(), 1, os.getpid(), name, journal_format.SYNC)
         os._exit(0)
     children.append(child)
 signal.signal(signal.SIGVTALRM, fork)
 signal.setitimer(signal.ITIMER_VIRTUAL, 0.01, 0.01)
 while len(children) < 40:
     for _ in range(100):
-        journal.span(clock.now(), 1, os.getpid(), name, journal.SYNC)
+        journal.span(clock.now(), 1, os.getpid(), name, journal_format.SYNC)
 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 """,

@@ -251,8 +251,9 @@ for _ in range(9_000): step(torch.ones(2))
 while rest.resting - rest.retired: step(torch.ones(2))
 for _ in range(4): step(torch.ones(2))
 print(len(taken))
-assert rest.retired == {kind for _, kinds in journal.RETIRING for kind in kinds}
-assert not rest.retired & {journal.OPTIMIZER, journal.FORWARD, journal.BACKWARD, journal.DATA}
+assert rest.retired == {kind for _, kinds in rest.RETIRING for kind in kinds}
+needed = journal_format.OPTIMIZER, journal_format.FORWARD, journal_format.BACKWARD, journal_format.DATA
+assert not rest.retired.intersection(needed)
 """
     )
     read = done.journal
@@ -435,7 +436,7 @@ slot = moment = steps = 0
 def do(many):
     global steps, moment
     steps, moment = steps + many, moment + many * 100_000
-    assert thinning.ends_stretch(journal.OPTIMIZER, 1, many)
+    assert thinning.ends_stretch(journal_format.OPTIMIZER, 1, many)
 do(FIRST_STEPS)
 rests = []
 while steps < 1_000_000:

@@ -6,12 +6,12 @@ import os
 import sys
 from pathlib import Path
 
-SAY = "journal.span(1, 1, 1, source_lines.label('x', sys._getframe(0)), journal.SYNC)"
+SAY = "journal.span(1, 1, 1, source_lines.label('x', sys._getframe(0)), journal_format.SYNC)"
 LIBRARY = """
 import sys
-from perfwrap_recorder import journal, source_lines
+from perfwrap_recorder import journal, journal_format, source_lines
 def note():
-    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(0)), journal.SYNC)
+    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(0)), journal_format.SYNC)
 class Trainer:
     def train(self, step):
         return step()
@@ -58,7 +58,7 @@ def test_two_calls_on_different_lines_are_told_apart_and_the_same_one_is_not(run
         """
 open_journal()
 def note():
-    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal.SYNC)
+    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal_format.SYNC)
 for _ in range(3):
     note()
 note()
@@ -77,7 +77,7 @@ def test_the_standard_library_is_looked_through(run, interpreter: str) -> None:
 import contextlib, functools
 open_journal()
 def note():
-    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal.SYNC)
+    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal_format.SYNC)
 @contextlib.contextmanager
 def noted():
     yield
@@ -146,7 +146,7 @@ def test_code_made_on_the_fly_is_looked_through_unless_it_is_the_program(run, in
 open_journal()
 import dataclasses
 def note():
-    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal.SYNC)
+    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal_format.SYNC)
 made = {"note": note}
 exec(compile("def call(): note()", "<made>", "exec"), made)
 def use():

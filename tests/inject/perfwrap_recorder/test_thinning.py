@@ -27,7 +27,7 @@ def truth_of(stdout: str) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 TELL = """
-names = {value: name for name, value in vars(journal).items() if name.isupper() and isinstance(value, int)}
+names = {value: name for name, value in vars(journal_format).items() if name.isupper() and isinstance(value, int)}
 print([(names[kind], name, count, total) for (kind, name), (count, total) in truth.items()])
 """
 
@@ -37,11 +37,11 @@ def test_a_long_run_fits_its_budget_with_exact_sums(run, interpreter: str) -> No
         STEPS
         + """
 for step in range(30_000):
-    say(journal.DATA, "loader", 5)
-    say(journal.FORWARD, "model", step % 7)
-    say(journal.SYNC, "item %d" % (step % 3), 1)
-    say(journal.OPTIMIZER, "SGD#1", 2)
-    journal.end_step(journal.OPTIMIZER, 1, clock.now())
+    say(journal_format.DATA, "loader", 5)
+    say(journal_format.FORWARD, "model", step % 7)
+    say(journal_format.SYNC, "item %d" % (step % 3), 1)
+    say(journal_format.OPTIMIZER, "SGD#1", 2)
+    journal.end_step(journal_format.OPTIMIZER, 1, clock.now())
 """
         + TELL,
         python=interpreter,
@@ -61,9 +61,9 @@ def test_stretches_of_detail_hold_whole_neighbouring_steps(run) -> None:
         STEPS
         + """
 for step in range(20_000):
-    say(journal.FORWARD, "model", 3)
-    say(journal.OPTIMIZER, "SGD#1", 2)
-    journal.end_step(journal.OPTIMIZER, 1, clock.now())
+    say(journal_format.FORWARD, "model", 3)
+    say(journal_format.OPTIMIZER, "SGD#1", 2)
+    journal.end_step(journal_format.OPTIMIZER, 1, clock.now())
 """,
         budget=256 << 10,
     )
@@ -86,14 +86,14 @@ def test_rare_spans_stay_in_detail_up_to_a_limit(run) -> None:
         STEPS
         + """
 for step in range(20_000):
-    say(journal.FORWARD, "model", 3)
-    say(journal.OPTIMIZER, "SGD#1", 2)
+    say(journal_format.FORWARD, "model", 3)
+    say(journal_format.OPTIMIZER, "SGD#1", 2)
     if step % 1000 == 500:
-        say(journal.SAVE, "torch.save", 1000)
+        say(journal_format.SAVE, "torch.save", 1000)
     if step > 19_600:
-        say(journal.LOAD, "torch.load", 10)
-        journal.instant(clock.now(), float("nan"), journal.text("loss"), journal.NON_FINITE)
-    journal.end_step(journal.OPTIMIZER, 1, clock.now())
+        say(journal_format.LOAD, "torch.load", 10)
+        journal.instant(clock.now(), float("nan"), journal.text("loss"), journal_format.NON_FINITE)
+    journal.end_step(journal_format.OPTIMIZER, 1, clock.now())
 """
         + TELL,
         budget=256 << 10,
@@ -123,9 +123,9 @@ def test_sums_and_detail_always_add_up(run, tmp_path, budget, pattern, ends, rep
         + f"""
 for step in range({repeats}):
     for kind, number in {pattern!r}:
-        say(getattr(journal, kind), kind.lower() + str(number), number)
+        say(getattr(journal_format, kind), kind.lower() + str(number), number)
         if kind in {ends!r}:
-            journal.end_step(getattr(journal, kind), number, clock.now())
+            journal.end_step(getattr(journal_format, kind), number, clock.now())
 """
         + TELL,
         budget=budget,
@@ -146,8 +146,8 @@ sys.setswitchinterval(1e-5)
 def work(number):
     name = journal.text("t%d" % (number % 3))
     for value in range(6_000):
-        journal.span(clock.now(), value, 0, name, journal.SYNC)
-        journal.end_step(journal.OPTIMIZER, number, clock.now())
+        journal.span(clock.now(), value, 0, name, journal_format.SYNC)
+        journal.end_step(journal_format.OPTIMIZER, number, clock.now())
 workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
 for worker in workers: worker.start()
 for worker in workers: worker.join()
@@ -177,7 +177,7 @@ def turn_slowly(*arguments):
 journal.{held_up_in} = turn_slowly
 def work():
     for value in range(6_000):
-        journal.span(clock.now(), value, 0, name, journal.SYNC)
+        journal.span(clock.now(), value, 0, name, journal_format.SYNC)
 workers = [threading.Thread(target=work) for number in range(3)]
 for worker in workers: worker.start()
 for worker in workers: worker.join()
@@ -195,7 +195,7 @@ def test_sums_survive_a_kill(run) -> None:
 open_journal()
 name = journal.text("step")
 for number in range(30_000):
-    journal.span(clock.now(), 2, 0, name, journal.SYNC)
+    journal.span(clock.now(), 2, 0, name, journal_format.SYNC)
 os.kill(os.getpid(), 9)
 """,
         budget=64 << 10,
@@ -211,7 +211,7 @@ open_journal()
 journal.reduce_budget(16)
 name = journal.text("x")
 for number in range(40_000):
-    journal.span(number, 1, 1, name, journal.SYNC)
+    journal.span(number, 1, 1, name, journal_format.SYNC)
 """,
         budget=4 << 20,
     )
@@ -230,9 +230,9 @@ def look():
 journal.look_often(look)
 name = journal.text("SGD#1")
 for step in range(60_000):
-    journal.span(moment, 1000, 0, name, journal.OPTIMIZER)
+    journal.span(moment, 1000, 0, name, journal_format.OPTIMIZER)
     moment += length
-    journal.end_step(journal.OPTIMIZER, 1, moment)
+    journal.end_step(journal_format.OPTIMIZER, 1, moment)
 print(len(looks), (moment - looks[-1]) / (60_000 * length))
 """
 

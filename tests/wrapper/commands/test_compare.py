@@ -114,3 +114,27 @@ def test_one_run_alone_is_refused(folders: dict[str, str]) -> None:
     ended = perfwrap("compare", folders["base"])
     assert ended.returncode == 2
     assert "perfwrap compare A B" in ended.stderr
+
+
+def test_several_runs_of_each_are_compared_by_how_much_they_differ(recorded_document: Any) -> None:
+    made = recorded_document.folder
+    first = [str(made(seed=seed)) for seed in (1, 2)]
+    second = [str(made(step_ms=24, data_ms=9, seed=seed)) for seed in (3, 4)]
+    ended = perfwrap("compare", ",".join(first), ",".join(second), "--format", "json")
+    document = json.loads(ended.stdout)
+    VALIDATOR.validate(document)
+    (found,) = document["comparisons"]
+    assert found["outcome"] == "slower"
+    assert [len(found["before_runs"]), len(found["after_runs"])] == [2, 2]
+    drawn = perfwrap("compare", ",".join(first), ",".join(second))
+    assert max(len(line) for line in drawn.stdout.splitlines()) <= 80
+    checked = perfwrap("check", second[0], "--baseline", ",".join([*first, str(made(seed=5))]))
+    assert checked.returncode == 10
+
+
+@pytest.mark.parametrize("names", ["{base},{base}", "{base},", "{base},gone"])
+def test_a_run_that_is_named_twice_or_not_at_all_is_refused(folders: dict[str, str], names: str) -> None:
+    ended = perfwrap("compare", names.format(**folders), folders["slow"])
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") >= 2
+    assert "Traceback" not in ended.stderr

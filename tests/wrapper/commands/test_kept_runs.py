@@ -61,6 +61,19 @@ def test_runs_are_listed_the_newest_last_with_what_is_known(made: Made, tmp_path
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
+def test_imported_runs_are_listed_and_removed_like_others(made: Made, tmp_path: Path) -> None:
+    made("recorded", days=3)
+    imported = made("imported", ended=False, start=None, imported=[{"format": "kineto"}])
+    text = perfwrap(tmp_path, "list").stdout
+    assert text.index("recorded") < text.index("imported")
+    assert "imported · not diagnosed" in text
+    assert "not ended" not in text
+    assert "would remove" in perfwrap(tmp_path, "clean", "--keep", "1").stdout
+    os.utime(imported / "run.json", (1, 1))
+    assert "imported" in perfwrap(tmp_path, "clean", "--keep", "1", "--yes").stdout
+    assert [path.name for path in imported.parent.iterdir()] == ["recorded"]
+
+
 def test_runs_are_listed_for_programs_and_by_tag(made: Made, tmp_path: Path) -> None:
     made("a", tags=["x"])
     made("b")

@@ -7,11 +7,13 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from perfwrap.commands.merge import merge
 from perfwrap.commands.report import diagnosed
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
+from perfwrap.sources.journal import read
 
 MS = 1_000_000
 
@@ -25,28 +27,35 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def machine(make_run: Callable[[], Any], number: int, job: str | None = "it", clock: str = "") -> Path:
+def machine(
+    make_run: Callable[[], Any],
+    number: int,
+    job: str | None = "it",
+    clock: str = "",
+    later: int = 0,
+    up: int = 10**9,
+) -> Path:
     """Return the folder that one machine of a job wrote; all call themselves the same."""
     run = make_run()
-    start = {"monotonic_ns": 10**9 + number, "wall_ns": 10**18 + number}
+    start = {"monotonic_ns": up + number, "wall_ns": 10**18 + number}
     manifest: dict[str, Any] = {
         "command": ["python", "train.py"],
         "host": {"name": "worker", "clock": clock or f"boot {number}"},
         "start": start,
-        "end": {"monotonic_ns": 9 * 10**9, "wall_ns": 10**18 + 8 * 10**9},
+        "end": {"monotonic_ns": up + 8 * 10**9, "wall_ns": 10**18 + 8 * 10**9},
         "exit": {"code": 0},
     }
     if job is not None:
         manifest["part"] = {"job": job, "rank": number, "size": 3, "leads": number == 0}
     run.folder.write_manifest(manifest)
     journal = run.journal(
-        pid=100, host="worker", opened=10**9, wall=10**18, rank=number, distributed_backend="gloo"
+        pid=100, host="worker", opened=up, wall=10**18 + later, rank=number, distributed_backend="gloo"
     )
     journal.fact("parallel/1/kind", "DistributedDataParallel")
     for _ in range(30):
         journal.step()
     journal.write()
-    run.start(100, host="worker", monotonic_ns=10**9 - 5)
+    run.start(100, host="worker", monotonic_ns=up - 5)
     return Path(run.folder.path)
 
 
@@ -78,6 +87,20 @@ def test_machines_of_one_name_are_different_hosts_in_the_report(
         (1, "worker (2)", 30),
         (2, "worker (3)", 30),
     ]
+
+
+def test_the_run_is_told_on_the_clock_of_the_launcher_that_leads(
+    make_run: Callable[[], Any], tmp_path: Path
+) -> None:
+    # Another machine, which has been up for longer, was there first.
+    leader, other = machine(make_run, 0), machine(make_run, 1, later=-MS, up=5_000 * 10**9)
+    merge([leader, other], tmp_path / "all")
+    timeline = read(RunFolder(tmp_path / "all"))
+    begin, end = (timeline.run[name]["monotonic_ns"] for name in ("start", "end"))
+    moments = timeline.spans.select(
+        pl.col("start").min(), (pl.col("start") + pl.col("duration")).max().alias("end")
+    )
+    assert begin - 2 * MS <= moments["start"][0] <= moments["end"][0] <= end
 
 
 def test_containers_of_one_machine_share_its_clock(make_run: Callable[[], Any], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import typer
+from perfwrap.cli import app as perfwrap
 from perfwrap.commands.optional_values import CommandWithOptionalValues
 from typer.testing import CliRunner
 
@@ -19,6 +20,19 @@ def show(
 ) -> None:
     """Print what was understood."""
     print(nsys, nsys_options, out, words)
+
+
+def test_the_usage_names_arguments_as_the_docs_do() -> None:
+    lines = {
+        "run": "perfwrap run [OPTIONS] [--] CMD...",
+        "compare": "perfwrap compare [OPTIONS] A B...",
+        "check": "perfwrap check [OPTIONS] RUN",
+        "report": "perfwrap report [OPTIONS] [RUN]",
+        "clean": "perfwrap clean [OPTIONS] [RUN...]",
+    }
+    for command, usage in lines.items():
+        told = CliRunner().invoke(perfwrap, [command, "-h"], prog_name="perfwrap").output
+        assert told.splitlines()[0] == f"Usage: {usage}"
 
 
 @pytest.mark.parametrize(

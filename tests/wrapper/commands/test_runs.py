@@ -85,6 +85,7 @@ def test_the_shell_is_offered_names_and_folders(made: Made) -> None:
     assert runs.complete("t") == ["tuned"]
     assert runs.complete("2026") == ["20260101-train"]
     assert "latest" in runs.complete("")
+    assert runs.complete("latest,t") == ["latest,tuned"]
 
 
 def test_a_diagnosis_stands_for_its_run(recorded_document: Any, tmp_path: Path) -> None:

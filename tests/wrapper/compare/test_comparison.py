@@ -8,7 +8,7 @@ from perfwrap.compare.judgement import judge
 
 
 def held(before: dict[str, Any], after: dict[str, Any], *allow: str) -> Comparison:
-    return compare(("a", before), ("b", after), allow)
+    return compare([("a", before)], [("b", after)], allow)
 
 
 def test_a_run_with_slower_batches_is_slower_and_the_account_says_where(recorded_document: Any) -> None:

@@ -4,7 +4,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from perfwrap.compare.obstacles import ALLOWABLE, find_cautions, find_obstacles, program
+from perfwrap.compare import obstacles
+from perfwrap.compare.obstacles import ALLOWABLE, Obstacle, program
 
 CONDITIONS = {
     "host/name": "one",
@@ -26,6 +27,14 @@ def document() -> dict[str, Any]:
         "conditions": dict(CONDITIONS),
         "machine": {"cores_online": 8, "cores_busy": 2.0, "own_cores": 1.9},
     }
+
+
+def find_obstacles(before: dict[str, Any], after: dict[str, Any]) -> tuple[Obstacle, ...]:
+    return obstacles.find_obstacles([("a", before)], [("b", after)])
+
+
+def find_cautions(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    return obstacles.find_cautions([("a", before)], [("b", after)])
 
 
 def kinds(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -104,7 +113,7 @@ def test_too_few_steps_cannot_be_allowed() -> None:
     other["steps"]["steady"] = 19
     (obstacle,) = find_obstacles(document(), other)
     assert obstacle.kind == "steps"
-    assert "second run has 19 steady steps" in obstacle.sentence
+    assert "The second run has 19 steady steps" in obstacle.sentence
     assert "steps" not in ALLOWABLE
 
 
@@ -136,3 +145,41 @@ def test_what_makes_a_comparison_weaker_is_said() -> None:
     said = " ".join(find_cautions(document(), other))
     for words in ("one and two", "SIGKILL", "not watched", "different versions of perfwrap"):
         assert words in said
+
+
+def run(name: str, start: int, **changes: Any) -> tuple[str, dict[str, Any]]:
+    found = document()
+    found["run"]["start_wall_ns"] = start
+    found["conditions"] |= changes
+    return name, found
+
+
+def test_of_several_runs_each_is_held_against_the_first_and_called_by_its_name() -> None:
+    before = [run("a1", 1), run("a2", 3, samples_per_step="32")]
+    after = [run("b1", 2), run("b2", 4, samples_per_step="32")]
+    after[0][1]["steps"] = {**after[0][1]["steps"], "steady": 5}
+    found = obstacles.find_obstacles(before, after)
+    assert [obstacle.kind for obstacle in found] == ["steps", "batch"]
+    assert found[0].sentence.startswith("Run b1 has 5 steady steps")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "turns"),
+    [((1, 3), (2, 4), True), ((1, 2), (3, 4), False), ((3, 4), (1, 2), False), ((1,), (2,), True)],
+)
+def test_runs_that_did_not_take_turns_are_told(
+    before: tuple[int, ...], after: tuple[int, ...], turns: bool
+) -> None:
+    sides = [
+        [run(f"{side}{start}", start) for start in starts] for side, starts in (("a", before), ("b", after))
+    ]
+    said = " ".join(obstacles.find_cautions(sides[0], sides[1]))
+    assert ("in turn" in said) is not turns
+
+
+def test_what_is_no_moment_and_no_version_is_not_believed() -> None:
+    runs = [run("a1", 1), run("a2", 2), run("b1", 3), run("b2", 4)]
+    runs[1][1]["run"] |= {"start_wall_ns": "soon", "perfwrap": ["0.1"]}
+    said = " ".join(obstacles.find_cautions(runs[:2], runs[2:]))
+    assert "in turn" not in said
+    assert "different versions" in said

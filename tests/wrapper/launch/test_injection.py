@@ -103,6 +103,7 @@ def test_settings_say_what_was_asked(folder):
         "trial_precision": "0.05",
         "trial_writes": "allow",
         "original_pythonpath_empty": "1",
+        "watched": "0",
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from perfwrap.monitors import metrics
 from perfwrap.monitors.shown import Figures, Shown
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import PARTS, RunFolder
 
 parser = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is not installed")
 
@@ -75,6 +75,21 @@ def test_steps_gauges_and_stalls_are_served_with_bounded_labels(serve: Callable[
     assert found["perfwrap_gpu_power_watts", (("gpu", "1"), run)] == 8.0
     assert found["perfwrap_host_cpu_cores_busy", (run,)] == 8.0
     assert {label for _, labels in found for label, _ in labels} == {"run", "rank", "gpu"}
+
+
+def test_launchers_of_one_job_speak_of_the_same_run(book: Any, tmp_path: Path) -> None:
+    part = RunFolder(tmp_path / "20260131-train" / PARTS / "node0.rank1")
+    part.path.mkdir(parents=True)
+    part.write_manifest({"part": {"job": "it", "rank": 1, "leads": False}})
+    asked = metrics.Asked(0, "127.0.0.1")
+    server = metrics.watch(book.writer, part, asked, Shown(), lambda _: None)
+    assert ("perfwrap_stalled", (("run", "20260131-train"),)) in samples(get(server))
+    server.close()  # type: ignore[union-attr]
+    too_high: list[str] = []
+    assert (
+        metrics.watch(book.writer, part, metrics.Asked(65536, "127.0.0.1"), Shown(), too_high.append) is None
+    )
+    assert "no metrics: port 65536" in too_high[0]
 
 
 def test_without_the_token_nothing_is_told(serve: Callable[..., Any], tmp_path: Path) -> None:

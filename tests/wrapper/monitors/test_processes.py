@@ -119,6 +119,47 @@ def test_a_spinning_process_uses_a_core_and_a_waiting_one_does_not(
     assert 0 < content.values(f"process/{spinning.pid}", "anonymous_bytes")[-1] < resident
 
 
+LOCKING = """
+import fcntl, sys, threading, time
+threading.Thread(target=sys.stdin.read, daemon=True).start()
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/wchan").exists(), reason="the kernel does not show in what a thread sleeps"
+)
+def test_a_process_that_waits_for_a_lock_is_told_from_one_that_sleeps(
+    book: Any, watch: Callable[..., ProcessMonitor], run_python: Start, wait_for: Any, tmp_path: Path
+) -> None:
+    locking = LOCKING.replace("sys.argv[1]", repr(str(tmp_path / "lock")))
+    holding = run_python(locking)
+    assert holding.stdout is not None
+    holding.stdout.readline()
+    waiting = run_python(locking)
+    wait_for(
+        lambda: b"lock" in Path(f"/proc/{waiting.pid}/wchan").read_bytes(),
+        "the second process to want the lock",
+    )
+    monitor = watch(waiting.pid, holding.pid)
+    now_ns = time.monotonic_ns()
+    for number in range(8):
+        monitor.quick(now_ns + number)
+    monitor.full(now_ns + 8)
+    monitor.close()
+    content = book.read()
+    shares = [
+        tuple(
+            content.values(f"process/{process.pid}", f"{kind}lock_wait_share")[-1] for kind in ("file_", "")
+        )
+        for process in (waiting, holding)
+    ]
+    assert shares == [(1.0, 0.0), (0.0, 1.0)]
+
+
 def test_what_a_process_writes_is_counted(
     book: Any, watch: Callable[..., ProcessMonitor], run_python: Start, tmp_path: Path
 ) -> None:

@@ -70,6 +70,21 @@ def test_a_run_is_watched_from_its_command_to_its_end(
     assert str(sidecar.process.pid) not in {key.split("/")[1] for key in content.facts if "process/" in key}
 
 
+def test_a_launcher_beside_another_of_its_machine_watches_its_own_processes_and_looks_for_stalls(
+    start_sidecar: Callable[..., Any], run_python: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    command = run_python("import sys; sys.stdin.read()")
+    sidecar = start_sidecar("--rate", "20", "--only-processes")
+    sidecar.watch(command.pid)
+    sidecar.wait_until(
+        lambda content: content.values(f"process/{command.pid}", "threads"), "the command's series"
+    )
+    content = sidecar.finish()
+    watched = {name for name, _, duration, _ in content.coverage if duration == 0}
+    assert {"processes", "stalls"} <= watched
+    assert not {"host", "gpu"} & watched
+
+
 def test_signals_do_not_reach_it(start_sidecar: Callable[..., Any]) -> None:
     sidecar = start_sidecar()
     sidecar.wait_until(lambda content: "role" in content.facts, "the first fact")

@@ -236,6 +236,22 @@ def test_ranks_that_wait_for_those_of_other_machines_have_more_patience(
     assert "waits in barrier at train.py:40" in watched.said[0]
 
 
+def test_a_rank_that_no_variable_names_is_known_once_it_has_said_so(
+    watched: Watched, trainer: Callable[..., Trainer]
+) -> None:
+    alone = trainer(steps=3)
+    watched.look(5)
+    for key, value in {"rank": 3, "world_size": 4}.items():
+        alone.record("FACT", 0, value=alone.text(str(value)), name=key)
+    for _ in range(5):
+        alone.step()
+    watched.look(5)
+    assert [one.rank for one in watched.shown.trainers] == ["3"]
+    alone.enter("collective", "barrier\x1ftrain.py\x1f40\x1fmain")
+    watched.look(500)
+    assert watched.said == [], "it waits for ranks elsewhere"
+
+
 def test_a_rank_that_has_ended_is_missing(watched: Watched, trainer: Callable[..., Trainer]) -> None:
     gone = trainer(rank=1, world_size=2)
     trainer(rank=0, world_size=2).enter("collective", "all_reduce\x1ftrain.py\x1f31\x1fmain")

@@ -32,10 +32,10 @@ def document(verdict: str, median_ms: float) -> dict[str, Any]:
     }
 
 
-RUNS = [("before", document("data-bound", 15.3)), ("after", document("healthy", 9.1))]
+SIDES = [[("before", document("data-bound", 15.3))], [("after", document("healthy", 9.1))]]
 COMPARED = Comparison(
-    before="before",
-    after="after",
+    before_runs=("before",),
+    after_runs=("after",),
     typical=Change(15.3 * MS, 9.1 * MS, 0.034),
     whole=Change(15.9 * MS, 9.4 * MS, 0.051),
     obstacles=(),
@@ -65,9 +65,9 @@ REFUSED = replace(
 
 @pytest.fixture
 def shown() -> Callable[..., str]:
-    def draw(*comparisons: Comparison, width: int = 80) -> str:
+    def draw(*comparisons: Comparison, width: int = 80, sides: Any = SIDES) -> str:
         page = Page(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), width)
-        drawing.draw(RUNS, comparisons, page)
+        drawing.draw(sides, comparisons, page)
         return page.text()
 
     return draw
@@ -88,7 +88,7 @@ def test_a_refusal_says_why_and_how_to_insist(shown: Callable[..., str]) -> None
 
 
 def test_several_comparisons_are_each_told_under_their_names(shown: Callable[..., str]) -> None:
-    assert shown(COMPARED, replace(COMPARED, after="third")).count("against before") == 2
+    assert shown(COMPARED, replace(COMPARED, after_runs=("third",))).count("against before") == 2
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -97,6 +97,37 @@ def test_no_line_is_wider_than_the_terminal(shown: Callable[..., str], width: in
     assert max(len(line) for line in shown(long, REFUSED, width=width).splitlines()) <= width
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [(0.0, None, "gone"), (None, 0.0, "new"), (0.0, 0.0, "in both"), (0.4, None, "gone, it was 40 %")],
+)
+def test_a_finding_that_claims_no_time_is_not_told_as_nothing(
+    before: float | None, after: float | None, told: str
+) -> None:
+    assert (
+        drawing.finding_words(FindingChange("phase_balance", before, after, "clear"))
+        == f"phase_balance: {told}"
+    )
+
+
 def test_many_settings_are_counted_not_listed(shown: Callable[..., str]) -> None:
     many = tuple(ConditionChange(f"env/{number}", "1", "2") for number in range(50))
     assert "and 30 more" in shown(replace(COMPARED, conditions=many))
+
+
+def test_several_runs_of_a_side_are_told_together(shown: Callable[..., str]) -> None:
+    first = [(f"before-{number}", document("data-bound", 15.0 + number)) for number in range(3)]
+    second = [
+        (f"after-{number}", document(verdict, 9.0)) for number, verdict in enumerate(["healthy", "unknown"])
+    ]
+    several = replace(
+        COMPARED, before_runs=tuple(name for name, _ in first), after_runs=tuple(name for name, _ in second)
+    )
+    lines = shown(several, sides=[first, second]).splitlines()
+    rows = {line[:14].strip(): line[14:].split() for line in lines}
+    assert lines[0].startswith("A  before-0, before-1, before-2  python")
+    assert lines[1].startswith("B  after-0, after-1  python")
+    assert rows["runs"] == ["3", "2"]
+    assert rows["verdict"] == ["data-bound", "several"]
+    assert rows["steady steps"] == ["3,570", "2,380"]
+    assert rows["median step"] == ["16", "ms", "9", "ms"]

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from perfwrap.rules import exposed_communication as rule
-from perfwrap.rules.model import Clear
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+from tests.wrapper.rules.test_synchronised_accumulation import spread, train
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -51,3 +54,54 @@ def test_what_stands_between_the_backward_pass_and_the_optimizer_is_said(gpu_loo
     finding = gpu_loop.find(rule)
     assert finding.evidence[1].startswith(">99 %") or finding.evidence[1].startswith("100 %")
     assert "between the end of the backward pass and the optimizer" in finding.evidence[1]
+
+
+@pytest.fixture
+def two_hosts(make_loop: Callable[..., Any]) -> Callable[..., None]:
+    """Return a function that writes a loop on each of two hosts, by what their exchanges took."""
+
+    def write(
+        *exchanges_ms: float | None, hosts: tuple[str, str] = ("here", "there"), steps: int = 40
+    ) -> None:
+        loop = make_loop(rank=0)
+        for rank, exchange_ms in enumerate(exchanges_ms):
+            if rank:
+                loop.journal = loop.run.journal(pid=101, host=hosts[rank], opened=10**9, rank=rank)
+            spread(loop, exchange_ms)
+            train(loop, micro=1, steps=steps)
+
+    return write
+
+
+def test_between_hosts_without_a_gpu_what_ddp_measured_is_found_with_its_line(
+    two_hosts: Callable[..., None], find: Callable[[Rule], Finding]
+) -> None:
+    two_hosts(5, 3)
+    finding = find(rule)
+    assert finding.share == pytest.approx(3 / 13, abs=0.01)
+    assert finding.saving[0] == pytest.approx(10 / 13, abs=0.01)
+    assert str(finding.location) == "train.py:9"
+    assert finding.verdict == "communication-bound"
+
+
+def test_waiting_for_a_late_rank_is_not_the_exchange(
+    two_hosts: Callable[..., None], ask: Callable[[Rule], Answer]
+) -> None:
+    two_hosts(5, 0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize("exchange_ms", [3, None])
+def test_on_one_machine_the_exchange_may_be_waiting_for_a_turn(
+    two_hosts: Callable[..., None], ask: Callable[[Rule], Answer], exchange_ms: float | None
+) -> None:
+    two_hosts(exchange_ms, exchange_ms, hosts=("here", "here"))
+    assert isinstance(ask(rule), NotChecked)
+
+
+@pytest.mark.parametrize(("exchange_ms", "steps"), [(None, 40), (3, 5)])
+def test_between_hosts_it_needs_steps_and_ddp_s_word(
+    two_hosts: Callable[..., None], ask: Callable[[Rule], Answer], exchange_ms: float | None, steps: int
+) -> None:
+    two_hosts(exchange_ms, exchange_ms, steps=steps)
+    assert isinstance(ask(rule), NotChecked)

@@ -83,7 +83,7 @@ def test_what_a_longer_run_dilutes_is_never_worse_than_minor() -> None:
 def test_what_costs_no_time_but_the_run_has_a_least_severity(
     share: float, at_least: Severity, severity: str, weight: float
 ) -> None:
-    finding = Finding("It leaks.", share, (1, 1), (), "Mend it.", at_least=at_least)
+    finding = Finding("It leaks.", share, (1 - share, 1 - share), (), "Mend it.", at_least=at_least)
     assert (finding.severity, finding.weight) == (severity, weight)
 
 

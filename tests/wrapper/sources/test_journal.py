@@ -48,6 +48,15 @@ def test_a_span_keeps_its_time_label_and_thread(run) -> None:
     assert (thread["name"], thread["tid"], thread["pid"]) == ("MainThread", 4711, 100)
 
 
+def test_a_main_thread_that_python_had_not_named_is_told_by_its_number(run) -> None:
+    journal = run.journal(pid=4711)
+    journal.name_thread(1, "", 4711)
+    journal.name_thread(2, "", 4712)
+    journal.span("sync", 30)
+    threads = run.read().tracks.filter(pl.col("kind") == "thread")
+    assert threads["name"].to_list() == ["MainThread", "thread 2"]
+
+
 def test_a_label_of_five_fields_is_read_for_its_first_four(run) -> None:
     run.journal().span("save", 5, "torch.save\x1ftrain.py\x1f3\x1fmain\x1flib/trainer.py:9")
     span = run.read().spans.row(0, named=True)
@@ -448,7 +457,9 @@ def test_samples_of_a_thread_are_stacks_with_line_and_phase(run: Any) -> None:
         label = FIELD_SEPARATOR.join([phase, "/home/me/train.py", "12", "main"])
         journal.record(INSTANTS["STACK"], journal.now, 400, count, label)
         journal.now += 1000
-    rows = run.read().stacks
+    timeline = run.read()
+    assert "stack" not in timeline.marks["name"].to_list()
+    rows = timeline.stacks
     assert rows["weight"].to_list() == [3, 5]
     assert rows["operation"].to_list() == ["forward", None]
     assert rows["stack"].to_list() == ["main (/home/me/train.py:12)"] * 2

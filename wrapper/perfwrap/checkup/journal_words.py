@@ -1,4 +1,4 @@
-"""Reads what a journal says in words: its facts and its coverage; the recorder's ``journal.py`` specifies it.
+"""Reads what a journal says in words: its facts and its coverage; the recorder's ``journal_format.py`` specifies it.
 
 The sources read journals whole, into tables; this one works where their libraries are missing.
 """

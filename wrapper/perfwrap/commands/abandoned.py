@@ -31,6 +31,11 @@ def is_abandoned(folder: RunFolder, manifest: dict[str, Any]) -> bool:
     return not any(proc.runs(pid, start_ticks) for pid, start_ticks in numbers)
 
 
+def imported_ns(folder: RunFolder) -> int:
+    """Return when files were imported into such a run, on the wall clock."""
+    return (folder.path / MANIFEST).lstat().st_mtime_ns
+
+
 def last_sign_ns(folder: RunFolder) -> int:
     """Return when something was written into such a run last, on the wall clock; 0 where that is not known."""
     files = [folder.path / MANIFEST, *folder.journal.glob(JOURNALS), *folder.starts.glob("*.log")]

@@ -26,12 +26,20 @@ def attach(
     rate: Rate = DEFAULT_RATE_HZ,
     py_spy_rate: PySpyRate = DEFAULT_PY_SPY_HZ,
     py_spy_native: PySpyNative = False,
+    recorder: Annotated[
+        bool,
+        typer.Option(
+            "--recorder",
+            help="Bring the recorder into the job, too, for its steps and a verdict; Python 3.14 and later.",
+        ),
+    ] = False,
     no_report: NoReport = False,
 ) -> None:
     """Watch a job that runs already: its processes, their stacks (py-spy), host and GPU.
 
     Nothing is changed in the job, and it goes on when the watching ends. Steps and waits are not known without the
-    recorder, which cannot be brought into a running program: for a verdict start the job with `perfwrap run`.
+    recorder: for a verdict start the job with `perfwrap run`. A job of Python 3.14 or later can be given the recorder
+    while it runs: `--recorder` replaces functions of torch's in it, and puts them back when the watching ends.
     """
     job = attached.find_job(pid)
     options = Options(
@@ -44,9 +52,9 @@ def attach(
     options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, run_command.say)
     until = "" if seconds is None else f" for {seconds:g} s"
     run_command.say(f"perfwrap: watching process {pid}{until}; Ctrl-C ends that and leaves the job alone")
-    folder, problems = attached.watch(job, options, seconds)
-    for problem in problems:
-        run_command.say(f"perfwrap: {problem}")
+    folder = attached.watch(
+        job, options, seconds, recorder, lambda words: run_command.say(f"perfwrap: {words}")
+    )
     if no_report:
         run_command.say(f"perfwrap: recorded in {folder}; `perfwrap report {folder}` reads it")
     else:

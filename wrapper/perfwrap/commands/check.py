@@ -28,7 +28,7 @@ def check(
         str,
         typer.Option(
             metavar="RUN",
-            help="The run to hold it against: a run, or its diagnosis.json.",
+            help="The run to hold it against, or its diagnosis.json; several with commas between them.",
             autocompletion=runs.complete,
         ),
     ],
@@ -49,6 +49,7 @@ def check(
 
     Is a step too much slower than the baseline's, and not by noise alone? Ends with 0 when it is not, 10 when it is, 11
     when the runs are not comparable, and with --strict 12 when they are too noisy to see a regression of that size.
+    Several runs of either, with commas between them, tell how much runs differ: RUN1,RUN2 --baseline A,B,C.
     --format github writes an annotation and, where GITHUB_STEP_SUMMARY names a file, the summary of the job.
     """
     form, meant, limit = chosen(format, FORMATS), allowed(allow), _limit(max_regression)
@@ -57,8 +58,7 @@ def check(
     from perfwrap.compare.judgement import judge
     from perfwrap.reports import junit as junit_report
 
-    before, after = runs.document(baseline), runs.document(run)
-    comparison = compare(before, after, meant)
+    comparison = compare(runs.side(baseline), runs.side(run), meant)
     judgement = judge(comparison, limit)
     if junit is not None:
         try:

@@ -109,6 +109,8 @@ def _over_since(path: Path) -> int | None:
     manifest, folder = runs.manifest(path), RunFolder(path)
     if manifest.get("end"):
         return int(manifest["end"]["wall_ns"])
+    if "imported" in manifest:
+        return abandoned.imported_ns(folder)
     return abandoned.last_sign_ns(folder) if abandoned.is_abandoned(folder, manifest) else None
 
 

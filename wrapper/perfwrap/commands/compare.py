@@ -1,4 +1,4 @@
-"""Say what changed from one run to others, with its noise."""
+"""Say what changed from one run to others, or from several to several, with its noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B...",
-            help="Runs, or their diagnosis.json; each is held against the first.",
+            help="Runs, or their diagnosis.json; each is held against the first. Several of the same: A1,A2,A3.",
             autocompletion=runs.complete,
         ),
     ],
@@ -28,7 +28,9 @@ def compare(
 ) -> None:
     """Say what changed from one run to others: step time, where it goes, findings, settings, with its noise.
 
-    A difference counts when it is larger than the noise that the runs themselves show. Runs that are not comparable
+    A difference counts when it is larger than the noise that the runs themselves show. Several runs of the same thing,
+    with commas between them, tell how much runs differ, which one run of each cannot:
+    perfwrap compare a1,a2,a3 b1,b2,b3, made in turn. Runs that are not comparable
     (another machine, GPU, PyTorch, program, batch size or number of ranks, steps that end with something else, too few
     steady steps, a machine that others were busy on) are shown side by side without a conclusion; --allow names what
     is meant to be different.
@@ -45,13 +47,13 @@ def compare(
     from perfwrap.reports.json import dumped
     from perfwrap.reports.page import Page
 
-    documents = [runs.document(name) for name in names]
-    found = [held_against(documents[0], document, meant) for document in documents[1:]]
+    sides = [runs.side(name) for name in names]
+    found = [held_against(sides[0], side, meant) for side in sides[1:]]
     if form == "json":
         put(dumped(comparison_json.document(found)))
     elif form == "markdown":
         put("\n".join(comparison_markdown.text(one) for one in found))
     else:
         page = Page(sys.stdout)
-        drawing.draw(documents, found, page)
+        drawing.draw(sides, found, page)
         page.show()

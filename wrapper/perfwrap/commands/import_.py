@@ -33,7 +33,9 @@ def import_(
     run folder that `perfwrap report` reads again. Nothing in a file is ever executed.
     """
     # Imported here, not above: the command line must start fast, and recording where polars is missing.
+    from perfwrap import units
     from perfwrap.commands.report import show
+    from perfwrap.reports.waiting import Waiting
     from perfwrap.sources import files as sources
     from perfwrap.timeline import storage
 
@@ -45,7 +47,8 @@ def import_(
         "command": ["perfwrap", "import", *(str(file) for file in files)],
         "versions": {"perfwrap": __version__},
     }
-    timeline, found = sources.read(paths, run, format)
+    with Waiting(f"Reading {units.counted(len(paths), 'file')}"):
+        timeline, found = sources.read(paths, run, format)
     if not any(file.read for file in found):
         raise PerfwrapError(
             "None of the files could be read: "
@@ -54,7 +57,8 @@ def import_(
         )
     folder = create(out, [Path(_name(paths)).name])
     folder.write_manifest(timeline.run)
-    storage.save(timeline, folder.timeline)
+    with Waiting(f"Keeping {folder.path.name}"):
+        storage.save(timeline, folder.timeline)
     show(folder.path)
 
 

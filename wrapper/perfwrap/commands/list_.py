@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from perfwrap import run_folder
-from perfwrap.commands import runs
+from perfwrap.commands import abandoned, runs
 from perfwrap.commands.output_options import chosen, put
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import read_plain
@@ -62,7 +62,10 @@ def _row(path: Path, below: Path) -> dict[str, Any]:
         "name": manifest.get("name"),
         "tags": list(manifest.get("tags") or ()),
         "command": [str(word) for word in manifest.get("command") or ()],
-        "start_wall_ns": start.get("wall_ns"),
+        "imported": "imported" in manifest,
+        "start_wall_ns": abandoned.imported_ns(RunFolder(path))
+        if "imported" in manifest
+        else start.get("wall_ns"),
         "duration_ns": took,
         "exit": manifest.get("exit"),
         "verdict": (diagnosis.get("verdict") or {}).get("id"),
@@ -107,6 +110,16 @@ def _document(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _took(row: dict[str, Any]) -> str:
+    """Return how long a run took, or why that is not known."""
+    # Imported here, not above: recording must work, and start fast, where polars is missing.
+    from perfwrap import units
+
+    if row["duration_ns"] is None:
+        return "imported" if row["imported"] else "not ended"
+    return units.duration(row["duration_ns"])
+
+
 def _draw(rows: list[dict[str, Any]], below: Path) -> None:
     """Draw the runs, two lines each: what stands on the first is short, a command may be long."""
     # Imported here, not above: recording must work, and start fast, where polars is missing.
@@ -122,7 +135,7 @@ def _draw(rows: list[dict[str, Any]], below: Path) -> None:
         facts = [
             row["folder"] if row["name"] else "",
             time.strftime("%Y-%m-%d %H:%M", time.localtime(started / 1e9)) if started else "",
-            units.duration(row["duration_ns"]) if row["duration_ns"] is not None else "not ended",
+            _took(row),
             row["verdict"] or ("trial" if row["tried"] is not None else "not diagnosed"),
             f"{units.duration(row['median_ns'], 3)} a step" if row["median_ns"] else "",
         ]

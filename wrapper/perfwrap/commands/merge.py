@@ -101,6 +101,9 @@ def _job_of(parts: list[tuple[RunFolder, dict[str, Any]]], any_job: bool) -> dic
 
 def _copy(parts: list[tuple[RunFolder, dict[str, Any]]], job: dict[str, Any], out: Path) -> None:
     """Copy the recordings into a new folder; its run.json comes last, so that half a copy is no run."""
+    # Imported here, not above: the command line must start fast.
+    from perfwrap.reports.waiting import Waiting
+
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PerfwrapError(
             f"{out} is not empty." if out.is_dir() else f"{out} is a file.", "Choose a new --out."
@@ -108,15 +111,17 @@ def _copy(parts: list[tuple[RunFolder, dict[str, Any]]], job: dict[str, Any], ou
     (out / PARTS).mkdir(mode=0o700, parents=True)
     out.chmod(0o700)
     names: set[str] = set()
-    for part, manifest in parts:
-        name = _name(part, manifest, names)
-        names.add(name)
-        shutil.copytree(part.path, out / PARTS / name, symlinks=True, copy_function=_copy_file)
-        if "part" not in manifest:
-            leads = name == min(names)
-            RunFolder(out / PARTS / name).write_manifest(
-                {**manifest, "part": {"job": job["id"], "leads": leads}}
-            )
+    with Waiting("Copying", len(parts)) as waiting:
+        for part, manifest in parts:
+            name = _name(part, manifest, names)
+            names.add(name)
+            shutil.copytree(part.path, out / PARTS / name, symlinks=True, copy_function=_copy_file)
+            if "part" not in manifest:
+                leads = name == min(names)
+                RunFolder(out / PARTS / name).write_manifest(
+                    {**manifest, "part": {"job": job["id"], "leads": leads}}
+                )
+            waiting.advance()
     first = parts[0][1]
     text = as_text({"job": job, "command": first.get("command"), "start": first.get("start")})
     (out / MANIFEST).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Options that may have a value or none: ``--nsys`` and ``--nsys='--cuda-graph-trace=node'``.
+"""Options that may have a value or none: ``--nsys`` and ``--nsys='--cuda-graph-trace=node'``; the usage of commands.
 
 The library would take the next word for the value of such an option, and that is the user's command. So a value
 must be joined with ``=``; it goes to a hidden option of its own, ``--nsys-options``.
@@ -16,7 +16,16 @@ HIDDEN = "-options"
 
 
 class CommandWithOptionalValues(TyperCommand):
-    """A command some of whose options may have a value."""
+    """A command some of whose options may have a value, and whose usage names its arguments as the docs do."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage; some versions of the library put braces and dots around arguments."""
+        told = [self.options_metavar] if self.options_metavar else []
+        for parameter in self.get_params(ctx):
+            if parameter.param_type_name == "argument":
+                name = parameter.metavar or (parameter.name or "").upper()
+                told.append(name if parameter.required or parameter.metavar else f"[{name}]")
+        return told
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give the values of such options to their hidden twins, and parse."""

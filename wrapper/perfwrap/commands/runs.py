@@ -114,10 +114,11 @@ def called(path: Path) -> str:
 
 
 def complete(incomplete: str) -> list[str]:
-    """Return the names of runs that begin so, for the shell."""
+    """Return the names of runs that begin so, for the shell; of several with commas between them the last one."""
+    before, comma, begun = incomplete.rpartition(",")
     known = list(folders(Path(run_folder.RUNS)))
     names = dict.fromkeys([LATEST, *(_given_name(path) for path in known), *(path.name for path in known)])
-    return [name for name in names if name and name.startswith(incomplete)]
+    return [before + comma + name for name in names if name and name.startswith(begun)]
 
 
 def document(name: str) -> tuple[str, dict[str, Any]]:
@@ -131,6 +132,26 @@ def document(name: str) -> tuple[str, dict[str, Any]]:
     from perfwrap.reports import json as json_report
 
     return called(folder), json_report.document(diagnosed(folder))
+
+
+def side(names: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name and the diagnosis of each run that is named, several with commas between them."""
+    try:
+        return [document(names)]
+    except PerfwrapError:
+        if "," not in names or Path(names).exists():
+            raise
+    words = [word.strip() for word in names.split(",")]
+    if not all(words):
+        raise PerfwrapError(
+            f"{names!r} names no run between two commas.", "For example: perfwrap compare a1,a2 b1,b2"
+        )
+    found = [document(word) for word in words]
+    # A run that counts twice would make the noise look smaller than it is.
+    times = [one["steps"] for _, one in found]
+    if len(set(words)) < len(words) or any(times.count(one) > 1 for one in times if one["steady"]):
+        raise PerfwrapError(f"{names!r} names the same run twice.", "Name each run once.")
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Two runs side by side: whether the second one's steps take longer, and what else is different."""
+"""Two runs, or several of each side: whether the later one's steps take longer, and what else is different."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from perfwrap.compare.differences import (
     part_changes,
 )
 from perfwrap.compare.noise import Change, Stretches, typical, whole
-from perfwrap.compare.obstacles import ALLOWABLE, Obstacle, find_cautions, find_obstacles
+from perfwrap.compare.obstacles import ALLOWABLE, Obstacle, Side, find_cautions, find_obstacles
 
 Outcome = Literal["slower", "faster", "mixed", "same", "not comparable"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one run to another. ``typical`` is the median step, ``whole`` the mean one with all between
-    steps; both are None where there are too few steps to tell. ``obstacles`` are those that nobody allowed.
+    """What changed from one side to the other, each given by the names of its runs. ``typical`` is the median step,
+    ``whole`` the mean one with all between steps; both are None where there are too few steps to tell. ``obstacles``
+    are those that nobody allowed.
     """
 
-    before: str
-    after: str
+    before_runs: tuple[str, ...]
+    after_runs: tuple[str, ...]
     typical: Change | None
     whole: Change | None
     obstacles: tuple[Obstacle, ...]
@@ -37,6 +38,16 @@ class Comparison:
     parts: tuple[PartChange, ...]
     findings: tuple[FindingChange, ...]
     conditions: tuple[ConditionChange, ...]
+
+    @property
+    def before(self) -> str:
+        """The names of the first side's runs."""
+        return ", ".join(self.before_runs)
+
+    @property
+    def after(self) -> str:
+        """The names of the second side's runs."""
+        return ", ".join(self.after_runs)
 
     @property
     def outcome(self) -> Outcome:
@@ -81,33 +92,40 @@ class Comparison:
         return f"{self.outcome.capitalize()}: {what} takes {_change(self.told.ratio)} ({between})."
 
 
-def compare(
-    before: tuple[str, Mapping[str, Any]],
-    after: tuple[str, Mapping[str, Any]],
-    allow: Collection[str] = (),
-) -> Comparison:
-    """Compare two runs, each given by its name and its document; ``allow`` names obstacles that are meant."""
-    (old_name, old), (new_name, new) = before, after
-    first, second, meant = _stretches(old), _stretches(new), set(allow) & set(ALLOWABLE)
-    found = find_obstacles(old, new)
+def compare(before: Side, after: Side, allow: Collection[str] = ()) -> Comparison:
+    """Compare two sides, each of one run or several of the same; ``allow`` names obstacles that are meant."""
+    old, new = (tuple(document for _, document in side) for side in (before, after))
+    first, second = ([_stretches(document) for document in side] for side in (old, new))
+    meant = set(allow) & set(ALLOWABLE)
+    found = find_obstacles(before, after)
     middle, mean = typical(first, second), whole(first, second)
     if middle is None and not any(obstacle.kind == "steps" for obstacle in found):
         few = " and ".join(
-            units.counted(document["steps"]["steady"], "steady step") for document in (old, new)
+            units.counted(document["steps"]["steady"], "steady step") for document in (*old, *new)
         )
         found += (Obstacle("steps", f"The runs are too short or too unlike in length: {few}."),)
     return Comparison(
-        before=old_name,
-        after=new_name,
+        before_runs=tuple(name for name, _ in before),
+        after_runs=tuple(name for name, _ in after),
         typical=middle,
         whole=mean,
         obstacles=tuple(obstacle for obstacle in found if obstacle.kind not in meant),
         allowed=tuple(obstacle for obstacle in found if obstacle.kind in meant),
-        cautions=find_cautions(old, new),
+        cautions=find_cautions(before, after) + _single(before, after, middle, mean),
         parts=part_changes(old, new, mean),
         findings=finding_changes(old, new),
         conditions=condition_changes(old, new),
     )
+
+
+def _single(before: Side, after: Side, *changes: Change | None) -> tuple[str, ...]:
+    """Say of a difference between two single runs what they cannot tell."""
+    if len(before) == len(after) == 1 and any(change is not None and change.is_real for change in changes):
+        return (
+            "How much equal runs differ here is not known from one run of each. Several, made in turn, tell it: "
+            "perfwrap compare a1,a2,a3 b1,b2,b3",
+        )
+    return ()
 
 
 def _stretches(document: Mapping[str, Any]) -> Stretches:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from perfwrap.compare.noise import Change
 
-MACHINE_KEYS = ("host/", "gpu")
+Documents: TypeAlias = Sequence[Mapping[str, Any]]
+"""What the diagnosis.json of each run of a side says."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,9 @@ class ConditionChange:
     after: str | None
 
 
-def part_changes(
-    before: Mapping[str, Any], after: Mapping[str, Any], whole: Change | None
-) -> tuple[PartChange, ...]:
+def part_changes(before: Documents, after: Documents, whole: Change | None) -> tuple[PartChange, ...]:
     """Return each part of the account in time per step, those that moved most first; nothing without a mean step."""
-    old, new = before["account"], after["account"]
+    old, new = (_means([document["account"] for document in side]) for side in (before, after))
     if whole is None or not old or not new:
         return ()
     noise = whole.noise * max(whole.before_ns, whole.after_ns)
@@ -57,25 +56,37 @@ def part_changes(
     return tuple(sorted(found, key=lambda change: -abs(change.after_ns - change.before_ns)))
 
 
-def finding_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FindingChange, ...]:
-    """Return every rule that found something in either run, the largest share first."""
-    old, new = _shares(before), _shares(after)
+def finding_changes(before: Documents, after: Documents) -> tuple[FindingChange, ...]:
+    """Return every rule that found something in either side, the largest share first."""
+    old, new = (_means([_shares(document) for document in side]) for side in (before, after))
     found = []
     for rule in dict.fromkeys((*old, *new)):
         silent = after if rule not in new else before if rule not in old else None
-        outcome = {} if silent is None else silent["outcomes"].get(rule, {})
+        outcome = {} if silent is None else silent[0]["outcomes"].get(rule, {})
         why = "" if silent is None else outcome.get("state", "unknown")
         found.append(FindingChange(rule, old.get(rule), new.get(rule), why))
     return tuple(sorted(found, key=lambda change: -max(change.before or 0.0, change.after or 0.0)))
 
 
-def condition_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ConditionChange, ...]:
+def condition_changes(before: Documents, after: Documents) -> tuple[ConditionChange, ...]:
     """Return the settings, versions and variables that differ, the command's words among them, by name."""
-    old, new = _conditions(before), _conditions(after)
+    old, new = (_together([_conditions(document) for document in side]) for side in (before, after))
     keys = sorted(set(old) | set(new))
     return tuple(
         ConditionChange(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)
     )
+
+
+def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each value over the runs; one that a run does not have counts as nothing there."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    return {key: sum(run.get(key, 0.0) for run in runs) / len(runs) for key in keys}
+
+
+def _together(runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the conditions of the runs of a side; where those differ, each of them."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    return {key: " or ".join(dict.fromkeys(run[key] for run in runs if key in run)) for key in keys}
 
 
 def _shares(document: Mapping[str, Any]) -> dict[str, float]:

@@ -1,11 +1,11 @@
-"""What stands in the way of comparing two runs, and what should be known when they are compared all the same."""
+"""What stands in the way of comparing runs, and what should be known when they are compared all the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from perfwrap import units
 
@@ -35,32 +35,63 @@ ALLOWABLE = {
 """Every difference that can be allowed, because it is the one that is to be measured, in words."""
 
 
+Run: TypeAlias = tuple[str, Mapping[str, Any]]
+"""A run's name, and what its diagnosis.json says."""
+
+Side: TypeAlias = Sequence[Run]
+"""One run, or several of the same."""
+
+
 @dataclass(frozen=True)
 class Obstacle:
-    """One reason why two runs cannot be compared; ``kind`` is of ALLOWABLE, or ``steps``, which cannot be allowed."""
+    """One reason why runs cannot be compared; ``kind`` is of ALLOWABLE, or ``steps``, which cannot be allowed."""
 
     kind: str
     sentence: str
 
 
-def find_obstacles(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Obstacle, ...]:
-    """Return all that stands in the way of comparing two runs, given as what their diagnosis.json says."""
-    return tuple(_obstacles(before, after))
+def find_obstacles(before: Side, after: Side) -> tuple[Obstacle, ...]:
+    """Return all that stands in the way of comparing two sides; all their runs are held against the first."""
+    runs = _called(before, after)
+    _, reference = runs[0]
+    found = [*_short(runs)]
+    for _, other in runs[1:]:
+        found += _differences(reference, other)
+    return tuple(dict.fromkeys([*found, *_loaded(runs)]))
 
 
-def find_cautions(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def find_cautions(before: Side, after: Side) -> tuple[str, ...]:
     """Return what does not stand in the way and should be known, in sentences."""
-    return tuple(_cautions(before, after))
+    return tuple(dict.fromkeys([*_cautions(_called(before, after)), *_order(before, after)]))
 
 
-def _obstacles(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Obstacle]:
-    """Look at one thing after the other; what is known of neither run is in nobody's way."""
-    old, new = before["conditions"], after["conditions"]
-    for document, which in ((before, "first"), (after, "second")):
+def _called(before: Side, after: Side) -> list[Run]:
+    """Return all runs with what sentences call them."""
+    if len(before) == len(after) == 1:
+        return [("the first run", before[0][1]), ("the second run", after[0][1])]
+    return [(f"run {name}", document) for name, document in (*before, *after)]
+
+
+def _short(runs: Sequence[Run]) -> Iterator[Obstacle]:
+    """Look at how many steps there are."""
+    for which, document in runs:
         steady = document["steps"]["steady"]
         if steady < LEAST_STEADY_STEPS:
-            few = f"The {which} run has {units.counted(steady, 'steady step')}"
+            few = f"{_capital(which)} has {units.counted(steady, 'steady step')}"
             yield Obstacle("steps", f"{few}; {LEAST_STEADY_STEPS} are the least that tell anything.")
+
+
+def _loaded(runs: Sequence[Run]) -> Iterator[Obstacle]:
+    """Look at who else used the machine."""
+    for which, document in runs:
+        crowd = crowding(document.get("machine") or {})
+        if crowd:
+            yield Obstacle("load", f"While {which} went on, {crowd}: its step times say little.")
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Obstacle]:
+    """Look at one thing after the other; what is known of neither run is in nobody's way."""
+    old, new = before["conditions"], after["conditions"]
     for key, what in (("host/cpu_model", "processor"), ("host/cores_usable", "number of usable cores")):
         yield from _different("host", f"The {what} differs", old.get(key), new.get(key))
     yield from _different("gpu", "The GPU differs", old.get("gpu"), new.get("gpu"))
@@ -74,10 +105,6 @@ def _obstacles(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[
     key = "samples_per_step"
     yield from _different("batch", "The samples of a step differ", old.get(key), new.get(key), both=True)
     yield from _different("anchor", "What ends a step differs", _anchor(before), _anchor(after), both=True)
-    for document, which in ((before, "first"), (after, "second")):
-        crowd = crowding(document.get("machine") or {})
-        if crowd:
-            yield Obstacle("load", f"While the {which} run went on, {crowd}: its step times say little.")
 
 
 def _different(
@@ -88,21 +115,44 @@ def _different(
         yield Obstacle(kind, f"{words}: {before or 'not known'} and {after or 'not known'}.")
 
 
-def _cautions(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _cautions(runs: Sequence[Run]) -> Iterator[str]:
     """Look at what makes a comparison weaker, or what a reader would want to know."""
-    old, new = before["conditions"], after["conditions"]
-    if old.get("host/name") != new.get("host/name"):
-        names = f"{old.get('host/name', 'not known')} and {new.get('host/name', 'not known')}"
-        yield f"The runs were made on two machines of the same kind ({names}); how much those differ is not known."
-    for document, which in ((before, "first"), (after, "second")):
+    documents = [document for _, document in runs]
+    hosts = list(dict.fromkeys(one["conditions"].get("host/name", "not known") for one in documents))
+    if len(hosts) > 1:
+        names = f"{', '.join(hosts[:-1])} and {hosts[-1]}"
+        count = "two machines" if len(hosts) == 2 else "several machines"
+        yield f"The runs were made on {count} of the same kind ({names}); how much those differ is not known."
+    for which, document in runs:
         exit_ = document.get("run", {}).get("exit")
         if isinstance(exit_, dict) and exit_.get("code") != 0:
             how = f"signal {exit_['signal']}" if "signal" in exit_ else f"status {exit_.get('code')}"
-            yield f"The {which} run ended with {how}."
+            yield f"{_capital(which)} ended with {how}."
         if not document.get("machine") and document["steps"]["steady"]:
-            yield f"Whether others were busy on the machine of the {which} run was not watched."
-    if before.get("run", {}).get("perfwrap") != after.get("run", {}).get("perfwrap"):
+            yield f"Whether others were busy on the machine of {which} was not watched."
+    versions = [document.get("run", {}).get("perfwrap") for document in documents]
+    if any(version != versions[0] for version in versions):
         yield "The runs were recorded by different versions of perfwrap."
+
+
+def _order(before: Side, after: Side) -> Iterator[str]:
+    """Say where the sides did not take turns, and could have."""
+    times = [
+        [document.get("run", {}).get("start_wall_ns") for _, document in side] for side in (before, after)
+    ]
+    known = [[time for time in side if isinstance(time, int)] for side in times]
+    if min(map(len, times)) < 2 or known != times:
+        return
+    if max(known[0]) < min(known[1]) or max(known[1]) < min(known[0]):
+        yield (
+            "All runs of one side were made before those of the other: what changed on the machine in between "
+            "would look like a difference. Make them in turn."
+        )
+
+
+def _capital(words: str) -> str:
+    """Return the words as they begin a sentence."""
+    return words[0].upper() + words[1:]
 
 
 def crowding(machine: Mapping[str, Any]) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch import manifest, proc, sidecar
+from perfwrap.launch import manifest, proc, remote, sidecar
 from perfwrap.launch.options import Options
 from perfwrap.run_folder import RunFolder
 
@@ -66,24 +66,35 @@ def find_job(pid: int) -> Job:
         ) from error
 
 
-def watch(job: Job, options: Options, seconds: float | None) -> tuple[Path, list[str]]:
-    """Watch a job and return the run folder and what went wrong.
+def watch(
+    job: Job, options: Options, seconds: float | None, with_recorder: bool, say: Callable[[str], None]
+) -> Path:
+    """Watch a job, say what goes wrong, and return the run folder.
 
-    Ends when the job's first process does, after so many seconds, or when a signal asks this process to end. Raises
-    PerfwrapError when the run folder cannot be made.
+    ``with_recorder`` changes the job: its Pythons get the recorder for that time, where they can. Ends when the job's
+    first process does, after so many seconds, or when a signal asks this process to end. Raises PerfwrapError when
+    the run folder cannot be made.
     """
     folder = run_folder.create(options.out, job.command, options.name)
     begun = manifest.begin(job.command, options, job.environment)
-    begun |= {"cwd": job.directory, "attached": {"pid": job.pid, "ended": False}}
+    begun |= {"cwd": job.directory, "attached": {"pid": job.pid, "ended": False, "recorder": False}}
     folder.write_manifest(begun)
-    with _signals_kept(ENDS | {signal.SIGCHLD}):
+    with ExitStack() as watching:
+        brought = remote.bring_in(folder, options, job.pid, watching) if with_recorder else remote.NOBODY
+        for sentence in brought.sentences:
+            say(sentence)
+        watching.enter_context(_signals_kept(ENDS | {signal.SIGCHLD}))
         problem = _watch(job, folder, options, seconds)
     end = manifest.clock_pair()
-    problems = [] if problem is None else [f"the monitors {problem}"]
+    problems = list(brought.problems)
+    if problem is not None:
+        problems.append(f"the monitors {problem}")
+        say(problems[-1])
     ending = {"end": end, "clock": [*begun["clock"], end], "warnings": problems}
-    ending["attached"] = {"pid": job.pid, "ended": not proc.runs(job.pid, job.start_ticks)}
+    ended = not proc.runs(job.pid, job.start_ticks)
+    ending["attached"] = {"pid": job.pid, "ended": ended, "recorder": bool(brought.pids)}
     folder.write_manifest(begun | ending)
-    return folder.path, problems
+    return folder.path
 
 
 def _watch(job: Job, folder: RunFolder, options: Options, seconds: float | None) -> str | None:

@@ -7,6 +7,7 @@ launchers that carry it to other machines drop the variables that they do not kn
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -23,6 +24,10 @@ DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
 SHIM = "sitecustomize.py"
 SHIMS = (SHIM, "usercustomize.py")
 """The same file under both names: the second is found where somebody else's sitecustomize hides the first."""
+ATTACHED = "attached.py"
+"""What a program that runs already is told to run."""
+WATCHED = "watched"
+"""Locked, beside the settings, as long as somebody watches such a program."""
 PACKAGE = "perfwrap_recorder"
 BYTE_CODE = "__pycache__"
 SETTINGS = "settings"
@@ -43,13 +48,15 @@ def prepare(
     window_ranks: str = "0",
     trial: Trial = NO_TRIAL,
     host: str | None = None,
+    watched: bool = False,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
 
     ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
     own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
     the one process beside the command that may attach to it; ``window`` and its kin and ``trial`` are as Options
-    has them. Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
+    has them; ``watched`` has the recorder end with ``hold_watch``. Raises PerfwrapError when there is no fit place,
+    OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
@@ -74,6 +81,7 @@ def prepare(
         "trial_precision": trial.precision,
         "trial_writes": "allow" if trial.writes else "skip",
         "original_pythonpath_empty": int(not previous),
+        "watched": int(watched),
     }
     _make_directory(data)
     # Else Python makes it, under the program's umask: open to all, perhaps, who could then leave byte code there.
@@ -90,6 +98,22 @@ def name_ptracer(folder: RunFolder, pid: int) -> None:
     """Have the recorders allow this one process, known only now, to look into theirs; before the command starts."""
     (settings,) = folder.inject.glob(f"*/{SETTINGS}")
     settings.write_bytes(settings.read_bytes().replace(b"\nptracer_pid=0\n", b"\nptracer_pid=%d\n" % pid))
+
+
+def add_attached(folder: RunFolder) -> Path:
+    """Write what a program that runs already is to run, and return its path."""
+    hook = folder.inject.resolve()
+    text = (_source() / ATTACHED).read_text(encoding="utf-8")
+    _write(hook / ATTACHED, text.replace('HOOK = ""', f"HOOK = {ascii(str(hook))}", 1))
+    return hook / ATTACHED
+
+
+def hold_watch(folder: RunFolder) -> int:
+    """Begin to watch: recorders that are ``watched`` end when the descriptor that this returns is closed."""
+    (settings,) = folder.inject.glob(f"*/{SETTINGS}")
+    descriptor = os.open(settings.with_name(WATCHED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
 
 
 def _source() -> Path:

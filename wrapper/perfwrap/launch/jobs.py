@@ -50,11 +50,6 @@ class Job:
     size: int | None = None
     restart: int = 0
 
-    @property
-    def watches_host(self) -> bool:
-        """Whether this launcher is the one of its machine that watches host and GPUs for all."""
-        return not self.local_rank
-
 
 def find(variables: Mapping[str, str], run_id: str = "") -> Job | None:
     """Return the job that this launcher belongs to; None for one that is alone.

@@ -10,7 +10,8 @@
     name, tags    what the user calls the run, where he does; and words to find it by
     part          of a run that several launchers joined: {job, rank, local_rank, size, restart, leads}
     launcher      {"pid", "start_ticks", "namespace"}: who writes this, as /proc has them; tells whether it still runs
-    attached      {"pid": n, "ended": whether it ended meanwhile}, of a job that was only watched
+    attached      {"pid": n, "ended": whether it ended meanwhile, "recorder": whether it was brought in}, of a job that
+                  ran already
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
 command could not be executed. ``exit`` also holds ``core_dumped`` (true) with the machine's ``core_pattern``

@@ -76,6 +76,23 @@ def ancestors() -> Iterator[list[str]]:
         pid = int(stat[stat.rindex(b")") + 2 :].split()[1])
 
 
+def descendants(pid: int) -> Iterator[int]:
+    """Return what the process has started and what those have, parents first; not what was left by its parent."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_bytes()
+            except OSError:
+                continue
+            children.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), []).append(int(entry.name))
+    waiting = sorted(children.get(pid, ()))
+    while waiting:
+        found = waiting.pop(0)
+        yield found
+        waiting += sorted(children.get(found, ()))
+
+
 def original_environment() -> dict[str, str]:
     """Return the environment that this process was executed with.
 

@@ -62,8 +62,8 @@ class Recording:
             job = jobs.find(variables, options.run_id)
             hook = self.changes.get("PYTHONPATH", str(folder.inject)).split(os.pathsep)[0]
             try:
-                watches_host = job is None or job.watches_host
-                self.monitors = sidecar.start(folder, options, hook, only_processes=not watches_host)
+                local_rank = (job.local_rank if job else None) or 0
+                self.monitors = sidecar.start(folder, options, hook, local_rank=local_rank)
                 if options.py_spy and self.changes and kernel.yama_restricts():
                     injection.name_ptracer(folder, self.monitors.pid)
             except OSError as error:

@@ -83,20 +83,22 @@ class Sidecar:
         return f"{ended}: {said[-1]}" if said else ended
 
 
-def start(
-    folder: RunFolder, options: Options, hook: str, attached: int = 0, only_processes: bool = False
-) -> Sidecar:
+def start(folder: RunFolder, options: Options, hook: str, attached: int = 0, local_rank: int = 0) -> Sidecar:
     """Start the monitors in a process of this group; OSError when that is not possible.
 
     ``hook`` is the folder that the command finds on its PYTHONPATH; ``attached`` the first process of a job that
-    runs already. With ``only_processes`` another launcher of the same run watches host and GPUs.
+    runs already. Of the launchers of a machine the one of ``local_rank`` 0 watches host and GPUs.
     """
     launcher = os.getpid()
     log = folder.path / LOG
     log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     orders_out, orders = os.pipe()
     arguments = _arguments(folder, launcher, options, hook, attached)
-    arguments += ["--only-processes"] if only_processes else []
+    arguments += ["--only-processes"] if local_rank else []
+    if options.metrics_port:
+        # Launchers of one machine cannot share a port.
+        words = (str(options.metrics_port + local_rank), options.metrics_address, options.metrics_token_file)
+        arguments += ["--metrics", ",".join(words)]
     # What cannot wait for the report is said by the monitors themselves, where the launcher would say it.
     say = os.dup(2)
     arguments += ["--say", str(say)]
@@ -137,9 +139,6 @@ def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str, at
     settings += ["--stall-after", f"{options.stall_after_s:g}"]
     if options.kill_on_stall:
         settings += ["--kill-on-stall", f"{options.kill_grace_s:g}"]
-    if options.metrics_port:
-        words = (str(options.metrics_port), options.metrics_address, options.metrics_token_file)
-        settings += ["--metrics", ",".join(words)]
     if options.py_spy:
         settings += ["--py-spy", options.py_spy, "--py-spy-rate", f"{options.py_spy_hz:g}"]
         settings += ["--py-spy-native"] if options.py_spy_native else []

@@ -137,6 +137,13 @@ def _recorder(what: str) -> Callable[[Evidence], str | None]:
     return ask
 
 
+def _start_up(evidence: Evidence) -> str | None:
+    """Ask for a record of the program's beginning."""
+    if evidence.attached is not None:
+        return "The job ran already when perfwrap was attached to it; `perfwrap run` records its beginning."
+    return _recorder("What passed before the first step")(evidence)
+
+
 NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "trainer": _trainer,
     "steps": _steps,
@@ -154,7 +161,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "kernels": _kernels,
     "stacks": _stacks,
     "phases": _phases,
-    "start_up": _recorder("What passed before the first step"),
+    "start_up": _start_up,
     "values": _recorder("Whether a value became NaN"),
     "allocator": _recorder("What torch's allocator held from step to step"),
     "recorder": _recorder("What the recorder notes inside the program"),

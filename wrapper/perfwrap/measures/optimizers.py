@@ -15,6 +15,16 @@ LENGTH = pl.col("end") - pl.col("start")
 
 
 @dataclass(frozen=True)
+class Embeddings:
+    """The large embeddings of an optimizer whose gradients hold all of their rows."""
+
+    rows: int
+    elements: int
+    touched: float
+    """The share of the elements whose rows had a gradient at the optimizer's first step."""
+
+
+@dataclass(frozen=True)
 class OptimizerUse:
     """One optimizer; figures are of the steady loop, options are None where the recorder could not read them."""
 
@@ -33,6 +43,10 @@ class OptimizerUse:
     ns_per_step: float
     share: float
     """``ns`` over the whole account."""
+    elements: int | None = None
+    """How many elements its tensors have."""
+    embeddings: Embeddings | None = None
+    """The large embeddings among its tensors; None where it has none, or nobody could look."""
 
 
 def find_optimizers(account: Account, steps: Steps, facts: Mapping[str, str]) -> tuple[OptimizerUse, ...]:
@@ -52,19 +66,34 @@ def _use(row: Mapping[str, object], account: Account, steps: Steps, facts: Mappi
     """Return the figures of one optimizer."""
     name, ns = str(row["name"] or ""), int(str(row["whole"]))
     key = f"optimizer/{name}"
-    tensors = facts.get(f"{key}/parameters", "")
     line = row["line"]
     return OptimizerUse(
         name=name,
         kind=facts.get(f"{key}/class", ""),
-        tensors=int(tensors) if tensors.isdigit() else None,
+        tensors=_whole(facts.get(f"{key}/parameters")),
         foreach=_flag(facts.get(f"{key}/foreach")),
         fused=_flag(facts.get(f"{key}/fused")),
         where=line_of(_text(row["file"]), line if isinstance(line, int) else None, _text(row["function"])),
         ns=ns,
         ns_per_step=ns / max(1, steps.steady),
         share=ns / max(1, account.total_ns),
+        elements=_whole(facts.get(f"{key}/elements")),
+        embeddings=_embeddings(facts, key),
     )
+
+
+def _embeddings(facts: Mapping[str, str], key: str) -> Embeddings | None:
+    """Return what was seen of an optimizer's embeddings."""
+    rows, elements = (_whole(facts.get(f"{key}/embedding_{word}")) for word in ("rows", "elements"))
+    touched = facts.get(f"{key}/embedding_touched", "").replace(".", "", 1)
+    if rows is None or elements is None or not touched.isdigit():
+        return None
+    return Embeddings(rows, elements, float(facts[f"{key}/embedding_touched"]))
+
+
+def _whole(text: str | None) -> int | None:
+    """Return a whole number that a fact holds."""
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def _text(value: object) -> str | None:

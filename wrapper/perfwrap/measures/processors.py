@@ -38,6 +38,8 @@ class Processors:
     online: int | None
     busy: float | None
     """Mean number of busy cores of the host."""
+    stolen: float | None
+    """Mean number of cores that a hypervisor took away while they were wanted."""
     runnable: float | None
     """Mean number of tasks that ran or wanted to."""
     tree_busy: float | None
@@ -78,6 +80,7 @@ def find_processors(timeline: Timeline, host: str, trainers: tuple[Trained, ...]
         allowed=None if affinity is None else max(affinity, bound),
         online=_whole(facts.get("cores_online")),
         busy=mean("host", "cpu_cores_busy"),
+        stolen=mean("host", "stolen_cores"),
         runnable=mean("host", "runnable_tasks"),
         tree_busy=_tree_busy(timeline, host, start, end),
         throttled_share=mean("cgroup", "throttled_share"),

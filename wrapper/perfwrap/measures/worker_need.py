@@ -35,6 +35,10 @@ ABOUT_AS_GOOD = 1.05
 NO_LONGER = 1.01
 """A queue is as good as a longer one when its steps take at most 1 % longer: it costs memory, no cores."""
 
+DENIED_SHARE = 0.2
+"""Share of the loop in which the training wanted a core and had none, from which receiving batches is slow for that
+reason and becomes quicker when the workers have less to do."""
+
 KEPT_WITH_FREE_CORES, KEPT_WITH_SHARED_CORES = 0.8, 0.5
 """The least share of the modelled gain that is promised; held against the mended twins of the workloads."""
 
@@ -95,7 +99,9 @@ def measured_step(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> St
     now_ns = mean_step_ns(evidence, trainer)
     if not now_ns or not loader.batches or (loader.workers and loader.making is None):
         return None
-    rest_ns = (1.0 - loader.share) * now_ns
+    # Receiving batches that are ready stays as it is, unless the workers take the cores that it needs.
+    crowded = evidence.denied_share(trainer) >= DENIED_SHARE
+    rest_ns = (1.0 - (loader.share if crowded else loader.late_share)) * now_ns
     processors = evidence.processors(trainer.host)
     on_gpu = trains_on_gpu(evidence, trainer)
     threads = 1 if on_gpu else processors.threads_per_trainer or 1

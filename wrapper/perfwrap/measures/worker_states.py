@@ -12,6 +12,9 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import mean_over, track_samples
 from perfwrap.timeline.model import Timeline
 
+USUAL_THREADS = 3
+"""Threads of a worker that has started none: its own, the one that sends batches, and one of torch's (torch 2.13)."""
+
 
 @dataclass(frozen=True)
 class WorkerState:
@@ -32,6 +35,8 @@ class WorkerState:
     read_bytes_per_s: float | None
     threads: float | None
     """Threads of the operating system's."""
+    lock_share: float | None = None
+    """The share of the looks at which it waited for a lock that another process holds; None where nobody can tell."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class MakingStates:
     """Waiting for a disk or a network file system."""
     read_bytes_per_s: float | None
     """Of all workers together, from storage."""
+    lock_share: float | None = None
+    """Waiting for locks that other processes hold; None where nobody can tell."""
 
 
 def find_worker_states(
@@ -87,7 +94,18 @@ def _state(
         disk_wait_share=mean("disk_wait_share"),
         read_bytes_per_s=mean("read_bytes_per_s"),
         threads=mean("threads"),
+        lock_share=_lock_share(mean("file_lock_wait_share"), mean("lock_wait_share"), mean("threads")),
     )
+
+
+def _lock_share(file_locks: float | None, locks: float | None, threads: float | None) -> float | None:
+    """Return how much a worker waits for other processes' locks.
+
+    A lock in memory may as well be one of its own threads'; it is another process's where there are none to wait for.
+    """
+    if file_locks is None or locks is None or threads is None:
+        return None
+    return file_locks + (locks if threads < USUAL_THREADS + 0.5 else 0.0)
 
 
 def making_states(states: tuple[WorkerState, ...]) -> MakingStates | None:
@@ -102,11 +120,13 @@ def making_states(states: tuple[WorkerState, ...]) -> MakingStates | None:
     used = sum(state.cores or 0.0 for state in seen)
     read = [state.read_bytes_per_s for state in seen if state.read_bytes_per_s is not None]
     wanting_share = min(1.0, max(wanting, used) / busy)
+    locks = [state.lock_share for state in seen if state.lock_share is not None]
     return MakingStates(
         wanting_share=wanting_share,
         denied_share=max(0.0, wanting_share - used / busy),
         disk_share=min(1.0 - wanting_share, sum(state.disk_wait_share or 0.0 for state in seen) / busy),
         read_bytes_per_s=sum(read) if read else None,
+        lock_share=min(1.0 - wanting_share, sum(locks) / busy) if len(locks) == len(seen) else None,
     )
 
 

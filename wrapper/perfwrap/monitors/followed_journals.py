@@ -28,6 +28,8 @@ class Followed:
     """The process that started it."""
     world_size: int = 1
     alive: bool = True
+    steps_when_asked: int = 0
+    """How many it had made when it was last asked for its rank."""
 
     @property
     def pid(self) -> int:
@@ -67,6 +69,7 @@ class FollowedJournals:
             alive = is_alive(Python(followed.pid, followed.progress.start_ticks))
             try:
                 moved |= followed.progress.refresh(now_ns)
+                _ask_rank(followed)
             except OSError:
                 alive = False
             followed.alive = alive
@@ -116,22 +119,38 @@ class FollowedJournals:
         pid, ticks, sequence = map(int, fields[1:])
         python = Python(pid, ticks)
         alive = is_alive(python)
-        facts = read_words(path, most_bytes=FIRST_BYTES).facts
+        facts = _facts(path)
         if "role" not in facts and alive:
             return False
         self._ignored.add(path.name)
         known = self._known.get(python)
         role = facts.get("role", "")
         if alive and role not in (MONITOR, "") and (known is None or known.sequence < sequence):
-            rank = facts.get("rank", "")
             progress = JournalProgress(path, pid, ticks)
-            world = facts.get("world_size", "")
-            self._known[python] = Followed(
-                progress,
-                role,
-                int(rank) if rank.isdigit() else None,
-                sequence,
-                facts.get("ppid", ""),
-                int(world) if world.isdigit() else 1,
-            )
+            followed = Followed(progress, role, None, sequence, facts.get("ppid", ""))
+            _take_rank(followed, facts)
+            self._known[python] = followed
         return True
+
+
+def _facts(path: Path) -> dict[str, str]:
+    """Return what a process has said of itself so far."""
+    return read_words(path, most_bytes=FIRST_BYTES).facts
+
+
+def _take_rank(followed: Followed, facts: dict[str, str]) -> None:
+    """Take down its rank, and of how many."""
+    rank, world = facts.get("rank", ""), facts.get("world_size", "")
+    followed.rank = int(rank) if rank.isdigit() else None
+    followed.world_size = int(world) if world.isdigit() else 1
+
+
+def _ask_rank(followed: Followed) -> None:
+    """Ask a trainer without a rank anew: where no variable names it, it says so once it has joined the others.
+
+    The next time comes after as many steps again, so that one that never has a rank is asked a few times only.
+    """
+    steps = followed.progress.ends.count
+    if followed.rank is None and followed.trains and steps > 2 * followed.steps_when_asked:
+        followed.steps_when_asked = steps
+        _take_rank(followed, _facts(followed.progress.path))

@@ -1,4 +1,4 @@
-"""Write a journal from outside of the program; the format is specified in the recorder's ``journal.py``.
+"""Write a journal from outside of the program; the format is specified in the recorder's ``journal_format.py``.
 
 Monitors keep to their budget by looking less often: each time another eighth of what is left of it is written
 they double their interval, and a THIN record says so. A typical run of a week then ends with two looks a

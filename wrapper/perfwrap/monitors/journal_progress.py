@@ -1,7 +1,7 @@
 """Follow how far a recorded process is, from its journal, as cheaply as that can be had.
 
 Of each new record only the kind is looked at, for many at once; times are taken of those alone that end steps or
-wait for batches. The format is specified in the recorder's ``journal.py``.
+wait for batches. The format is specified in the recorder's ``journal_format.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the words of a journal that is still being written: facts, labels, and calls that have not returned.
 
 Dear for a long one, so only done when something is to be told. The format is specified in the recorder's
-``journal.py``.
+``journal_format.py``.
 """
 
 from __future__ import annotations

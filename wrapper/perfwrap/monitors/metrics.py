@@ -37,11 +37,11 @@ def watch(
         # Only here: a web server is a lot to load, and its library is there only where somebody wants this.
         from perfwrap.monitors.metrics_page import RunCollector, serve
 
-        found = serve(asked, RunCollector(run.path.name, journal, shown))
+        found = serve(asked, RunCollector(run.whole.path.name, journal, shown))
     except ImportError:
         _give_up(journal, say, f"prometheus_client is not installed: {INSTALL}")
         return None
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # a port beyond 65535 is no OSError
         _give_up(journal, say, f"port {asked.port} of {asked.address}: {error}")
         return None
     journal.latest = {}

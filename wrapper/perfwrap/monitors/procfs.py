@@ -115,6 +115,12 @@ def read_kibibytes(path: str, key: bytes) -> int:
     return 1024 * int(words[0]) if words else 0
 
 
+def read_waiting(pid: int) -> bytes:
+    """Return the kernel's function in which a process's main thread sleeps; empty where it does not say."""
+    where = _read(f"/proc/{pid}/wchan")
+    return b"" if where == b"0" else where
+
+
 def _read(path: str) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

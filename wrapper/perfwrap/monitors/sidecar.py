@@ -43,7 +43,7 @@ SURE = 2.5
 """Looking twice as often costs twice as much; the rest is for what changes from time to time."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended so long after the command (a stuck driver) is left behind."""
-OF_PROCESSES = ("processes", "pyspy")
+OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
 """The monitors of the command's own processes; the others look at what all commands of a machine share."""
 STANDARD_INPUT = 0
 

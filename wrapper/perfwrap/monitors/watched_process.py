@@ -3,7 +3,8 @@
 Ten times a second only /proc/PID/stat is read, through a file that stays open, and once a second what was taken
 is written; a process that used no processor for a second is read once a second until it does. Processor time is
 counted in ticks of 10 ms: one value of a tenth of a second is rough, their mean is exact. States and context
-switches are those of the process's main thread, which is what the kernel tells without asking for every thread.
+switches are those of the process's main thread, which is what the kernel tells without asking for every thread. At
+every fourth look it is asked, too, in which function of the kernel that thread sleeps: whether for a lock.
 """
 
 from __future__ import annotations
@@ -25,11 +26,19 @@ from perfwrap.monitors.procfs import (
     read_kibibytes,
     read_numbers,
     read_status,
+    read_waiting,
 )
 
 DEAD = (b"Z", b"X")
 RUNNING, DISK_WAIT, STOPPED = b"R", b"D", (b"T", b"t")
+SLEEPING = b"S"
 STAT_BYTES = 1024
+LOCK_LOOKS = 4
+"""Every so many quick looks the lock is looked for: that costs as much as a look."""
+FILE_LOCKS = (b"lock_inode_wait", b"fcntl_setlk", b"do_lock_file_wait")
+LOCKS = (b"futex", b"semtimedop")
+"""Parts of the names of the kernel's functions in which a thread waits: for a lock on a file (flock, lockf), or for a
+lock, semaphore or condition in memory."""
 SLEEP_NS = 900_000_000
 """A little less than a second, so that a process that sleeps is looked at when all are written."""
 CHEAP_METRICS = ("rss_bytes", "threads", "running_share", "disk_wait_share")
@@ -61,6 +70,8 @@ class WatchedProcess:
         "_journal",
         "_taken",
         "_states",
+        "_waits",
+        "_looks",
         "_due_ns",
         "_series",
         "_look",
@@ -79,6 +90,9 @@ class WatchedProcess:
         self._due_ns = 0
         """It is not looked at before then."""
         self._states: list[bytes] = []
+        self._waits: list[bytes] = []
+        """In which function of the kernel it slept, empty where it did not."""
+        self._looks = 0
         self._series: dict[str, int] = {}
         self._hidden: set[str] = set()
         try:
@@ -99,6 +113,9 @@ class WatchedProcess:
         if now_ns >= self._due_ns and not self.ended:
             try:
                 self._taken.append((now_ns, os.pread(self._file, STAT_BYTES, 0)))
+                self._looks += 1
+                if self._looks % LOCK_LOOKS == 0 and "wait" not in self._hidden:
+                    self._look_for_lock(self._taken[-1][1])
             except GONE:
                 self.ended = True
 
@@ -115,6 +132,7 @@ class WatchedProcess:
             self._due_ns = 0 if worked else time_ns + SLEEP_NS
             self._write_stat(time_ns, stat)
             self._states.clear()
+            self._write_waits(time_ns)
 
     def look_closer(self, now_ns: int) -> None:
         """Write context switches and I/O since the last time, and memory without files: costs several times as much."""
@@ -195,6 +213,28 @@ class WatchedProcess:
         if stat.block_ticks:
             block_ns = stat.block_ticks * 1_000_000_000 // TICKS_PER_SECOND
             self._write_rates(now_ns, ("block_io_wait_cores",), [block_ns])
+
+    def _look_for_lock(self, text: bytes) -> None:
+        """Take down what it sleeps in; a kernel that shows nothing of any sleep does not show it."""
+        if parse_look(text).state != SLEEPING:
+            self._waits.append(b"")
+            return
+        try:
+            where = read_waiting(self.pid)
+        except PermissionError:
+            self._hide("wait")
+            return
+        if where:
+            self._waits.append(where)
+
+    def _write_waits(self, now_ns: int) -> None:
+        """Write the shares of these looks at which it waited for a lock."""
+        waits, self._waits = self._waits, []
+        if not waits:
+            return
+        for metric, names in (("file_lock_wait_share", FILE_LOCKS), ("lock_wait_share", LOCKS)):
+            found = sum(any(name in where for name in names) for where in waits)
+            self._journal.samples(now_ns, [(self._number(metric), found / len(waits))])
 
     def _write_rates(self, now_ns: int, metrics: tuple[str, ...], totals: list[int]) -> None:
         """Write how fast totals have grown since the last time."""

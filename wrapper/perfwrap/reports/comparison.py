@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from perfwrap import units
 from perfwrap.compare.comparison import Comparison
 from perfwrap.compare.differences import ConditionChange, FindingChange, PartChange
+from perfwrap.compare.obstacles import Side
 from perfwrap.reports.page import Page
 
 MOST_CONDITIONS = 20
@@ -20,12 +22,10 @@ STYLES = {
     "mixed": "bold yellow",
 }
 
-Runs = Sequence[tuple[str, Mapping[str, Any]]]
 
-
-def draw(runs: Runs, comparisons: Sequence[Comparison], page: Page) -> None:
-    """Draw the runs' figures side by side, then each later run against the first."""
-    _figures(runs, page)
+def draw(sides: Sequence[Side], comparisons: Sequence[Comparison], page: Page) -> None:
+    """Draw the figures of the sides beside each other, then each later side against the first."""
+    _figures(sides, page)
     for comparison in comparisons:
         page.blank()
         if len(comparisons) > 1:
@@ -57,31 +57,43 @@ def draw_one(comparison: Comparison, page: Page) -> None:
     _conditions(comparison.conditions, page)
 
 
-def _figures(runs: Runs, page: Page) -> None:
-    """Draw a table of the runs' own figures; names that do not fit are told by letters."""
-    letters = [chr(ord("A") + number % 26) for number in range(len(runs))]
-    for letter, (name, document) in zip(letters, runs, strict=True):
-        command = " ".join(document["run"]["command"])
-        page.line((f"{letter}  ", "bold"), (page.fitted(f"{name}  {command}".rstrip(), page.width - 3), ""))
+def _figures(sides: Sequence[Side], page: Page) -> None:
+    """Draw a table of the sides' own figures; names that do not fit are told by letters."""
+    letters = [chr(ord("A") + number % 26) for number in range(len(sides))]
+    for letter, side in zip(letters, sides, strict=True):
+        names = ", ".join(name for name, _ in side)
+        command = " ".join(side[0][1]["run"]["command"])
+        page.line((f"{letter}  ", "bold"), (page.fitted(f"{names}  {command}".rstrip(), page.width - 3), ""))
     page.blank()
-    columns = max(10, min(16, (page.width - 16) // len(runs)))
+    columns = max(10, min(16, (page.width - 16) // len(sides)))
     page.line(("".ljust(16) + "".join(letter.rjust(columns) for letter in letters), "bold"))
-    for label, told in _rows(runs):
+    for label, told in _rows([[document for _, document in side] for side in sides]):
         cells = "".join(page.fitted(cell, columns - 1).rjust(columns) for cell in told)
         page.line((label.ljust(16), ""), (cells, ""))
 
 
-def _rows(runs: Runs) -> list[tuple[str, list[str]]]:
-    """Return the rows of the table."""
-    documents = [document for _, document in runs]
-    steps = [document["steps"] for document in documents]
-    return [
-        ("verdict", [document["verdict"]["id"] for document in documents]),
-        ("steady steps", [units.count(of["steady"]) for of in steps]),
-        ("median step", [units.duration(of["median_ns"], 3) for of in steps]),
-        ("p99", [units.duration(of["p99_ns"], 3) for of in steps]),
-        ("samples/s", [units.number(of["samples_per_s"] or float("nan"), 3) for of in steps]),
+def _rows(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:
+    """Return the rows of the table: of several runs the sum of the steps, and the median of what a run has one of."""
+    steps = [[document["steps"] for document in side] for side in sides]
+    rows = [
+        ("verdict", [_common([document["verdict"]["id"] for document in side]) for side in sides]),
+        ("steady steps", [units.count(sum(of["steady"] for of in side)) for side in steps]),
+        ("median step", [units.duration(_middle(side, "median_ns"), 3) for side in steps]),
+        ("p99", [units.duration(_middle(side, "p99_ns"), 3) for side in steps]),
+        ("samples/s", [units.number(_middle(side, "samples_per_s") or float("nan"), 3) for side in steps]),
     ]
+    many = ("runs", [units.count(len(side)) for side in sides])
+    return [many, *rows] if max(map(len, sides)) > 1 else rows
+
+
+def _common(verdicts: Sequence[str]) -> str:
+    """Return the verdict that all runs have, or that they do not agree."""
+    return verdicts[0] if len(set(verdicts)) == 1 else "several"
+
+
+def _middle(steps: Sequence[Mapping[str, Any]], key: str) -> float:
+    """Return the median of what is known; 0 where nothing is."""
+    return float(median([of[key] for of in steps if of[key] is not None] or [0.0]))
 
 
 def _changes(comparison: Comparison, page: Page) -> None:
@@ -133,12 +145,15 @@ def _findings(findings: Sequence[FindingChange], page: Page) -> None:
 
 def finding_words(finding: FindingChange) -> str:
     """Return what a rule found in both runs, in words."""
+    # A finding that no time of the loop is claimed for has a share of 0: what is not known is not told as nothing.
     if finding.before is None:
         before = "" if finding.why == "clear" else f" (in the first run {finding.why})"
-        return f"{finding.rule}: new, {units.share(finding.after)}{before}"
+        return f"{finding.rule}: new{f', {units.share(finding.after)}' if finding.after else ''}{before}"
     if finding.after is None:
         gone = "gone" if finding.why == "clear" else finding.why
-        return f"{finding.rule}: {gone}, it was {units.share(finding.before)}"
+        return f"{finding.rule}: {gone}{f', it was {units.share(finding.before)}' if finding.before else ''}"
+    if not finding.before and not finding.after:
+        return f"{finding.rule}: in both"
     return f"{finding.rule}: {units.share(finding.before)} before, {units.share(finding.after)} now"
 
 

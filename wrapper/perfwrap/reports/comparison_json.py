@@ -31,6 +31,8 @@ def _comparison(found: Comparison) -> dict[str, Any]:
     return {
         "before": found.before,
         "after": found.after,
+        "before_runs": list(found.before_runs),
+        "after_runs": list(found.after_runs),
         "outcome": found.outcome,
         "sentence": found.sentence,
         "typical_step": _change(found.typical),

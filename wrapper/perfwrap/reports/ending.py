@@ -22,7 +22,8 @@ def sentence(run: Mapping[str, Any]) -> str:
     if isinstance(attached, dict):
         then = "which ended" if attached.get("ended") else "which went on"
         then = then if run.get("end") else "the end of that was not recorded"
-        return f"attached to process {attached.get('pid')}, {then}"
+        how = " with the recorder" if attached.get("recorder") else ""
+        return f"attached to process {attached.get('pid')}{how}, {then}"
     if not isinstance(how, dict):
         return "its end was not recorded"
     number = how.get("signal")

@@ -185,6 +185,7 @@ def _machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "cores_online": processors.online,
         "cores_busy": _rounded(processors.busy, 3),
         "own_cores": _rounded(processors.tree_busy, 3),
+        "stolen_cores": _rounded(processors.stolen, 3),
         "switches_per_s": _rounded(processors.involuntary_switches_per_s, 3),
     }
 

@@ -35,13 +35,17 @@ def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
     return states is not None and states.denied_share >= DENIED_SHARE
 
 
+def is_crowded(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
+    """Say whether others took the cores, from the training or from the workers."""
+    return evidence.denied_share(trainer) >= TRAINING_DENIED_SHARE or denied(evidence, trainer, loader)
+
+
 def late_share(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> float:
     """Return the share of waiting for a loader that is the loader's.
 
     Where others took the cores, receiving batches that were ready takes long for that reason.
     """
-    crowded = evidence.denied_share(trainer) >= TRAINING_DENIED_SHARE or denied(evidence, trainer, loader)
-    return loader.late_share if crowded else loader.share
+    return loader.late_share if is_crowded(evidence, trainer, loader) else loader.share
 
 
 def waits(loader: LoaderUse) -> pl.Expr:

@@ -91,7 +91,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{units.duration(start.parts[part])} of them in {NAMES.get(part, part)}.",
             share=share,
             saving=(1.0, 1.0),
-            evidence=(*_words(start), *_cold_allocator(evidence, trainer)),
+            evidence=(*_words(start, bool(evidence.restarts)), *_cold_allocator(evidence, trainer)),
             advice=FIXES.get(part, OTHER_FIX),
             of_run=True,
         )
@@ -113,11 +113,12 @@ def _cold_allocator(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
     return ()
 
 
-def _words(start: StartUp) -> tuple[str, ...]:
-    """Return the parts that matter, and the warm-up."""
+def _words(start: StartUp, is_restarted: bool) -> tuple[str, ...]:
+    """Return the parts that matter, and the warm-up; a run whose ranks were started anew is longer than any of them."""
     large = sorted(start.parts.items(), key=lambda item: -item[1])[:4]
     parts = ", ".join(f"{NAMES.get(part, part)} {units.duration(ns)}" for part, ns in large if ns > 0)
-    words = [f"That is {units.share(start.run_share)} of the whole run: {parts}."]
+    whole = "this start of the ranks" if is_restarted else "the whole run"
+    words = [f"That is {units.share(start.run_share)} of {whole}: {parts}."]
     if start.warm_up_excess_ns > 0 and start.warm_up_steps:
         words.append(
             f"{units.counted(start.warm_up_steps, 'warm-up step')} then took "

@@ -29,6 +29,7 @@ from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.spread_models import has_no_sync
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.spread import least_exchange_ns
 
 NEEDS = ("trainer", "steady_steps", "recorder")
 
@@ -46,17 +47,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     passes = find_accumulation(evidence.steps(trainer))
     if passes is None or passes.per_step < 2:
         return Clear("There is one backward pass for each optimizer step.")
-    exchanges = [
-        model.exchange_ns
-        for other in evidence.trainers
-        for model in evidence.spread_models(other)
-        if model.exchange_ns is not None
-    ]
-    if not exchanges:
-        return NotChecked(
-            "DDP did not tell how long gradients are exchanged, which it measures in some steps."
-        )
-    vain = (passes.per_step - 1) * min(exchanges)
+    exchange = least_exchange_ns(evidence)
+    if isinstance(exchange, NotChecked):
+        return exchange
+    vain = (passes.per_step - 1) * exchange
     share = min(1.0, vain / max(1.0, mean_step_ns(evidence, trainer)))
     if share < QUIET_SHARE:
         return Clear(f"Exchanging the gradients of every micro-batch takes {units.share(share)} of a step.")
@@ -69,7 +63,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             evidence=(
                 f"{units.number(passes.per_step)} backward passes for each optimizer step, none of them inside of "
                 "no_sync().",
-                f"An exchange goes on for {units.duration(min(exchanges))} after the pass has computed everything, "
+                f"An exchange goes on for {units.duration(exchange)} after the pass has computed everything, "
                 "as DDP's own logger measured on the rank that waits least.",
             ),
             advice="Run forward and backward of all micro-batches but the last one inside of `with model.no_sync():`.",

@@ -1,6 +1,6 @@
 """Reads the journals and start records of a run folder into a timeline.
 
-The journal's format is specified in the recorder's ``journal.py``; seen: FORMAT 1. Every journal of the run
+The journal's format is specified in the recorder's ``journal_format.py``; seen: FORMAT 1. Every journal of the run
 is read: recorded processes, DataLoader workers and monitors alike. A file that cannot be read costs only
 itself.
 """
@@ -44,7 +44,7 @@ def read(folder: RunFolder, only: Sequence[RunFolder] | None = None) -> Timeline
     builder = TimelineBuilder()
     parts = find_parts(folder.parts() if only is None else only)
     paths = {path: part for part in parts for path in sorted(part.folder.journal.glob(SUFFIX))}
-    clocks = _clocks(paths)
+    clocks = _clocks(paths, _own_clock(run))
     if not paths:
         builder.warn(NOBODY)
     journals = (
@@ -151,8 +151,14 @@ def _read(path: Path, builder: TimelineBuilder) -> JournalFile | None:
     return None
 
 
-def _clocks(paths: Mapping[Path, Part]) -> dict[str, HostClock]:
-    """Return each host's clock, the first host first; PerfwrapError when all journals are newer.
+def _own_clock(run: Mapping[str, Any]) -> str:
+    """Return what names the clock of the run's own start and end: of a joined run that of the launcher that leads."""
+    host = run.get("host")
+    return str(host.get("clock") or "") if isinstance(host, dict) else ""
+
+
+def _clocks(paths: Mapping[Path, Part], own: str) -> dict[str, HostClock]:
+    """Return each host's clock, those named ``own`` first; PerfwrapError when all journals are newer.
 
     Hosts that are containers of one machine share a clock, and so the very same object.
     """
@@ -172,7 +178,9 @@ def _clocks(paths: Mapping[Path, Part]) -> dict[str, HostClock]:
         )
     pairs: dict[str, list[tuple[int, int]]] = {}
     clock_of: dict[str, str] = {}
-    for path, header in sorted(headers, key=lambda found: found[1].wall):
+    for path, header in sorted(
+        headers, key=lambda found: (paths[found[0]].clock_of(found[1].host) != own, found[1].wall)
+    ):
         clock_of.setdefault(header.host, paths[path].clock_of(header.host))
         pairs.setdefault(clock_of[header.host], []).append((header.monotonic, header.wall))
     if len(pairs) > 1:

@@ -1,4 +1,4 @@
-"""Decodes one journal file into columns; the format is specified in the recorder's ``journal.py`` (FORMAT 1).
+"""Decodes one journal file into columns; the format is specified in the recorder's ``journal_format.py`` (FORMAT 1).
 
 Whatever a crash can leave behind is read as far as it goes: a file cut short, slots that were claimed and
 never finished, texts of which pieces are missing, bytes that make no sense. What was left out is counted.

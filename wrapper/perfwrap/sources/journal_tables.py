@@ -28,6 +28,7 @@ REST = -1
 
 JOURNAL = "journal"
 """What a journal's writer calls the journal itself, where nothing more could be written."""
+MAIN_THREAD = "MainThread"
 
 MOMENTS = [*(DESCRIBE[name] for name in ("CLOCK", "MARK", "SAMPLE", "THIN", "END")), *INSTANTS.values()]
 """Kinds that say that the writer was alive at their start."""
@@ -99,7 +100,9 @@ class JournalTables:
         used = np.unique(self._records["thread"][spans]).tolist()
         tracks = np.full(1 << 16, self.process, dtype=np.int32)
         for index in sorted({*indices, *used} - {0}):
-            name, native = names.get(index, ""), natives.get(index)
+            native = natives.get(index)
+            # A thread that recorded before anything imported `threading` has no name of Python's.
+            name = names.get(index, "") or (MAIN_THREAD if native == self.header.pid else "")
             if name.startswith(STREAM_PREFIX) and not native:
                 tracks[index] = self._builder.stream(self.process, index, name)
             else:
@@ -217,7 +220,8 @@ class JournalTables:
                     source=self.source,
                 )
         for kind, number in INSTANTS.items():
-            self._add_instants(kind.lower(), self._records[self._records["kind"] == number])
+            if kind != "STACK":
+                self._add_instants(kind.lower(), self._records[self._records["kind"] == number])
 
     def _add_instants(self, name: str, records: Records) -> None:
         """Add instants with a value, each with the text of its label as its detail."""

@@ -1,6 +1,6 @@
 """Follows a journal that is still being written: reads only what is new, keeps a bounded recent part of it.
 
-The format is specified in the recorder's ``journal.py`` (FORMAT 1). Two things in it change after they were
+The format is specified in the recorder's ``journal_format.py`` (FORMAT 1). Two things in it change after they were
 written: the slots in front that are kept for the end, and the sums of the present stretch of thinned steps.
 Both are read again each time, and so are slots that were claimed and not yet finished.
 """

@@ -193,3 +193,31 @@ Asked([parameter], lr=0.1).step()
 """)
     assert done.stdout == ""
     assert done.journal.facts["optimizer/Asked#1/class"].endswith("Asked")
+
+
+def test_the_rows_of_an_embedding_that_have_gradients_are_counted_once(train) -> None:
+    done = train("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.top = nn.Embedding(40_000, 4), nn.Linear(4, 1)
+    def forward(self, x): return self.top(self.table(x))
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+before = torch.get_rng_state()
+for _ in range(2):
+    optimizer.zero_grad()
+    net(torch.arange(400) * 100).sum().backward()
+    optimizer.step()
+dense = torch.optim.SGD(net.top.parameters(), lr=0.1)
+dense.step()
+print(torch.equal(before, torch.get_rng_state()))
+""")
+    facts = done.journal.facts
+    assert done.stdout.strip() == "True"
+    assert facts["optimizer/Adam#1/elements"] == str(160_000 + 5)
+    assert facts["optimizer/Adam#1/embedding_rows"] == "40000"
+    assert facts["optimizer/Adam#1/embedding_elements"] == "160000"
+    assert 0.005 <= float(facts["optimizer/Adam#1/embedding_touched"]) <= 0.02
+    assert "optimizer/SGD#2/embedding_rows" not in facts
+    assert not [span for span in done.journal.of("SYNC") if span.label == "Tensor.item"]

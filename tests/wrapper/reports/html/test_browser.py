@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from perfwrap.diagnosis import diagnose
+from perfwrap.reports.activity import WORDS
 from perfwrap.reports.html.page import write
 from perfwrap.timeline.model import Timeline
 
@@ -28,6 +31,7 @@ LOOP = Path(__file__).resolve().parents[3] / "samples" / "loops" / "validation_i
 PATIENCE_MS = 120_000
 CHART = "document.getElementById('time-chart')"
 DRAWN = "html[data-drawn]"
+MS = 1_000_000
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is driven with playwright")
@@ -211,6 +215,64 @@ def test_links_lead_to_a_finding_a_stretch_and_a_step(slow: Path, open_page: Ope
     page = open_page(slow, link="#finding-data_loader_single_process")
     assert page.ask("document.getElementById('finding-data_loader_single_process').open") is True
     open_page(slow, link="#time/%E0%A4%A/x")
+
+
+def test_the_first_finding_is_on_the_first_screen_with_its_evidence_beside_its_edit(
+    slow: Path, open_page: Open
+) -> None:
+    page = open_page(slow)
+    edit, evidence = (
+        page.page.locator(f"details.finding .{part}").first.bounding_box() for part in ("mend", "evidence")
+    )
+    assert evidence["y"] == pytest.approx(edit["y"])
+    assert evidence["x"] > edit["x"] + edit["width"]
+    assert max(box["y"] + box["height"] for box in (edit, evidence)) <= 900
+    narrow = open_page(slow, width=400)
+    edit, evidence = (
+        narrow.page.locator(f"details.finding .{part}").first.bounding_box() for part in ("mend", "evidence")
+    )
+    assert evidence["y"] >= edit["y"] + edit["height"]
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_no_legend_stands_on_a_title(
+    run: Any, fill: Any, tmp_path: Path, open_page: Open, width: int
+) -> None:
+    fill(run)
+    timeline = run.read()
+    diagnosis = diagnose(timeline, overview=True)
+    assert diagnosis.overview is not None
+    moments = [1_000 * MS + 100 * MS * number for number in range(len(WORDS) + 1)]
+    states = pl.DataFrame({"start": moments[:-1], "end": moments[1:], "state": list(WORDS)})
+    diagnosis = replace(diagnosis, overview=replace(diagnosis.overview, gpu_states=states))
+    write(diagnosis, timeline, tmp_path / "report.html")
+    page = open_page(tmp_path / "report.html", width)
+    boxes = (
+        "[...document.querySelectorAll('#time-chart SELECTOR')].map((one) => one.getBoundingClientRect())"
+        ".map(({left, right, top, bottom}) => [left, right, top, bottom])"
+    )
+    titles, legends = (page.ask(boxes.replace("SELECTOR", name)) for name in (".annotation-text", ".traces"))
+    assert len(titles) > 2
+    assert len(legends) >= len(WORDS)
+    for left, right, top, bottom in titles:
+        over = [
+            one for one in legends if one[0] < right and left < one[1] and one[2] < bottom and top < one[3]
+        ]
+        assert over == []
+
+
+def test_rules_that_could_not_be_checked_stand_together_by_their_reason(slow: Path, open_page: Open) -> None:
+    page = open_page(slow)
+    rows = page.ask(
+        "[...document.querySelectorAll('#facts details')].find((one) => one.innerText.includes('not be checked'))"
+        ".querySelectorAll('tbody tr').length"
+    )
+    told = page.page.get_by_text("Rules that could not be checked").inner_text()
+    assert 1 < rows < int(told.partition("(")[2].rstrip(")"))
+    reasons = page.ask(
+        "[...document.querySelectorAll('#facts tbody tr td:nth-child(2)')].map((one) => one.textContent)"
+    )
+    assert len(reasons) >= len(set(reasons)) >= rows
 
 
 def test_keys_zoom_change_the_shade_and_explain_themselves(slow: Path, open_page: Open) -> None:

@@ -84,7 +84,7 @@ def test_the_worst_and_the_median_step_are_shown_with_all_their_spans(run: Any, 
     assert lanes["worst"]["step"] % 20 == 7
     assert lanes["median"]["step"] % 20 != 7
     worst = lanes["worst"]
-    assert len(worst["lanes"]) == 1
+    assert [lane["name"] for lane in worst["lanes"]] == ["thread 1 (100)"]
     begin = read(worst["start"])
     inside = (begin >= 0) & (begin < worst["length"])
     kinds = [page["categories"][number] for number in read(worst["category"])[inside]]
@@ -155,6 +155,8 @@ def test_ranks_are_compared_step_by_step_in_every_large_part(make_run: Any, told
         [11] * 3, rel=0.01
     )
     assert len(ranks["rows"][0]) == len(ranks["heads"])
+    assert panel(page, "steps")["title"] == "Step time, rank 0"
+    assert panel(page, "parts")["title"] == "Where the time of a step goes, rank 0"
 
 
 def test_a_run_of_nothing_and_a_diagnosis_that_failed_are_told_too(run: Any) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfwrap.diagnosis import Overview
 from perfwrap.reports.activity import WORDS
-from perfwrap.reports.html.encoding import SECOND_NS, Packed, levels, moments, numbers
+from perfwrap.reports.html.encoding import SECOND_NS, Packed, clipped, levels, moments, numbers
 
 BINS = (4_000, 500)
 """Points of the parts' levels, the finest first."""
@@ -36,7 +36,7 @@ def steps_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
     counted = table.height - int(table["detailed"].sum())
     return {
         "id": "steps",
-        "title": "Step time",
+        "title": f"Step time{_whose(overview)}",
         "unit": unit,
         "note": counted,
         "end": (table["end"][-1] - origin) / SECOND_NS,
@@ -63,7 +63,8 @@ def parts_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
     claims = {number: claim for number, claim in enumerate(overview.claims[:MOST_CLAIMS]) if claim.height}
     layers = [_layer(table, counted, frames, claims, origin, size, most) for most in _bins(counted.size)]
     end = (table["end"][int(counted[-1])] - origin) / SECOND_NS
-    return {"id": "parts", "title": "Where a step's time goes", "unit": unit, "end": end, "layers": layers}
+    title = f"Where the time of a step goes{_whose(overview)}"
+    return {"id": "parts", "title": title, "unit": unit, "end": end, "layers": layers}
 
 
 def states_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
@@ -97,6 +98,13 @@ def scale(table: pl.DataFrame) -> tuple[float, str]:
     """Return the unit that step times are told in: nanoseconds of one, and its name."""
     median = float(table["duration"].median() or 0.0)  # type: ignore[arg-type]
     return next(((size, unit) for size, unit in SCALES if median >= size), SCALES[-1])
+
+
+def _whose(overview: Overview) -> str:
+    """Return whose steps are drawn, where several trained."""
+    if overview.main is None or len(overview.trainers) < 2:
+        return ""
+    return f", {clipped(overview.trainers[overview.main].trainer.name, 40)}"
 
 
 def _main_steps(overview: Overview) -> pl.DataFrame | None:

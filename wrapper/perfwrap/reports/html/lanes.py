@@ -163,13 +163,14 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _lane_name(timeline: Timeline, track: int) -> str:
-    """Return what a lane is called: the process, and the thread or stream."""
+    """Return what a lane is called: rank and role of the process, the thread or stream, and the process's number."""
     row = timeline.tracks.filter(pl.col("id") == track).row(0, named=True)
     process = timeline.tracks.filter(pl.col("id") == row["parent"])
     name = row["name"] or f"{row['kind']} {row['tid'] or track}"
     if process.is_empty():
         return clipped(name, 60)
     owner = process.row(0, named=True)
-    rank = "" if owner["rank"] is None else f"rank {owner['rank']} "
+    rank = "" if owner["rank"] is None else f"rank {owner['rank']}"
     role = owner["role"] if owner["role"] not in (None, "main") else ""
-    return clipped(f"{rank}{role or ''} {owner['pid'] or ''} {name}".strip(), 60)
+    pid = f"({owner['pid']})" if owner["pid"] else ""
+    return clipped(" ".join(word for word in (rank, role, name, pid) if word), 60)

@@ -1,4 +1,4 @@
-"""What happened at a moment: epochs, checkpoints, validation, garbage collection, compilation, slow steps, alarms."""
+"""What happened at a moment: epochs, checkpoints, garbage collection, compilation, slow steps, alarms."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def account(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def findings(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Return the findings in their order: by severity, then by what they cost."""
+    """Return the findings in their order: by severity, then by what mending gains."""
     names: dict[str, int] = {}
     rows = []
     for finding in diagnosis.findings:

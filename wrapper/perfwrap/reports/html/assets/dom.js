@@ -58,6 +58,11 @@ function short(text, most) {
   return signs.length <= most ? signs.join('') : signs.slice(0, most - 1).join('') + '…';
 }
 
+// A sentence whose numbers keep their units on the same line.
+function sentence(text) {
+  return String(text).replace(/(\d) (?=(%|ns|µs|ms|s|min|h|B|[KMGT]iB|GB\/s|samples\/s)(?![\w/]))/g, '$1\u00a0');
+}
+
 const FORMATS = {};
 
 function fixed(value, digits) {

@@ -12,9 +12,9 @@ function drawTop() {
 }
 
 function drawVerdict() {
-  const { sentence, figures, ends_with: anchor } = data.verdict;
+  const { sentence: verdict, figures, ends_with: anchor } = data.verdict;
   byId('verdict').append(
-    element('h1', { class: sentence.length > 220 ? 'long' : '' }, sentence),
+    element('h1', { class: verdict.length > 220 ? 'long' : '' }, sentence(verdict)),
     element('dl', { class: 'figures' }, figures.map((figure) =>
       element('div', {}, element('dt', {}, figure.name), element('dd', {}, figure.value)))),
     anchor ? element('p', { class: 'quiet small' }, 'A step ends with each ' + anchor + '.') : '');
@@ -67,28 +67,30 @@ function drawnFinding(finding, number) {
   return element('details', { class: 'finding', id: 'finding-' + finding.id, toggle: (event) => followFinding(event, number) },
     element('summary', {},
       element('span', { class: 'number' }, number + 1 + '.'),
-      element('span', { class: 'told' }, finding.sentence),
+      element('span', { class: 'told' }, sentence(finding.sentence)),
       element('span', { class: 'cost severity-' + finding.severity }, finding.cost),
       element('span', { class: 'where' }, where.filter(Boolean).join(' · ')),
       finding.cost ? element('span', { class: 'meter severity-' + finding.severity }, meter) : ''),
     element('div', { class: 'body' },
-      place ? drawnPlace(place) : '',
-      element('h3', {}, 'The edit'),
-      element('p', { class: 'edit' }, finding.advice),
-      finding.gain ? element('p', { class: 'small quiet' }, 'Gain: ' + finding.gain + '.') : '',
-      finding.experiment ? drawnExperiment(finding.experiment) : '',
-      element('h3', {}, 'Evidence'),
-      element('ul', {}, finding.evidence.map((sentence) => element('li', {}, sentence))),
-      element('div', { class: 'buttons' },
-        hasEvidence(number) ? element('button', { click: () => showFinding(number), 'data-show': number }, 'Show in the charts') : '',
-        laneOf(number) >= 0 ? element('button', { click: () => showLane(laneOf(number)) }, 'Show its costliest step') : '',
-        element('a', { class: 'small', href: '#finding-' + finding.id }, 'Link to this')),
+      element('div', { class: 'mend' },
+        place ? drawnPlace(place) : '',
+        element('h3', {}, 'The edit'),
+        element('p', { class: 'edit' }, sentence(finding.advice)),
+        finding.gain ? element('p', { class: 'small quiet' }, 'Gain: ' + sentence(finding.gain) + '.') : '',
+        finding.experiment ? drawnExperiment(finding.experiment) : ''),
+      element('div', { class: 'evidence' },
+        element('h3', {}, 'Evidence'),
+        element('ul', {}, finding.evidence.map((told) => element('li', {}, sentence(told)))),
+        element('div', { class: 'buttons' },
+          hasEvidence(number) ? element('button', { click: () => showFinding(number), 'data-show': number }, 'Show in the charts') : '',
+          laneOf(number) >= 0 ? element('button', { click: () => showLane(laneOf(number)) }, 'Show its costliest step') : '',
+          element('a', { class: 'small', href: '#finding-' + finding.id }, 'Link to this'))),
       drawnDocumentation(finding)));
 }
 
 function drawnPlace(place) {
   return [
-    element('h3', {}, element('span', { class: 'code' }, place.file + ':' + place.line), place.function ? ' in ' + place.function : ''),
+    element('h3', {}, 'The code' + (place.function && place.function !== '<module>' ? ', in ' + place.function : '')),
     place.lines.length ? element('pre', { class: 'lines' }, place.lines.map(([number, text, named]) =>
       element('span', { class: 'row' + (named ? ' named' : '') },
         element('span', { class: 'at' }, String(number)), element('span', {}, text || ' ')))) : '',

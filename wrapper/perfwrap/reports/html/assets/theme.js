@@ -16,6 +16,12 @@ const STATES = {
 const CATEGORIES = Object.assign({}, PARTS, {
   step: '#c0c6cc', kernel: '#999933', copy: '#f0e442', memset: '#c0c6cc', collective: '#8f7ee7', other: '#9aa5b1',
 });
+// Each kind of mark has its colour and, by its place here, its shape.
+const MARKS = {
+  epoch: '#0072b2', 'slow step': '#d55e00', checkpoint: PARTS.checkpoint, 'garbage collection': PARTS.gc, compilation: PARTS.compile,
+  recompilation: '#e69f00', 'recompile limit': '#d55e00', 'graph break': '#8f7ee7', 'compilation failed': '#d55e00', 'NaN or infinity': '#d55e00',
+  'out of memory': '#d55e00', 'GPU error': '#d55e00',
+};
 const CURVES = ['#0072b2', '#e69f00', '#009e73', '#d55e00', '#cc79a7', '#56b4e9', '#8f7ee7', '#7f8c8d'];
 const DARK_CURVES = { '#0072b2': '#4ca3dd' };
 

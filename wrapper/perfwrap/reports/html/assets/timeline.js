@@ -3,7 +3,7 @@
 const whole = [0, data.seconds];
 const view = { range: whole.slice(), claim: null, log: false };
 const TALL = { steps: 170, parts: 190, states: 150 };
-const SYMBOLS = ['triangle-down', 'square', 'diamond', 'cross', 'star', 'hexagon', 'bowtie', 'hourglass', 'x', 'pentagon'];
+const SYMBOLS = ['triangle-down', 'square', 'diamond', 'cross', 'star', 'hexagon', 'bowtie', 'hourglass', 'x', 'pentagon', 'triangle-up', 'octagon'];
 let panels = null;
 
 function prepared() {
@@ -111,12 +111,12 @@ function stacked(panel) {
 }
 
 function markTrace(mark, place) {
-  const hue = curve(CURVES[place % CURVES.length]);
+  const look = Object.keys(MARKS).indexOf(mark.kind);
   const more = mark.count > mark.x.length ? ' (the longest ' + mark.x.length + ' of ' + mark.count + ')' : '';
   return {
-    type: 'scatter', mode: 'markers', x: mark.x, y: mark.x.map(() => -place), name: plain(mark.kind + more, 60), customdata: mark.seconds,
+    type: 'scatter', mode: 'markers', cliponaxis: false, x: mark.x, y: mark.x.map(() => -place), name: plain(mark.kind + more, 60), customdata: mark.seconds,
     text: mark.text.map((text) => plain(text, 70)), hovertemplate: '%{text}<extra></extra>', showlegend: false,
-    marker: { symbol: SYMBOLS[place % SYMBOLS.length], color: hue, size: 9, line: { width: 0.5, color: colour('paper') } },
+    marker: { symbol: SYMBOLS[Math.max(0, look) % SYMBOLS.length], color: curve(MARKS[mark.kind] || CURVES[0]), size: 9, line: { width: 0.5, color: colour('paper') } },
   };
 }
 
@@ -125,11 +125,14 @@ function ofRank(number) {
   return ranks.length === 1 && data.ranks ? ' (rank ' + ranks[0] + ')' : '';
 }
 
-// Room for the title, and on a narrow screen for the legend below it.
+// Room for the title, and for the legend below it where it does not fit beside it: in one row, else in columns of one width.
 function gapAbove(row) {
-  if (!isNarrow()) return 36;
-  const shown = row.traces.filter((trace) => trace.showlegend !== false);
-  return 40 + 20 * Math.ceil(shown.length / 2);
+  const items = row.traces.filter((trace) => trace.showlegend !== false).map((trace) => 48 + 6.5 * trace.name.length);
+  const inOneRow = items.reduce((sum, item) => sum + item, 0);
+  const room = (onPage ? PAPER_WIDTH : byId('time-chart').clientWidth) - (isNarrow() ? 56 : 70);
+  if (!isNarrow() && inOneRow + 8 * row.title.length <= room) return 36;
+  const rows = inOneRow <= room ? Math.ceil(inOneRow / room) : Math.ceil(items.length / Math.max(1, Math.floor(room / Math.max(...items))));
+  return (isNarrow() ? 40 : 36) + 20 * rows;
 }
 
 function timelineLayout(rows) {
@@ -153,7 +156,7 @@ function timelineLayout(rows) {
     if (row.panel && row.panel.id === 'states') made[name].range = [0, 100];
     if (row.panel && row.panel.id === 'steps' && view.log) made[name].type = 'log';
     made.annotations.push({ xref: 'paper', yref: 'paper', x: 0, y: top, yshift: gap - (isNarrow() ? 26 : 36), xanchor: 'left', yanchor: 'bottom', showarrow: false,
-      text: '<b>' + plain(row.title, 60) + '</b>', font: { size: 12.5 } });
+      text: '<b>' + plain(row.title, isNarrow() ? 50 : 140) + '</b>', font: { size: 12.5 } });
     made[place ? 'legend' + (place + 1) : 'legend'] = { orientation: 'h', x: isNarrow() ? 0 : 1, xanchor: isNarrow() ? 'left' : 'right', y: top,
       yanchor: 'bottom', bgcolor: 'rgba(0,0,0,0)', font: { size: 11 }, tracegroupgap: 0, traceorder: 'normal', itemsizing: 'constant' };
     above += row.height + gap;

@@ -1,0 +1,79 @@
+"""Says how many rows of its embeddings an optimizer's first step had gradients for. Replaces nothing.
+
+model_facts.py tells which weights are those of embeddings; optimizer.py asks, once for each optimizer, behind its first
+step. Of each gradient some thousand rows are looked at, spread evenly, and on a CPU only: on a GPU the host would have
+to wait for the answer.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+
+from perfwrap_recorder import journal
+
+LEAST_ELEMENTS = 100_000
+"""Smaller tables cost an optimizer a tenth of a millisecond."""
+MOST_ROWS = 4_096
+"""So many rows of a gradient are looked at, at most."""
+MOST_TABLES = 256
+
+_torch = None
+_tables = {}  # id of a weight -> a weak reference to it
+
+
+def note(torch, module):
+    """Remember the large weights of a model's embeddings that have gradients for all of their rows."""
+    global _torch
+    _torch = torch
+    kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
+    for part in module.modules():
+        if isinstance(part, kinds) and not part.sparse and len(_tables) < MOST_TABLES:
+            # Not part.weight: where that is computed, asking for it would run the program's code.
+            weight = part._parameters.get("weight")
+            if type(weight) is torch.nn.Parameter and weight.numel() >= LEAST_ELEMENTS:
+                _tables[id(weight)] = ref(weight)
+
+
+def describe(groups, key):
+    """Say how many elements an optimizer has, and of those in large embeddings, how many had a gradient."""
+    weights = [weight for group in groups for weight in group["params"]]
+    if _torch is None or any(type(weight) is not _torch.nn.Parameter for weight in weights):
+        return
+    rows = elements = 0
+    touched = 0.0
+    # A mode or subclass of the program's must not see these questions.
+    with _torch._C.DisableTorchFunction(), _torch.no_grad():
+        journal.fact(key + "/elements", sum(weight.numel() for weight in weights))
+        if _is_watched():
+            return
+        for weight in weights:
+            known = _tables.get(id(weight))
+            share = _touched_share(weight.grad) if known is not None and known() is weight else None
+            if share is not None:
+                rows += weight.shape[0]
+                elements += weight.numel()
+                touched += share * weight.numel()
+    if elements:
+        journal.fact(key + "/embedding_rows", rows)
+        journal.fact(key + "/embedding_elements", elements)
+        journal.fact(key + "/embedding_touched", "%.4f" % (touched / elements))
+
+
+def _is_watched():
+    """Whether a profiler or a dispatch mode of the program's would see what is asked here."""
+    depth = getattr(_torch._C, "_len_torch_dispatch_stack", None)
+    return bool(depth and depth()) or _torch.autograd._profiler_enabled()
+
+
+def _touched_share(gradient):
+    """The share of a gradient's rows that are not all zero; None where nobody can look without disturbing."""
+    if type(gradient) is not _torch.Tensor or gradient.layout is not _torch.strided or gradient.dim() != 2:
+        return None
+    if gradient.device.type != "cpu" or not gradient.shape[0]:
+        return None
+    # An odd distance: rows that a program names are often multiples of a round number.
+    seen = gradient[:: -(-gradient.shape[0] // MOST_ROWS) | 1]
+    # Not Tensor.item: that is watched, and this is no read of the program's.
+    base = getattr(_torch._C, "TensorBase", None) or _torch._C._TensorBase  # before torch 2.2
+    count = base.item((seen != 0).any(1).sum())
+    return count / seen.shape[0]
