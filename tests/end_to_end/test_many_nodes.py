@@ -181,6 +181,8 @@ def launch(
         meeting = ["--master-addr", "10.77.0.1", "--master-port", str(port), "--nproc-per-node", "1"]
         record = ["perfwrap", "run", "--run-id", "it", "--out", str(place / "run"), "--no-report", "--"]
         running[host] = start([*prefix, *python, *record, *torchrun, *meeting, "train.py"])
+        # Who comes first leads, and the run's clock is the leader's.
+        wait_for((place / "run" / "run.json").exists, "the launcher", place)
     return running
 
 
