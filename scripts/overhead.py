@@ -40,7 +40,7 @@ LOOP = Path(__file__).with_name("overhead_loop.py")
 STEP_TIMES_MS = (0.3, 1.0, 10.0)
 TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
 """Cost per step that is aimed at, as the median share, by step time in ms."""
-TURN_STEPS = {0.3: 1024, 1.0: 1024}
+TURN_STEPS = {0.3: 2048, 1.0: 2048}
 """Steps per turn, by step time in ms: a whole turn of detail and rest where the recorder has such."""
 DEFAULT_TURN_STEPS = 10
 """Elsewhere each step is in detail, and short turns, as many more of them, follow the machine's drift."""

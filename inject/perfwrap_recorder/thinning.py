@@ -28,7 +28,7 @@ FIRST_STEPS = 256
 cost_share = 1 / 400
 """What records may cost, of the steps' time; the user may ask for another share."""
 
-MOST_STRIDE = 64
+MOST_STRIDE = 128
 """Cost alone never asks for less detail than this."""
 
 may_rest = True
