@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfwrap.measures.lines import Line
+from perfwrap.measures.lines import Line, parse_key
 from perfwrap.measures.steps import Steps
 
 
@@ -36,12 +36,6 @@ def find_accumulation(steps: Steps) -> Accumulation | None:
     known = steps_taken > 0
     if not known.any():
         return None
-    return Accumulation(_line(steps.events.names[key]), float(np.median(many[known] / steps_taken[known])))
-
-
-def _line(name: str) -> Line | None:
-    """Return the line that the key of a backward pass names: ``backward:FILE:LINE``."""
-    fields = name.split(":")
-    if len(fields) < 3 or not fields[-1].isdigit():
-        return None
-    return Line(":".join(fields[1:-1]), int(fields[-1]))
+    return Accumulation(
+        parse_key(steps.events.names[key]), float(np.median(many[known] / steps_taken[known]))
+    )

@@ -27,3 +27,11 @@ def parse_line(text: str | None) -> Line | None:
     if len(fields) < 2 or not fields[0] or not fields[1].isdigit():
         return None
     return Line(fields[0], int(fields[1]), fields[2] if len(fields) > 2 else "")
+
+
+def parse_key(key: str) -> Line | None:
+    """Return the line that the key of a loop's event names: ``backward:FILE:LINE``."""
+    fields = key.split(":")
+    if len(fields) < 3 or not fields[-1].isdigit():
+        return None
+    return Line(":".join(fields[1:-1]), int(fields[-1]))

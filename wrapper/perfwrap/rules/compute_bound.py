@@ -10,13 +10,15 @@ Why it costs
     It does not: nothing is waited for. Going faster now means doing the work itself in less time.
 
 How the saving is worked out
-    None is claimed: nothing is wasted.
+    None is claimed: nothing is wasted around that work.
 
 How to fix
     Next levers, in the order in which they are usually worth trying: torch.compile, bfloat16 autocast, a
     larger batch, a faster device.
 
 When it is wrong
+    When the work itself is more than it must be: something worked out again in each forward pass, a loop over rows in
+    Python inside of the model, gradients that nobody uses. Only a few such habits have a rule of their own.
     In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
     GPU that kernel used; a record of kernels tells more, and so do the units' own counters from Hopper on.
@@ -48,6 +50,11 @@ WORKING_UNITS = 0.5
 BUSY_UTILIZATION = 0.90
 """Mean sampled utilisation from which a GPU counts as busy; the catalogue's figure."""
 
+UNSEEN = (
+    "What runs inside of forward and backward was not looked at; `perfwrap run --window steady` keeps a trace of their "
+    "operators for a few steps."
+)
+
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look whether the model's own work leaves room for anything else."""
@@ -70,11 +77,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if compute < COMPUTE_SHARE:
         return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
     parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
-    return [
-        _finding(
-            compute, f"{parts}, the loss and what else runs between forward and backward {units.share(loss)}."
-        )
-    ]
+    words = f"{parts}, the loss and what else runs between forward and backward {units.share(loss)}."
+    found = _finding(compute, words)
+    return [replace(found, evidence=(*found.evidence, UNSEEN))]
 
 
 def _loss(evidence: Evidence, trainer: Trainer) -> float:
@@ -132,8 +137,8 @@ def _finding(share: float, words: str, prefix: str = "") -> Finding:
         share=share,
         saving=(1.0, 1.0),
         evidence=(words,),
-        advice="Nothing is wasted. Next levers: torch.compile, bfloat16 autocast, a larger batch, a faster "
-        "device.",
+        advice="No time is lost around it; whether that work could be less itself, perfwrap does not judge. Next "
+        "levers: torch.compile, bfloat16 autocast, a larger batch, a faster device.",
         verdict="compute-bound",
         experiment="three-run",
         claims=pl.col("part").is_in([*COMPUTE_PARTS]),

@@ -114,9 +114,15 @@ def _advice(loader: LoaderUse, where: str, step: Step, workers: int) -> str:
     persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
     verb = "worker then makes" if workers == 1 else "workers then make"
     threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
+    dearest = making.dearest(loader)
+    cheaper = (
+        f" If {dearest} can be made cheaper, begin there: nearly all of that time is spent in it."
+        if dearest
+        else ""
+    )
     once = " Make it once, before the epochs." if loader.made_again and persistent else ""
     fewer = f" Leave them cores: call torch.set_num_threads({threads})." if threads < step.threads else ""
     return (
         f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
-        f"beside the training.{once}{fewer}"
+        f"beside the training.{once}{fewer}{cheaper}"
     )

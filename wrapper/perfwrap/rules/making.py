@@ -28,6 +28,9 @@ DENIED_SHARE = 0.2
 TRAINING_DENIED_SHARE = 0.1
 """Share of the loop in which the training wanted a core and had none, from which receiving is slow for that reason."""
 
+MOST = 0.8
+"""Part of making a batch that one function takes, from which it is what to look at."""
+
 
 def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
     """Say whether workers were without a core so often that the times of single batches say nothing of their own."""
@@ -92,6 +95,21 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
         f"Of {units.duration(making.fetch_ns)} for making a batch, {units.duration(making.getitem_ns)} go into its "
         f"samples{samples} and {units.duration(making.collate_ns)} into collation{collation}.",
     )
+
+
+def dearest(loader: LoaderUse) -> str:
+    """Return what of the user's own most of making a batch goes into, and where; empty where nobody knows."""
+    making = loader.making
+    if making is None or making.getitem_ns is None or making.collate_ns is None:
+        return ""
+    parts = (
+        (making.getitem_ns, making.getitem, making.getitem_line),
+        (making.collate_ns, making.collate, making.collate_line),
+    )
+    ns, name, line = max(parts, key=lambda part: part[0])
+    if name is None or line is None or ns < MOST * making.fetch_ns:
+        return ""
+    return f"{'.'.join(name.split('.')[-2:])} ({place(line, '')})"
 
 
 def single(loader: LoaderUse) -> tuple[str, ...]:

@@ -211,3 +211,30 @@ atexit.register(gc.collect)
     )
     assert {"SYNC", "ZERO_GRAD", "OPTIMIZER", "FORWARD"} <= {found.kind for found in done.journal.records}
     assert "failed" not in " ".join(done.journal.texts.values())
+
+
+def test_each_line_that_keeps_its_graph_for_another_pass_says_so(train) -> None:
+    done = train(
+        """
+import warnings
+warnings.simplefilter("ignore")  # create_graph=True warns
+net = nn.Linear(2, 1)
+def loss(): return net(torch.ones(1, 2)).square().sum()
+for _ in range(3):
+    both = loss()
+    both.backward(retain_graph=True)  # KEEPS
+    both.backward()
+    both = loss()
+    both.backward(create_graph=True)
+    both = loss()
+    both.backward(None, True, True)
+print(net.weight.grad.abs().sum().item() > 0)
+"""
+    )
+    facts = done.journal.facts
+    program = (done.run_dir / "program.py").read_text().splitlines()
+    marked = next(number for number, text in enumerate(program, 1) if text.endswith("# KEEPS"))
+    assert facts["backward/1/line"].split("\x1f")[1] == str(marked)
+    assert facts["backward/1/retain_graph"] == "True"
+    assert "backward/2/line" not in facts
+    assert done.stdout.splitlines() == ["True"]

@@ -1,0 +1,99 @@
+"""Backward passes that go through the same graph again, because each loss has one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from perfwrap.journal_format import GRAD, TRAINING
+from perfwrap.measures.lines import Line, parse_key
+from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.steps import Steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
+
+BETWEEN = ("optimizer", "scaler_step", "zero_grad", "clip", "data")
+"""What, besides calls of a model, stands between passes that are not one after the other: the next one has another
+graph, or each gradient is used by itself."""
+TRAINS = GRAD | TRAINING
+"""Bits of a forward pass's value: it was made to be trained on."""
+
+
+@dataclass(frozen=True)
+class RepeatedBackward:
+    """Passes one after the other, all but the last of which keep the graph; means over the steady steps in detail."""
+
+    lines: tuple[Line, ...]
+    """Where they begin, the busiest first."""
+    passes: float
+    """How many there are in such a row."""
+    ns_per_step: float
+    """What they take together."""
+    vain_ns: float
+    """What all but the longest of each row take: one pass for all goes through what they share once."""
+    forwards: float
+    """Calls of a model before such a row in its step: with one the passes share its graph."""
+
+
+def find_repeated_backward(
+    timeline: Timeline, trainer: Trainer, steps: Steps, keeping: Collection[Line], models: Collection[str]
+) -> RepeatedBackward | None:
+    """Return the rows of backward passes; None without any.
+
+    ``keeping`` are the lines that keep the graph. ``models`` are the names of modules that have parameters: others,
+    which are loss functions, do not part a row.
+    """
+    table = steps.table.filter("steady", "detailed")
+    names = [parse_key(name) for name in steps.events.names]
+    kept = {(line.file, line.line) for line in keeping}
+    keeps = np.array([line is not None and (line.file, line.line) in kept for line in names], dtype=bool)
+    passes = steps.events.backward
+    if table.is_empty() or not len(passes) or not keeps.any():
+        return None
+    spans = thread_spans(timeline, trainer)
+    is_model = (pl.col("operation") == "forward") & pl.col("name").is_in(list(models))
+    model_calls = spans.filter(is_model & (pl.col("value") & TRAINS == TRAINS))["start"].to_numpy()
+    between = np.sort(spans.filter(is_model | pl.col("operation").is_in(BETWEEN))["start"].to_numpy())
+    starts, ends = table["start"].to_numpy(), table["end"].to_numpy()
+    step = np.searchsorted(starts, passes.start, "right") - 1
+    inside = (step >= 0) & (passes.end <= ends[np.maximum(step, 0)])
+    passes, step = passes.only(inside), step[inside]
+    rows = pl.DataFrame(
+        {
+            "step": step,
+            "place": np.searchsorted(between, passes.start),
+            "start": passes.start,
+            "key": passes.key,
+            "ns": passes.end - passes.start,
+            "keeps": keeps[passes.key],
+        }
+    )
+    found = (
+        rows.sort("start")
+        .group_by("step", "place", maintain_order=True)
+        .agg(
+            pl.len().alias("passes"),
+            pl.col("keeps").slice(0, pl.len() - 1).all().alias("kept"),
+            pl.col("ns").sum(),
+            (pl.col("ns").sum() - pl.col("ns").max()).alias("vain"),
+            pl.col("start").first(),
+            pl.col("key"),
+        )
+        .filter(pl.col("passes") > 1, "kept")
+    )
+    if found.is_empty():
+        return None
+    first, its_step = found["start"].to_numpy(), starts[found["step"].to_numpy()]
+    before = np.searchsorted(model_calls, first) - np.searchsorted(model_calls, its_step)
+    busiest = found["key"].explode().value_counts(sort=True)["key"].to_list()
+    lines = (names[key] for key in busiest)
+    return RepeatedBackward(
+        lines=tuple(line for line in lines if line is not None),
+        passes=float(np.mean(found["passes"].to_numpy())),
+        ns_per_step=float(found["ns"].sum()) / table.height,
+        vain_ns=float(found["vain"].sum()) / table.height,
+        forwards=float(np.mean(before)),
+    )
