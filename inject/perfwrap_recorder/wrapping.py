@@ -77,6 +77,15 @@ def timed(probe, finish, kind=None, gpu_kind=None):
     The frame is the caller's. ``kind`` is that of the spans, for those that may rest, and ``gpu_kind`` for those
     whose time on a GPU is of interest too: ``finish`` then returns their label.
     """
+
+    def without_options(frame, start, duration, arguments, _):
+        return finish(frame, start, duration, arguments)
+
+    return timed_with_options(probe, without_options, kind, gpu_kind)
+
+
+def timed_with_options(probe, finish, kind=None, gpu_kind=None):
+    """Return a maker of wrappers that call ``finish(frame, start, duration, arguments, options)``."""
     finish = guard.protect(probe, finish)
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
     if gpu_kind is None:
@@ -91,27 +100,9 @@ def timed(probe, finish, kind=None, gpu_kind=None):
             result = call(*arguments, **options)
             duration = now() - start
             pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, start, duration, arguments)
+            name = finish(_getframe().f_back, start, duration, arguments, options)
             if pair:
                 keep_gpu(pair, name)
-            return result
-
-        return wrapper
-
-    return make
-
-
-def timed_with_options(probe, finish, kind=None):
-    """Return a maker of wrappers that call ``finish(frame, start, duration, arguments, options)``."""
-    finish = guard.protect(probe, finish)
-
-    def make(original, call, is_compiling):
-        def wrapper(*arguments, **options):
-            if is_compiling() or kind in resting:
-                return original(*arguments, **options)
-            start = now()
-            result = call(*arguments, **options)
-            finish(_getframe().f_back, start, now() - start, arguments, options)
             return result
 
         return wrapper

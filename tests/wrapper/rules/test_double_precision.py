@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from perfwrap.rules import double_precision as rule
-from perfwrap.rules.model import Answer, Clear, Finding, Rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
 
 def write(loop: Any, types: str, device: str = "cpu", python: float = 0, steps: int = 40) -> None:
@@ -20,7 +20,7 @@ def write(loop: Any, types: str, device: str = "cpu", python: float = 0, steps: 
 def test_a_model_in_double_precision_is_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop, "torch.float64 1200", python=10)
     finding = find(rule)
-    assert finding.share == pytest.approx(0.5 * 0.6, abs=0.02)
+    assert finding.share == pytest.approx(0.5 * 0.425, abs=0.02)
     assert finding.saving == pytest.approx((1 - 0.5 * 0.6, 1 - 0.5 * 0.25), abs=0.02)
     assert "Net" in finding.title
 
@@ -53,9 +53,9 @@ def test_a_loop_without_a_model_is_clear(loop: Any, ask: Callable[[Rule], Answer
     assert isinstance(ask(rule), Clear)
 
 
-def test_on_a_gpu_it_may_bring_nothing(loop: Any, find: Callable[[Rule], Finding]) -> None:
+def test_on_a_gpu_the_hosts_time_does_not_tell(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, "torch.float64 1200", device="cuda:0")
-    assert find(rule).saving[1] == 1.0
+    assert isinstance(ask(rule), NotChecked)
 
 
 def test_the_verdict_is_no_good_end(loop: Any, diagnosis: Callable[[], Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from perfwrap.rules import repeated_backward as rule
-from perfwrap.rules.model import Answer, Clear, Finding, Rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
 KEEPS, ENDS = 31, 32
 
@@ -17,18 +17,26 @@ def write(
     device: str = "cpu",
     keeps: bool = True,
     further: float = 4,
+    clears: bool = True,
+    again: bool = False,
     steps: int = 40,
 ) -> None:
     """Write steps of 20 ms and more: three backward passes of which the last and longest takes 6 ms."""
     loop.journal.fact("model/Net/device", device)
+    loop.journal.fact("model/Net/dtype", "torch.float32")
     if keeps:
         loop.journal.fact("backward/1/line", f"train.py\x1f{KEEPS}\x1fmain")
         loop.journal.fact("backward/1/retain_graph", True)
     for _ in range(steps):
+        if clears:
+            loop.span("zero_grad", 0.1, "Optimizer.zero_grad", line=20)
         for _ in range(models):
             loop.span("forward", 5, "Net", 3, 21)
         for _ in range(2):
-            loop.span("backward", further, line=KEEPS)
+            with loop.journal.inside("backward", line=f"train.py:{KEEPS}:main"):
+                if again:
+                    loop.span("forward", 1, "Net", 3, 21)
+                loop.python(further - again)
             if between == "CrossEntropyLoss":
                 loop.span("forward", 0.1, between, 3, 30)
             elif between:
@@ -79,11 +87,30 @@ def test_short_passes_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> Non
     assert isinstance(ask(rule), Clear)
 
 
-@pytest.mark.parametrize("case", [{"models": 2}, {"device": "cuda:0"}])
-def test_where_the_losses_may_share_little_it_may_bring_nothing(
-    loop: Any, find: Callable[[Rule], Finding], case: dict[str, Any]
+@pytest.mark.parametrize("models", [0, 2])
+def test_where_the_losses_may_share_nothing_it_is_not_checked(
+    loop: Any, ask: Callable[[Rule], Answer], models: int
 ) -> None:
-    write(loop, **case)
+    write(loop, models=models)
+    assert isinstance(ask(rule), NotChecked)
+
+
+def test_where_nobody_sees_gradients_being_cleared_it_is_clear(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    write(loop, clears=False)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_part_of_the_model_that_is_called_again_in_its_backward_pass_does_not_matter(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, again=True)
+    assert find(rule).share == pytest.approx(8 / 20, abs=0.02)
+
+
+def test_on_a_gpu_it_may_bring_nothing(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, device="cuda:0")
     assert find(rule).saving[1] == 1.0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from perfwrap.journal_format import GRAD, TRAINING
+from perfwrap.journal_format import GRAD
 from perfwrap.measures.lines import Line, parse_key
 from perfwrap.measures.loop_events import thread_spans
 from perfwrap.measures.steps import Steps
@@ -18,8 +18,6 @@ from perfwrap.timeline.model import Timeline
 BETWEEN = ("optimizer", "scaler_step", "zero_grad", "clip", "data")
 """What, besides calls of a model, stands between passes that are not one after the other: the next one has another
 graph, or each gradient is used by itself."""
-TRAINS = GRAD | TRAINING
-"""Bits of a forward pass's value: it was made to be trained on."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class RepeatedBackward:
     """Passes one after the other, all but the last of which keep the graph; means over the steady steps in detail."""
 
     lines: tuple[Line, ...]
-    """Where they begin, the busiest first."""
+    """Where they begin: those that keep the graph first, and the busiest of them before."""
     passes: float
     """How many there are in such a row."""
     ns_per_step: float
@@ -35,13 +33,13 @@ class RepeatedBackward:
     vain_ns: float
     """What all but the longest of each row take: one pass for all goes through what they share once."""
     forwards: float
-    """Calls of a model before such a row in its step: with one the passes share its graph."""
+    """Calls of a model with gradients before such a row in its step: with one the passes share its graph."""
 
 
 def find_repeated_backward(
     timeline: Timeline, trainer: Trainer, steps: Steps, keeping: Collection[Line], models: Collection[str]
 ) -> RepeatedBackward | None:
-    """Return the rows of backward passes; None without any.
+    """Return the rows of backward passes, in steps that are seen to clear their gradients; None without any.
 
     ``keeping`` are the lines that keep the graph. ``models`` are the names of modules that have parameters: others,
     which are loss functions, do not part a row.
@@ -55,11 +53,18 @@ def find_repeated_backward(
         return None
     spans = thread_spans(timeline, trainer)
     is_model = (pl.col("operation") == "forward") & pl.col("name").is_in(list(models))
-    model_calls = spans.filter(is_model & (pl.col("value") & TRAINS == TRAINS))["start"].to_numpy()
-    between = np.sort(spans.filter(is_model | pl.col("operation").is_in(BETWEEN))["start"].to_numpy())
+    calls = spans.filter(is_model, pl.col("value") & GRAD != 0)["start"].to_numpy()
+    # Checkpointed parts of a model are called again inside of its backward pass.
+    at = np.maximum(np.searchsorted(passes.start, calls, "right") - 1, 0)
+    calls = np.sort(calls[(calls < passes.start[at]) | (calls >= passes.end[at])])
+    others = spans.filter(pl.col("operation").is_in(BETWEEN))["start"].to_numpy()
+    cleared = np.sort(spans.filter(pl.col("operation") == "zero_grad")["start"].to_numpy())
+    between = np.sort(np.concatenate([calls, others]))
     starts, ends = table["start"].to_numpy(), table["end"].to_numpy()
     step = np.searchsorted(starts, passes.start, "right") - 1
     inside = (step >= 0) & (passes.end <= ends[np.maximum(step, 0)])
+    # Where nobody sees gradients being cleared, somebody may do so between two passes.
+    inside &= np.searchsorted(cleared, ends)[step] > np.searchsorted(cleared, starts)[step]
     passes, step = passes.only(inside), step[inside]
     rows = pl.DataFrame(
         {
@@ -87,8 +92,9 @@ def find_repeated_backward(
     if found.is_empty():
         return None
     first, its_step = found["start"].to_numpy(), starts[found["step"].to_numpy()]
-    before = np.searchsorted(model_calls, first) - np.searchsorted(model_calls, its_step)
-    busiest = found["key"].explode().value_counts(sort=True)["key"].to_list()
+    before = np.searchsorted(calls, first) - np.searchsorted(calls, its_step)
+    keys, counts = np.unique(found["key"].explode().to_numpy(), return_counts=True)
+    busiest = keys[np.lexsort((keys, -counts, ~keeps[keys]))].tolist()
     lines = (names[key] for key in busiest)
     return RepeatedBackward(
         lines=tuple(line for line in lines if line is not None),

@@ -36,6 +36,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.windows import find_windows
 from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
@@ -79,6 +80,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
     words = f"{parts}, the loss and what else runs between forward and backward {units.share(loss)}."
     found = _finding(compute, words)
+    if find_windows(evidence.timeline, trainer)[0].size:
+        return [found]
     return [replace(found, evidence=(*found.evidence, UNSEEN))]
 
 

@@ -101,10 +101,16 @@ def _dataset(loader: LoaderUse) -> str:
 
 def _advice(loader: LoaderUse, where: str, step: Step, workers: int) -> str:
     """Return what to change, with the user's own numbers."""
+    dearest = making.dearest(loader)
+    cheaper = (
+        f" Most of a batch's time is spent in {dearest}: what can be spared there is gained."
+        if dearest
+        else ""
+    )
     if not workers and step.fetch_ns > 2 * RECEIVE_NS:
         return (
             "Make a sample cheaper to load: there is no core to spare, so worker processes would only take "
-            "turns with the training. Work on whole batches at once, or prepare the data before the training."
+            f"turns with the training. Work on whole batches at once, or prepare the data before the training.{cheaper}"
         )
     if not workers:
         return (
@@ -114,12 +120,6 @@ def _advice(loader: LoaderUse, where: str, step: Step, workers: int) -> str:
     persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
     verb = "worker then makes" if workers == 1 else "workers then make"
     threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
-    dearest = making.dearest(loader)
-    cheaper = (
-        f" If {dearest} can be made cheaper, begin there: nearly all of that time is spent in it."
-        if dearest
-        else ""
-    )
     once = " Make it once, before the epochs." if loader.made_again and persistent else ""
     fewer = f" Leave them cores: call torch.set_num_threads({threads})." if threads < step.threads else ""
     return (

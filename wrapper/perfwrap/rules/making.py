@@ -31,6 +31,9 @@ TRAINING_DENIED_SHARE = 0.1
 MOST = 0.8
 """Part of making a batch that one function takes, from which it is what to look at."""
 
+INSTALLED = "site-packages"
+"""Part of the paths of code that is not the user's own."""
+
 
 def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
     """Say whether workers were without a core so often that the times of single batches say nothing of their own."""
@@ -107,9 +110,9 @@ def dearest(loader: LoaderUse) -> str:
         (making.collate_ns, making.collate, making.collate_line),
     )
     ns, name, line = max(parts, key=lambda part: part[0])
-    if name is None or line is None or ns < MOST * making.fetch_ns:
+    if name is None or line is None or ns < MOST * making.fetch_ns or INSTALLED in line.file:
         return ""
-    return f"{'.'.join(name.split('.')[-2:])} ({place(line, '')})"
+    return f"{_short(name)} ({place(line, '')})"
 
 
 def single(loader: LoaderUse) -> tuple[str, ...]:
@@ -133,6 +136,11 @@ def _place(name: str | None, line: Line | None) -> str:
     """Return what it was and where, in brackets."""
     if not name:
         return ""
-    short = ".".join(name.removeprefix("__main__.").split(".")[-2:]) if line else name.rpartition(".")[2]
+    short = _short(name) if line else name.rpartition(".")[2]
     where = f", {place(line, '')}" if line else ""
     return f" ({short}{where})"
+
+
+def _short(name: str) -> str:
+    """Return a function's name as its user knows it."""
+    return ".".join(name.removeprefix("__main__.").split(".")[-2:])

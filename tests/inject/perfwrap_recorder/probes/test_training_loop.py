@@ -228,6 +228,9 @@ for _ in range(3):
     both.backward(create_graph=True)
     both = loss()
     both.backward(None, True, True)
+    both = loss()
+    both.backward(retain_graph=True, inputs=[net.weight])
+    torch.autograd.backward(loss(), retain_graph=True)  # KEEPS TOO
 print(net.weight.grad.abs().sum().item() > 0)
 """
     )
@@ -236,5 +239,6 @@ print(net.weight.grad.abs().sum().item() > 0)
     marked = next(number for number, text in enumerate(program, 1) if text.endswith("# KEEPS"))
     assert facts["backward/1/line"].split("\x1f")[1] == str(marked)
     assert facts["backward/1/retain_graph"] == "True"
-    assert "backward/2/line" not in facts
+    assert program[int(facts["backward/2/line"].split("\x1f")[1]) - 1].endswith("# KEEPS TOO")
+    assert "backward/3/line" not in facts
     assert done.stdout.splitlines() == ["True"]
