@@ -102,6 +102,14 @@ class Recording:
         finally:
             _level.value = before
 
+    def take_back(self):
+        """Have a session of Kineto's again, in whose place another thread's has been: to end none kills the program."""
+        before, _level.value = _level.value, SILENT
+        try:
+            _prepare(self._config, self._activities)
+        finally:
+            _level.value = before
+
     def mark_step(self, number):
         """Begin the step of that number in the recording, which ends the one before; None only ends it."""
         self._step = None  # what it stood for ends when nobody holds it any more

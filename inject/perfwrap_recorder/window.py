@@ -387,5 +387,6 @@ def _wait_for_end(reason):
 def _end_lost():
     """End what another thread's profiler has taken the place of, when that one has ended."""
     if not torch_profiler.is_enabled_elsewhere():
+        _open.take_back()
         _end(False)
         _give_up(_asked_to_end)

@@ -193,26 +193,30 @@ def test_a_profiler_of_the_programs_works_as_bare_whenever_it_begins(
     assert said.startswith("steps 6 to 7" if before == 30 else "no window: the program profiles itself")
 
 
-def test_where_another_thread_begins_to_profile_it_has_its_trace(train) -> None:
+def test_another_thread_that_begins_to_profile_has_its_trace_though_the_windows_thread_waits_for_it(
+    train,
+) -> None:
     done = train(
         """
 import threading
 def profile():
     with torch.autograd.profiler.profile() as found:
+        begun.set()
         inputs @ inputs.T
     counts.append(sum(event.key == "aten::matmul" for event in found.key_averages()))
-counts = []
+counts, begun = [], threading.Event()
 for i in range(60):
     step()
     if i == 5:
         other = threading.Thread(target=profile)
         other.start()
+        begun.wait()
 other.join()
 print(counts, torch.autograd._profiler_enabled())
 """,
         check=False,
     )
-    assert done.stdout == "[1] False\n", done.stderr
+    assert done.stdout == "[1] False\n", (done.returncode, done.stderr)
     assert notes(done) == ["no window: the program profiles itself"]
 
 
