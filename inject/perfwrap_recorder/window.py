@@ -154,6 +154,8 @@ def give_way():
 def _can_end():
     """Say whether a recording is under way that this thread began, and that can be ended here."""
     is_ours = _open is not None and get_ident() == _thread
+    if _lost and torch_profiler.is_enabled_elsewhere():
+        return False
     return is_ours and torch_profiler.is_enabled() and not torch_profiler.is_in_backward()
 
 
@@ -315,6 +317,8 @@ def _end(wanted):
     global _open, _thread
     began = now()
     recording, _open, _thread = _open, None, 0
+    if _lost:
+        recording.take_back()
     recording.stop(wanted)
     _note("window stop", began)
     return recording
@@ -387,6 +391,5 @@ def _wait_for_end(reason):
 def _end_lost():
     """End what another thread's profiler has taken the place of, when that one has ended."""
     if not torch_profiler.is_enabled_elsewhere():
-        _open.take_back()
         _end(False)
         _give_up(_asked_to_end)

@@ -220,6 +220,29 @@ print(counts, torch.autograd._profiler_enabled())
     assert notes(done) == ["no window: the program profiles itself"]
 
 
+@pytest.mark.parametrize("ends", ["", "os.fork() or os._exit(0); os.wait()"])
+def test_a_program_that_ends_or_forks_after_another_thread_has_profiled_does_so_as_bare(
+    train, ends: str
+) -> None:
+    done = train(
+        f"""
+import threading
+def profile():
+    with torch.autograd.profiler.profile() as found: inputs @ inputs.T
+    counts.append(sum(event.key == "aten::matmul" for event in found.key_averages()))
+counts = []
+for i in range(6): step()
+other = threading.Thread(target=profile)
+other.start()
+other.join()
+{ends}
+print(counts)
+""",
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "[1]\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     "variable", ["NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "KINETO_USE_DAEMON"]
 )
