@@ -12,6 +12,8 @@ Not once something compiles, or looks at the stacks of this program.
 from __future__ import annotations
 
 import sys
+from _functools import partial
+from _weakref import ref
 
 from perfwrap_recorder.journal_format import (
     BACKWARD,
@@ -55,22 +57,24 @@ COUNTS = -1
 
 resting = set()  # kinds of spans whose probes let all calls pass at present
 counting = set()  # the thread whose steps and waits are counted meanwhile
+mine = {}  # id of an iterator or an optimizer that this thread was seen to use in this rest -> its tally
 retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
 due = NEVER  # when the journal wants to be asked
 
 _places = []  # (kind, owner, name, ours, what stands there instead or None where the owner inherits it)
 _empty = []  # those of them that are taken out at present
 _stays = []  # one token when nothing may be taken out any more
+_lives = {}  # id of what is in ``mine`` -> a weak reference that takes it out again
 
 
 class Tally:
     """How many spans of one kind and name there were since they were last written, and their nanoseconds.
 
     Probes add to it themselves, since a call would cost as much: the count always, and the duration where waits
-    are what matters. They ``ask()`` at its limit, and those that have read the clock anyway when it is ``due``.
+    are what matters. They ``ask()`` at its limit, and those that have read the clock anyway when it is due.
     """
 
-    __slots__ = ("count", "duration", "kind", "limit", "name", "which")
+    __slots__ = ("count", "due", "duration", "kind", "limit", "name", "which")
 
     def __init__(self, kind, name, which):
         self.kind = kind
@@ -80,7 +84,8 @@ class Tally:
         self.count = 0
         self.duration = 0
         self.limit = NEVER
-        """The count at which the journal wants to be asked."""
+        self.due = due
+        """The count, and the moment, at which the journal wants to be asked."""
 
 
 _all = {}  # (kind, name, which) -> Tally
@@ -93,6 +98,23 @@ def ask():
 def find_tally(kind, name, which=0):
     """Return the tally of the spans of that kind and name."""
     return _all.get((kind, name, which)) or _all.setdefault((kind, name, which), Tally(kind, name, which))
+
+
+def count_as(thing, tally):
+    """Have that iterator or optimizer count in that tally for the rest of this rest, or until it is gone; return it.
+
+    Whatever else is touched between two steps costs more than all that is worked out: torch has used up the
+    processor's caches. So it is not asked each time which thread that is.
+    """
+    _lives[id(thing)] = ref(thing, partial(mine.pop, id(thing)))
+    mine[id(thing)] = tally
+    return tally
+
+
+def _forget():
+    counting.clear()
+    mine.clear()
+    _lives.clear()
 
 
 def offer(kind, owner, name, ours, theirs):
@@ -149,7 +171,7 @@ def stay():
 def begin(thread, but):
     """Have the probes of all kinds rest but of the one that ends the steps, and count what this thread does."""
     take()
-    counting.clear()
+    _forget()
     counting.add(thread)
     resting.clear()
     resting.update(RESTING - {but}, retired)
@@ -158,9 +180,10 @@ def begin(thread, but):
 def ask_again(moment, limit_of):
     """Ask the journal at that moment, or when one tally has its ``limit_of(tally)``."""
     global due
+    due = moment
     for tally in list(_all.values()):
         tally.limit = limit_of(tally)
-    due = moment
+        tally.due = moment
 
 
 def take():
@@ -178,14 +201,14 @@ def end():
     put_back(retired)
     resting.clear()
     resting.update(retired)
-    counting.clear()
+    _forget()
 
 
 def leave():
     """Have all probes that can rest do so for good, and torch's own functions stand where that can be."""
     retired.update(RESTING)
     resting.update(RESTING)
-    counting.clear()
+    _forget()
     take_out()
 
 

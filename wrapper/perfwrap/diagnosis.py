@@ -25,6 +25,7 @@ from perfwrap.measures.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.gpu_figures import gpu_figures
 from perfwrap.measures.gpu_memory import GpuMemory as GpuMemory
 from perfwrap.measures.overview import Overview as Overview
+from perfwrap.measures.overview import TrainerOverview as TrainerOverview
 from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS

@@ -16,7 +16,7 @@ from sys import _getframe
 
 from perfwrap_recorder import batches, guard, journal, journal_format, ready_batches, rest, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.rest import counting, find_tally
+from perfwrap_recorder.rest import counting, find_tally, mine
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_LOADERS = 200
@@ -95,7 +95,7 @@ def _make_next(count_batch):
                 tally = _iterators.get(id(self), STRANGER)[3]
                 tally.count += 1
                 tally.duration += duration
-                if tally.count >= tally.limit or start >= rest.due:
+                if tally.count >= tally.limit or start >= tally.due:
                     rest.ask()
             else:
                 finish(_getframe().f_back, self, start, duration, data, ready)
@@ -105,7 +105,8 @@ def _make_next(count_batch):
 
     def make_counter(wrapper, call):
         def counter(self):
-            if get_ident() not in counting:
+            tally = mine.get(id(self)) or _tally_here(self)
+            if tally is None:
                 return wrapper(self)
             start = now()
             try:
@@ -113,10 +114,9 @@ def _make_next(count_batch):
             except BaseException as error:
                 leave(_getframe().f_back, self, start, error)
                 raise
-            tally = _iterators.get(id(self), STRANGER)[3]
             tally.count += 1
             tally.duration += now() - start
-            if tally.count >= tally.limit or start >= rest.due:
+            if tally.count >= tally.limit or start >= tally.due:
                 rest.ask()
             return data
 
@@ -130,6 +130,14 @@ def _make_next(count_batch):
             error.__traceback__ = error.__traceback__.tb_next  # without our frame, from Python 3.11 on
 
     return make, make_counter
+
+
+def _tally_here(iterator):
+    """Return what the batches of a known iterator count in while others rest; None in another thread."""
+    known = _iterators.get(id(iterator))
+    if get_ident() in counting and known and known[0]() is iterator:
+        return rest.count_as(iterator, known[3])
+    return None
 
 
 def _begin(iterator, start):

@@ -17,7 +17,7 @@ from itertools import count
 from perfwrap_recorder import gpu_time, guard, journal, journal_format, nvtx_window, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import embedding_facts, torch_facts
-from perfwrap_recorder.rest import counting, find_tally
+from perfwrap_recorder.rest import counting, find_tally, mine
 from perfwrap_recorder.source_lines import label
 
 MAXIMUM_OPTIMIZERS = 100
@@ -94,20 +94,27 @@ def _counters(begin_step, end_step):
     """Return what stands in the place of the two hooks where rests must cost even less: they count, and no more."""
 
     def pass_step(optimizer, arguments, options):
-        if get_ident() not in counting:
+        if id(optimizer) not in mine and get_ident() not in counting:
             begin_step(optimizer, arguments, options)
 
     def count_step(optimizer, arguments, options):
-        known = _numbers.get(id(optimizer), STRANGER)
-        if get_ident() not in counting or known[0]() is not optimizer or awaiting:
+        tally = mine.get(id(optimizer)) or _tally_here(optimizer)
+        if tally is None or awaiting:
             end_step(optimizer, arguments, options)
             return
-        tally = known[3]
         tally.count += 1
         if tally.count >= tally.limit:
             rest.ask()
 
     return pass_step, count_step
+
+
+def _tally_here(optimizer):
+    """Return what the steps of a known optimizer count in while others rest; None in another thread."""
+    known = _numbers.get(id(optimizer), STRANGER)
+    if get_ident() in counting and known[0]() is optimizer:
+        return rest.count_as(optimizer, known[3])
+    return None
 
 
 def _finish(frame, optimizer, start, end):

@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.rules import compute_bound as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+MS = 1_000_000
 
 
 def test_a_loop_of_model_work_alone_is_compute_bound(loop: Any, find: Callable[[Rule], Finding]) -> None:
@@ -103,3 +106,40 @@ def test_a_gpu_that_only_looks_busy_is_not_the_good_end(
     assert isinstance(answer, list) == is_found
     if isinstance(answer, list):
         assert "tensor cores limit it" in answer[0].evidence[1]
+
+
+def sampled_loop(loop: Any, places: dict[tuple[str, str], int]) -> None:
+    """Write a loop of model work, and so many samples at each (phase, place)."""
+    for _ in range(40):
+        loop.compute()
+        for (phase, place), count in places.items():
+            label = FIELD_SEPARATOR.join((phase, *place.split(":")))
+            loop.journal.record(INSTANTS["STACK"], loop.journal.now - 9 * MS, MS, count, label, 1)
+
+
+def test_the_function_of_the_model_with_most_samples_is_named_and_not_accused(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    places = {("forward", "net.py:51:normalise"): 6, ("forward", "net.py:60:forward"): 1}
+    sampled_loop(loop, {**places, ("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.benign
+    assert finding.severity == "note"
+    assert finding.location is not None
+    assert (finding.location.file, finding.location.line) == ("net.py", 51)
+    assert "60 % in normalise at net.py:51, 10 % in forward at net.py:60" in finding.evidence[1]
+    assert "net.py:51" in finding.advice
+
+
+def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    places = {("forward", f"net.py:{line}:layer_{line}"): 1 for line in range(10)}
+    sampled_loop(loop, {**places, ("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.location is None
+    assert "stands out" in finding.evidence[1]
+
+
+def test_without_samples_it_says_how_to_have_them(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+    assert "--sample 20" in find(rule).evidence[1]

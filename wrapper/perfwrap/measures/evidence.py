@@ -47,7 +47,7 @@ from perfwrap.measures.slow_steps import SlowSteps, find_slow_steps
 from perfwrap.measures.slowing import Slowing, find_slowing, forward_growth
 from perfwrap.measures.source_calls import file_calls, tensor_calls
 from perfwrap.measures.spread_models import SpreadModel, find_spread_models
-from perfwrap.measures.stacks import Sampled, sampled_gap, sampled_making
+from perfwrap.measures.stacks import Sampled, sampled_computing, sampled_gap, sampled_making
 from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.stragglers import Straggler, find_straggler
@@ -313,6 +313,10 @@ class Evidence:
     def sampled_gap(self, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
         """Where stacks were in one stretch between the phases; None where too little was sampled."""
         return sampled_gap(self.timeline, trainer, self.account(trainer), gap, alone)
+
+    def sampled_computing(self, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
+        """Where stacks were inside of the model and of these stretches; None where too little was sampled."""
+        return sampled_computing(self.timeline, trainer, self.account(trainer), losses)
 
     def logged_gaps(self, trainer: Trainer) -> tuple[LoggedGap, ...]:
         """Stretches of the program's own code in which samples saw lines that write logs; most time first."""

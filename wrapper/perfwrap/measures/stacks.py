@@ -7,7 +7,7 @@ or worse, and phases may be shorter. Time only says whether it was in the steady
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -76,6 +76,24 @@ def sampled_gap(
 ) -> Sampled | None:
     """Return what was sampled in one stretch of the program's own code; None where too little was."""
     return sampled(gap_samples(timeline, trainer, account, gap, alone))
+
+
+def sampled_computing(
+    timeline: Timeline, trainer: Trainer, account: Account, losses: tuple[PythonGap, ...]
+) -> Sampled | None:
+    """Return what was sampled inside of outermost module calls, and in the stretches where losses are worked out.
+
+    ``count`` is that of all samples of the training thread in the steady loop, whatever it did.
+    """
+    rows = _inside(timeline, account).filter(pl.col("track") == trainer.thread)
+    if OUTSIDE in rows["source"]:
+        rows = rows.filter(pl.col("source") == OUTSIDE)
+    pieces = [gap_samples(timeline, trainer, account, gap, alone=False) for gap in losses]
+    computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces]).unique(
+        maintain_order=True
+    )
+    found = sampled(computing)
+    return found and replace(found, count=int(rows["weight"].sum()))
 
 
 def gap_samples(

@@ -18,7 +18,9 @@ How to fix
 
 When it is wrong
     When the work itself is more than it must be: something worked out again in each forward pass, a loop over rows in
-    Python inside of the model, gradients that nobody uses. Only a few such habits have a rule of their own.
+    Python inside of the model, gradients that nobody uses. Only a few such habits have a rule of their own. Where
+    stacks were sampled (--py-spy, --sample), the function of the model or the loss with most of them is named, without
+    a judgement: it may well be the work that the model is for.
     In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
     GPU that kernel used; a record of kernels tells more, and so do the units' own counters from Hopper on.
@@ -35,10 +37,13 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.python_gaps import PythonGap
+from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import find_windows
 from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.sampled import quote_shares
 
 NEEDS = ("trainer",)
 
@@ -51,9 +56,16 @@ WORKING_UNITS = 0.5
 BUSY_UTILIZATION = 0.90
 """Mean sampled utilisation from which a GPU counts as busy; the catalogue's figure."""
 
+HOT_SHARE = 0.15
+"""Share of the samples from which a line inside of the model is named: it is worth a look, not more."""
+
+LEVERS = "Next levers: torch.compile, bfloat16 autocast, a larger batch, a faster device."
+SPREAD = (
+    "Samples of stacks found no function of the program's inside of the model or the loss that stands out."
+)
 UNSEEN = (
-    "What runs inside of forward and backward was not looked at; `perfwrap run --window steady` keeps a trace of their "
-    "operators for a few steps."
+    "What runs inside of forward and backward was not looked at: `perfwrap run --py-spy` (or `--sample 20`) names the "
+    "lines of the model and the loss that take the time."
 )
 
 
@@ -73,25 +85,43 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             "their collectives."
         )
     account = evidence.account(trainer)
-    loss = _loss(evidence, trainer)
+    losses = _losses(evidence, trainer)
+    loss = sum(gap.share for gap in losses)
     compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
     if compute < COMPUTE_SHARE:
         return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
     parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
     words = f"{parts}, the loss and what else runs between forward and backward {units.share(loss)}."
     found = _finding(compute, words)
+    sampled = evidence.sampled_computing(trainer, losses)
+    if sampled is not None:
+        return [_with_lines(found, sampled)]
     if find_windows(evidence.timeline, trainer)[0].size:
         return [found]
     return [replace(found, evidence=(*found.evidence, UNSEEN))]
 
 
-def _loss(evidence: Evidence, trainer: Trainer) -> float:
-    """Return the share of the stretches between forward and backward, where the loss function runs."""
-    return sum(
-        gap.share
+def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
+    """Return the stretches between forward and backward, where the loss function runs."""
+    return tuple(
+        gap
         for gap in evidence.python_gaps(trainer)
         if gap.after_operation in ("forward", "zero_grad")
         and gap.before_operation in ("backward", "zero_grad")
+    )
+
+
+def _with_lines(found: Finding, sampled: Sampled) -> Finding:
+    """Return the finding with the lines inside of the model and the loss that have most samples, if any stands out."""
+    hottest = sampled.functions[0] if sampled.functions else None
+    if hottest is None or hottest.count < HOT_SHARE * sampled.count:
+        return replace(found, evidence=(*found.evidence, SPREAD))
+    return replace(
+        found,
+        evidence=(*found.evidence, quote_shares(sampled)),
+        advice=f"Look at {place(hottest.line, '')} first: a loop over rows can be one operation, and what never "
+        f"changes be worked out once. {LEVERS}",
+        location=locate(hottest.line),
     )
 
 
@@ -140,8 +170,7 @@ def _finding(share: float, words: str, prefix: str = "") -> Finding:
         share=share,
         saving=(1.0, 1.0),
         evidence=(words,),
-        advice="No time is lost around it; whether that work could be less itself, perfwrap does not judge. Next "
-        "levers: torch.compile, bfloat16 autocast, a larger batch, a faster device.",
+        advice=f"No time is lost around it; whether that work could be less itself, perfwrap does not judge. {LEVERS}",
         verdict="compute-bound",
         experiment="three-run",
         claims=pl.col("part").is_in([*COMPUTE_PARTS]),

@@ -26,6 +26,15 @@ def quote(sampled: Sampled | None, what: str) -> tuple[str, ...]:
     return (f"{words} (sampled by {_by(sampled)}).",)
 
 
+def quote_shares(sampled: Sampled) -> str:
+    """Return the sentence that says which functions have how much of all samples of the training thread."""
+    named = [found for found in sampled.functions if found.count >= WORTH_SHARE * sampled.count][:QUOTED]
+    words = ", ".join(f"{units.share(found.count / sampled.count)} in {_where(found)}" for found in named)
+    return (
+        f"Of {units.count(sampled.count)} samples of the training thread {words} (sampled by {_by(sampled)})."
+    )
+
+
 def _by(sampled: Sampled) -> str:
     return (
         "py-spy"

@@ -46,6 +46,33 @@ def test_the_parts_of_each_step_sum_to_its_time(run: Any, fill: Any, told: Any) 
     assert share == pytest.approx(diagnosis.findings[0].share, abs=0.02)
 
 
+def test_steps_that_were_only_counted_share_their_time(run: Any, told: Any) -> None:
+    journal = run.journal()
+
+    def loop(steps: int) -> None:
+        for _ in range(steps):
+            journal.span("data", 6 * MS, "loader/1", 32, "train.py:5:main")
+            journal.forward(2 * MS)
+            journal.backward(MS)
+            journal.optimizer(MS)
+
+    for _ in range(4):
+        loop(16)
+        begin, counted = journal.now, 40
+        journal.describe("THIN", start=begin, value=-1)
+        journal.sum("data", begin, counted, 6 * MS * counted, "loader/1")
+        journal.sum("optimizer", begin, counted, 0, "SGD#1")
+        journal.python(10 * MS * counted)
+        journal.describe("THIN", start=journal.now, value=4)
+    loop(16)
+    _, page = told(run.read())
+    layer = panel(page, "parts")["layers"][0]
+    parts = sum(read(values).astype(float) for values in layer["parts"].values())
+    assert parts == pytest.approx(10, rel=0.01)
+    assert read(layer["parts"]["data"]).astype(float) == pytest.approx(6, rel=0.02)
+    assert read(layer["claims"]["0"]).astype(float).max() <= 10.1
+
+
 def test_no_moment_is_claimed_by_two_findings(run: Any, fill: Any, told: Any) -> None:
     fill(run)
     diagnosis, page = told(run.read())
