@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from perfwrap.diagnosis import Overview
+from perfwrap.diagnosis import Overview, TrainerOverview
 from perfwrap.reports.activity import WORDS
 from perfwrap.reports.html.encoding import SECOND_NS, Packed, clipped, levels, moments, numbers
 
@@ -61,7 +61,13 @@ def parts_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
     counted = np.arange(parts["step"][0], parts["step"][-1] + 1)
     # Another rank's claim is drawn at the same steps of this one: ranks go in lockstep.
     claims = {number: claim for number, claim in enumerate(overview.claims[:MOST_CLAIMS]) if claim.height}
-    layers = [_layer(table, counted, frames, claims, origin, size, most) for most in _bins(counted.size)]
+    spread = {place: _stands_for(overview.trainers[place]) for place in {overview.main, *overview.claimants}}
+    per_step = {name: _per_step(rows, spread[overview.main], counted) for name, rows in frames.items()}
+    claimed = {
+        str(number): _per_step(rows, spread[overview.claimants[number]], counted)
+        for number, rows in claims.items()
+    }
+    layers = [_layer(table, counted, per_step, claimed, origin, size, most) for most in _bins(counted.size)]
     end = (table["end"][int(counted[-1])] - origin) / SECOND_NS
     title = f"Where the time of a step goes{_whose(overview)}"
     return {"id": "parts", "title": title, "unit": unit, "end": end, "layers": layers}
@@ -116,11 +122,36 @@ def _bins(steps: int) -> list[int]:
     return [BINS[0], BINS[1]] if steps > BINS[1] else [BINS[0]]
 
 
+def _stands_for(trainer: TrainerOverview) -> NDArray[np.int64]:
+    """Return for each step of a trainer how many steps its time is that of.
+
+    Where steps were only counted, the first of them has the time of all until the next that has any or is in detail.
+    """
+    stops = trainer.steps["detailed"].to_numpy().copy()
+    stops[trainer.parts["step"].unique().to_numpy()] = True
+    heads = np.flatnonzero(stops)
+    many = np.ones(stops.size, dtype=np.int64)
+    many[heads] = np.diff(np.append(heads, stops.size))
+    return np.where(trainer.steps["detailed"].to_numpy(), 1, many)
+
+
+def _per_step(rows: pl.DataFrame, stands_for: NDArray[np.int64], counted: NDArray[np.int64]) -> Floats:
+    """Return the nanoseconds of each counted step, from rows of step and ns."""
+    step = rows["step"].to_numpy()
+    inside = (step >= counted[0]) & (step <= counted[-1]) & (step < stands_for.size)
+    step = step[inside]
+    many = stands_for[step]
+    first, share = step - counted[0], rows["ns"].to_numpy()[inside] / many
+    change = np.bincount(first, share, counted.size + 1)
+    change -= np.bincount(np.minimum(first + many, counted.size), share, counted.size + 1)
+    return np.maximum(np.cumsum(change[:-1]), 0.0)
+
+
 def _layer(
     table: pl.DataFrame,
     counted: NDArray[np.int64],
-    frames: dict[str, pl.DataFrame],
-    claims: dict[int, pl.DataFrame],
+    parts: dict[str, Floats],
+    claims: dict[str, Floats],
     origin: int,
     size: float,
     most: int,
@@ -132,15 +163,13 @@ def _layer(
     many = np.bincount(place, minlength=bins)
     x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
 
-    def means(rows: pl.DataFrame) -> Packed:
-        inside = (rows["step"].to_numpy() - counted[0]) // together
-        keep = (inside >= 0) & (inside < bins)
-        return numbers(np.bincount(inside[keep], rows["ns"].to_numpy()[keep], bins) / many / size)
+    def means(per_step: Floats) -> Packed:
+        return numbers(np.bincount(place, per_step, bins) / many / size)
 
     return {
         "x": moments(x),
-        "parts": {part: means(rows) for part, rows in frames.items()},
-        "claims": {str(number): means(rows) for number, rows in claims.items()},
+        "parts": {part: means(per_step) for part, per_step in parts.items()},
+        "claims": {number: means(per_step) for number, per_step in claims.items()},
     }
 
 
