@@ -119,8 +119,9 @@ def _with_lines(found: Finding, sampled: Sampled) -> Finding:
     return replace(
         found,
         evidence=(*found.evidence, quote_shares(sampled)),
-        advice=f"Look at {place(hottest.line, '')} first: a loop over rows can be one operation, and what never "
-        f"changes be worked out once. {LEVERS}",
+        advice=f"See whether {place(hottest.line, '')} must do all that in each step: what never changes can be worked "
+        "out once, a loop over rows be one operation, and what nobody trains there run under torch.no_grad(). "
+        f"{LEVERS}",
         location=locate(hottest.line),
     )
 
