@@ -40,11 +40,10 @@ LOOP = Path(__file__).with_name("overhead_loop.py")
 STEP_TIMES_MS = (0.3, 1.0, 10.0)
 TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
 """Cost per step that is aimed at, as the median share, by step time in ms."""
-TURN_STEPS = {0.3: 2048, 1.0: 2048}
-"""Steps per turn, by step time in ms: a whole turn of detail and rest where the recorder has such."""
-DEFAULT_TURN_STEPS = 10
-"""Elsewhere each step is in detail, and short turns, as many more of them, follow the machine's drift."""
-SHORT_ROUNDS = 6
+TURNS = {0.3: (2048, 1), 1.0: (2048, 1), 10.0: (10, 13)}
+"""Steps per turn, by step time in ms, and how many turns make a round: a whole turn of the recorder's from detail to
+rest and back. Short turns, in which the variants follow each other quickly, follow the machine's drift."""
+DEFAULT_TURN = (10, 52)
 KEEPS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 """For all variants alike: glibc gives each large tensor back to the kernel and asks for it anew, and which pages a
 process gets then makes equal processes differ by a sixth of a step for their lives (measured: 17 %, with this 2 %)."""
@@ -91,7 +90,7 @@ PEERS: dict[str, Command] = {
         *command[1:],
     ],
     "scalene": lambda command, folder: [
-        *_tool("scalene", "run", "--outfile", f"{folder}.json", command[1]),
+        *_tool("scalene", "run", "--cpu-only", "--outfile", f"{folder}.json", command[1]),
         "---",
         *command[2:],
     ],
@@ -102,7 +101,8 @@ PEERS: dict[str, Command] = {
         *command[2:],
     ],
 }
-"""Other tools, each as its documentation has it for an unmodified script; those that are not there are left out."""
+"""Other tools, each as its documentation has it for an unmodified script; those that are not there are left out.
+Scalene without ``--cpu-only``, which leaves memory and GPUs out, does not come to run a program with torch here."""
 
 
 def _tool(name: str, *words: str) -> list[str]:
@@ -209,7 +209,7 @@ def measure(
     """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
     calibrate = [sys.executable, str(LOOP), "calibrate", str(step_ms)]
     size = subprocess.check_output(calibrate, text=True, env=os.environ | KEEPS_MEMORY).strip()
-    steps = TURN_STEPS.get(step_ms, DEFAULT_TURN_STEPS)
+    steps, turns = TURNS.get(step_ms, DEFAULT_TURN)
     ratios: dict[str, list[float]] = {name: [] for name in wanted if name != BARE}
     shares, bare = [], []
     for cast in range(casts):
@@ -218,7 +218,7 @@ def measure(
             variant.turn(steps)
         monitors = Monitors(next(found.process.pid for found in variants if found.name == WRAPPED))
         times: dict[str, list[int]] = {name: [] for name in wanted}
-        for _ in range(rounds if step_ms in TURN_STEPS else SHORT_ROUNDS * rounds):
+        for _ in range(rounds * turns):
             for variant in random.sample(variants, len(variants)):
                 took = variant.turn(steps)
                 if took is None:
@@ -230,10 +230,9 @@ def measure(
         for variant in variants:
             variant.end()
         bare += times[BARE]
+        whole = {name: np.reshape(times[name], (rounds, turns)).sum(axis=1) for name in wanted}
         for name in [name for name in wanted if name != BARE]:
-            ratios[name].append(
-                statistics.median(mine / his for mine, his in zip(times[name], times[BARE], strict=True))
-            )
+            ratios[name].append(float(np.median(whole[name] / whole[BARE])))
     share = statistics.median(share for share in shares if share is not None) if any(shares) else None
     return {
         "step_ns": statistics.median(bare) / steps,

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 DEVICE = os.environ.get("OVERHEAD_DEVICE", "cpu")
 if DEVICE == "cpu":
     # Longer steps by more rows, not by wider layers: weights that fit no cache make equal processes differ.
-    ROWS = (32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 2560, 3072)
+    ROWS = (32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 2560, 3072, 3584, 4096)
     SIZES = [(32, width) for width in (16, 32, 64, 96, 128, 192)] + [(rows, 256) for rows in ROWS]
 else:
     WIDTHS = (16, 64, 128, 256, 512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192, 12288, 16384)

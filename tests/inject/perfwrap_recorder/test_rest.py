@@ -365,6 +365,31 @@ except KeyError as error:
 
 
 @pytest.mark.torch
+def test_in_long_rests_nothing_is_taken_for_what_is_gone(run) -> None:
+    done = run(
+        BARE
+        + """
+import gc
+other = torch.optim.Adam(torch.nn.Linear(2, 1).parameters())
+other.step()
+batches = iter(torch.utils.data.DataLoader(range(9), batch_size=None))
+go_on_until(True)
+next(batches)
+other.step()
+gone = {id(other), id(batches)}
+assert gone <= set(rest.mine), rest.mine
+del other, batches
+gc.collect()
+assert not gone & set(rest.mine)
+go_on_until(False)
+assert not rest.mine
+"""
+    )
+    totals = done.journal.totals()
+    assert sum(number for (_, name), (number, _) in totals.items() if name.startswith("Adam")) == 2
+
+
+@pytest.mark.torch
 def test_what_somebody_else_put_there_meanwhile_stays(run) -> None:
     run(
         BARE

@@ -119,6 +119,21 @@ def test_the_next_command_depends_on_what_was_found(rule: str, benign: bool, com
     assert next_command(Diagnosis(verdict, found), Path("/runs/a b")) == command
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["python", "train.py", "--name", "a b"], "perfwrap run --sample 20 -- python train.py --name 'a b'"),
+        (["python", "train.py", *"--option" * 10], "perfwrap run --sample 20 -- COMMAND"),
+    ],
+)
+def test_a_finding_that_another_run_would_tell_more_of_says_which(words: list[str], command: str) -> None:
+    found = Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule="it", benign=True, look_closer="--sample 20")
+    diagnosis = Diagnosis(
+        Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run={"command": words}
+    )
+    assert next_command(diagnosis, Path("/runs/a")) == command
+
+
 def test_of_many_rules_only_the_first_are_named() -> None:
     assert _listed(["a", "b", "c", "d", "e"]) == "a, b, c, d, e"
     assert _listed(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"

@@ -24,6 +24,9 @@ MOST_NAMED = 4
 TOP = 3
 """Findings that are told in full; the others get a line each."""
 
+MOST_COMMAND = 40
+"""Characters of a program's command that is repeated in one to be typed."""
+
 WHOLE = 1000
 """Shares of the account are told in tenths of a per cent and sum to 100.0 %."""
 
@@ -72,8 +75,15 @@ def next_command(diagnosis: Diagnosis, folder: Path) -> str:
     if diagnosis.verdict.id == "unknown":
         return "perfwrap doctor"
     if diagnosis.findings:
-        return f"perfwrap explain {diagnosis.findings[0].rule}"
+        first = diagnosis.findings[0]
+        return _again(first.look_closer, diagnosis) if first.look_closer else f"perfwrap explain {first.rule}"
     return f"perfwrap report {shlex.quote(str(folder))}"
+
+
+def _again(options: str, diagnosis: Diagnosis) -> str:
+    """Return the command that runs the program again with these options; COMMAND stands for a long one."""
+    command = shlex.join(str(word) for word in diagnosis.run.get("command") or ())
+    return f"perfwrap run {options} -- {command if 0 < len(command) <= MOST_COMMAND else 'COMMAND'}"
 
 
 def _heading(diagnosis: Diagnosis, page: Page) -> None:

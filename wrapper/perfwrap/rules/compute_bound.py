@@ -98,7 +98,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return [_with_lines(found, sampled)]
     if find_windows(evidence.timeline, trainer)[0].size:
         return [found]
-    return [replace(found, evidence=(*found.evidence, UNSEEN))]
+    return [replace(found, evidence=(*found.evidence, UNSEEN), look_closer="--sample 20")]
 
 
 def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:

@@ -102,6 +102,8 @@ class Finding:
     """The verdict that it speaks for, with the others that speak for the same."""
     location: Location | None = None
     experiment: str | None = None
+    look_closer: str | None = None
+    """Options of ``perfwrap run`` with which another run would tell more."""
     confidence: Confidence = "measured"
     claims: pl.Expr | None = field(default=None, compare=False, repr=False)
     of_run: bool = False
