@@ -10,7 +10,7 @@ import polars as pl
 
 from perfwrap.journal_format import GRAD
 from perfwrap.measures.lines import Line, parse_key
-from perfwrap.measures.loop_events import thread_spans
+from perfwrap.measures.loop_events import Events, Flags, Integers, thread_spans
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -52,21 +52,48 @@ def find_repeated_backward(
     if table.is_empty() or not len(passes) or not keeps.any():
         return None
     spans = thread_spans(timeline, trainer)
+    calls = _calls(spans, passes, models)
+    found = _rows(_passes_of_steps(passes, keeps, table, spans, calls))
+    if found.is_empty():
+        return None
+    its_step = table["start"].to_numpy()[found["step"].to_numpy()]
+    before = np.searchsorted(calls, found["start"].to_numpy()) - np.searchsorted(calls, its_step)
+    keys, counts = np.unique(found["key"].explode().to_numpy(), return_counts=True)
+    busiest = keys[np.lexsort((keys, -counts, ~keeps[keys]))].tolist()
+    lines = (names[key] for key in busiest)
+    return RepeatedBackward(
+        lines=tuple(line for line in lines if line is not None),
+        passes=float(np.mean(found["passes"].to_numpy())),
+        ns_per_step=float(found["ns"].sum()) / table.height,
+        vain_ns=float(found["vain"].sum()) / table.height,
+        forwards=float(np.mean(before)),
+    )
+
+
+def _calls(spans: pl.DataFrame, passes: Events, models: Collection[str]) -> Integers:
+    """Return when models were called with gradients, sorted; inside of a backward pass checkpointed parts are."""
     is_model = (pl.col("operation") == "forward") & pl.col("name").is_in(list(models))
     calls = spans.filter(is_model, pl.col("value") & GRAD != 0)["start"].to_numpy()
-    # Checkpointed parts of a model are called again inside of its backward pass.
     at = np.maximum(np.searchsorted(passes.start, calls, "right") - 1, 0)
-    calls = np.sort(calls[(calls < passes.start[at]) | (calls >= passes.end[at])])
+    return np.sort(calls[(calls < passes.start[at]) | (calls >= passes.end[at])])
+
+
+def _passes_of_steps(
+    passes: Events, keeps: Flags, table: pl.DataFrame, spans: pl.DataFrame, calls: Integers
+) -> pl.DataFrame:
+    """Return the passes that lie in a step of the table which clears gradients, with how much stands before each.
+
+    Where nobody sees gradients being cleared, somebody may do so between two passes.
+    """
     others = spans.filter(pl.col("operation").is_in(BETWEEN))["start"].to_numpy()
-    cleared = np.sort(spans.filter(pl.col("operation") == "zero_grad")["start"].to_numpy())
     between = np.sort(np.concatenate([calls, others]))
+    cleared = np.sort(spans.filter(pl.col("operation") == "zero_grad")["start"].to_numpy())
     starts, ends = table["start"].to_numpy(), table["end"].to_numpy()
     step = np.searchsorted(starts, passes.start, "right") - 1
     inside = (step >= 0) & (passes.end <= ends[np.maximum(step, 0)])
-    # Where nobody sees gradients being cleared, somebody may do so between two passes.
     inside &= np.searchsorted(cleared, ends)[step] > np.searchsorted(cleared, starts)[step]
     passes, step = passes.only(inside), step[inside]
-    rows = pl.DataFrame(
+    return pl.DataFrame(
         {
             "step": step,
             "place": np.searchsorted(between, passes.start),
@@ -76,8 +103,12 @@ def find_repeated_backward(
             "keeps": keeps[passes.key],
         }
     )
-    found = (
-        rows.sort("start")
+
+
+def _rows(passes: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of several passes with nothing between them, all but the last of which keep the graph."""
+    return (
+        passes.sort("start")
         .group_by("step", "place", maintain_order=True)
         .agg(
             pl.len().alias("passes"),
@@ -88,18 +119,4 @@ def find_repeated_backward(
             pl.col("key"),
         )
         .filter(pl.col("passes") > 1, "kept")
-    )
-    if found.is_empty():
-        return None
-    first, its_step = found["start"].to_numpy(), starts[found["step"].to_numpy()]
-    before = np.searchsorted(calls, first) - np.searchsorted(calls, its_step)
-    keys, counts = np.unique(found["key"].explode().to_numpy(), return_counts=True)
-    busiest = keys[np.lexsort((keys, -counts, ~keeps[keys]))].tolist()
-    lines = (names[key] for key in busiest)
-    return RepeatedBackward(
-        lines=tuple(line for line in lines if line is not None),
-        passes=float(np.mean(found["passes"].to_numpy())),
-        ns_per_step=float(found["ns"].sum()) / table.height,
-        vain_ns=float(found["vain"].sum()) / table.height,
-        forwards=float(np.mean(before)),
     )
