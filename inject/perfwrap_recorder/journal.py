@@ -259,6 +259,11 @@ def end_step(kind, which, moment):
         _end_stretch(moment, was_summing)
 
 
+def is_alone():
+    """Say whether only one thread has recorded anything so far."""
+    return len(threads) < 2
+
+
 def count_steps():
     """Return how many steps have ended, those of rests included as far as they were written."""
     return _thinning.ended

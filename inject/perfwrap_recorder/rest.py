@@ -1,6 +1,6 @@
 """Rests: for most of very short steps nearly every probe lets its calls pass, and only little is counted.
 
-A probe that only lets a call pass costs a tenth of one that times it. What goes on being noted while others rest
+A probe that only lets a call pass costs a quarter of one that times it. What goes on being noted while others rest
 is what a sample of the steps would not tell: how many steps there were, and how long batches were waited for,
 since such waits come in rare, long stalls. Rare kinds of spans are recorded as ever.
 
@@ -104,7 +104,7 @@ def count_as(thing, tally):
     """Have that iterator or optimizer count in that tally for the rest of this rest, or until it is gone; return it.
 
     Whatever else is touched between two steps costs more than all that is worked out: torch has used up the
-    processor's caches. So it is not asked each time which thread that is.
+    processor's caches. So it is not asked each time which thread that is, as long as only one has recorded anything.
     """
     _lives[id(thing)] = ref(thing, partial(mine.pop, id(thing)))
     mine[id(thing)] = tally

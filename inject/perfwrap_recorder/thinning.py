@@ -61,6 +61,9 @@ PART_OF_RUN = 8
 """A rest in which even that is spared may be one in so many of the steps so far: what stands there is seldom changed,
 since Python forgets what it knows of a class that is."""
 
+LONGEST_NS = 10_000_000_000
+"""No such rest is planned for a longer time."""
+
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
 
@@ -130,7 +133,8 @@ class Thinning:
         self._planned = self._block_steps() * (self.stride - 1)
         self.is_bare = self.cost_stride > 1 and self._is_dear
         if self.is_bare:
-            self._planned = max(self._planned, self.ended // PART_OF_RUN)
+            longest = int(LONGEST_NS / max(1, self._step_ns))
+            self._planned = max(self._planned, min(self.ended // PART_OF_RUN, longest))
         self.left = self._planned
         self._rare_left = RARE_KEPT if self.room_stride > 1 else max(RARE_KEPT_IN_REST, self._planned // 4)
         self.seems_slower = False

@@ -133,11 +133,13 @@ def _make_next(count_batch):
 
 
 def _tally_here(iterator):
-    """Return what the batches of a known iterator count in while others rest; None in another thread."""
-    known = _iterators.get(id(iterator))
-    if get_ident() in counting and known and known[0]() is iterator:
-        return rest.count_as(iterator, known[3])
-    return None
+    """Return what the batches of an iterator count in while others rest; None in another thread."""
+    if get_ident() not in counting:
+        return None
+    tally = _known(iterator)[3]
+    if tally is STRANGER[3] or not journal.is_alone():
+        return tally
+    return rest.count_as(iterator, tally)
 
 
 def _begin(iterator, start):

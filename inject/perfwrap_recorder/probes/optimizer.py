@@ -112,9 +112,9 @@ def _counters(begin_step, end_step):
 def _tally_here(optimizer):
     """Return what the steps of a known optimizer count in while others rest; None in another thread."""
     known = _numbers.get(id(optimizer), STRANGER)
-    if get_ident() in counting and known[0]() is optimizer:
-        return rest.count_as(optimizer, known[3])
-    return None
+    if get_ident() not in counting or known[0]() is not optimizer:
+        return None
+    return rest.count_as(optimizer, known[3]) if journal.is_alone() else known[3]
 
 
 def _finish(frame, optimizer, start, end):

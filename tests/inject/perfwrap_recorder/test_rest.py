@@ -452,6 +452,32 @@ def test_who_looks_at_the_stacks_finds_the_probes_there(run, option: str) -> Non
     )
 
 
+def test_long_rests_are_planned_for_ten_seconds_at_most(run) -> None:
+    run(
+        """
+from perfwrap_recorder.thinning import FIRST_STEPS, Thinning
+thinning = Thinning(1 << 20)
+slot = moment = steps = 0
+def do(many):
+    global steps, moment
+    steps, moment = steps + many, moment + many * 10_000_000
+    assert thinning.ends_stretch(journal_format.OPTIMIZER, 1, many)
+slot += 9 * FIRST_STEPS
+do(FIRST_STEPS)
+rests = []
+while steps < 100_000:
+    thinning.weigh(slot, moment)
+    assert thinning.begin_sums() and thinning.is_bare
+    rests.append(thinning.left)
+    do(thinning.left)
+    thinning.begin_detail(slot, moment)
+    slot += 9 * thinning.left
+    do(thinning.left)
+assert rests[0] == 112 and max(rests) == rests[-1] == 1_000, rests
+"""
+    )
+
+
 def test_long_rests_are_a_part_of_the_run_so_far(run) -> None:
     run(
         """

@@ -134,6 +134,13 @@ def test_a_finding_that_another_run_would_tell_more_of_says_which(words: list[st
     assert next_command(diagnosis, Path("/runs/a")) == command
 
 
+def test_what_was_imported_is_no_command_to_run_again() -> None:
+    found = Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule="it", benign=True, look_closer="--sample 20")
+    run = {"command": ["perfwrap", "import", "trace.json"], "imported": [{"format": "Kineto"}]}
+    diagnosis = Diagnosis(Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run=run)
+    assert next_command(diagnosis, Path("/runs/a")) == "perfwrap run --sample 20 -- COMMAND"
+
+
 def test_of_many_rules_only_the_first_are_named() -> None:
     assert _listed(["a", "b", "c", "d", "e"]) == "a, b, c, d, e"
     assert _listed(["a", "b", "c", "d", "e", "f"]) == "a, b, c, d and 2 more"

@@ -139,6 +139,30 @@ def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[R
     assert "stands out" in finding.evidence[1]
 
 
+def test_a_loss_in_a_function_of_its_own_is_named(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.span("forward", 2, "Net", 3, 21)
+        loop.python(4)
+        loop.span("backward", 3, line=23)
+        loop.span("optimizer", 1, "SGD#1", line=24)
+        label = FIELD_SEPARATOR.join(("", "losses.py", "7", "hard_triplets"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 6 * MS, MS, 4, label, 1)
+        label = FIELD_SEPARATOR.join(("backward", "train.py", "23", "main"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 2 * MS, MS, 4, label, 1)
+    finding = find(rule)
+    assert str(finding.location) == "losses.py:7"
+    assert "50 % in hard_triplets at losses.py:7" in finding.evidence[1]
+
+
+def test_too_few_samples_in_the_model_are_no_reason_to_sample_again(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    sampled_loop(loop, {("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.look_closer is None
+    assert "Hardly any" in finding.evidence[1]
+
+
 def test_without_samples_it_says_how_to_have_them(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
         loop.compute()

@@ -24,7 +24,7 @@ from perfwrap.measures.gpu_work import GpuWork, find_gpu_work
 from perfwrap.measures.kept_graphs import KeptGraphs, find_kept_graphs
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse, find_loaders
-from perfwrap.measures.logged_gaps import LoggedGap, find_logged_gaps
+from perfwrap.measures.logged_gaps import ALONE_SHARE, LoggedGap, find_logged_gaps
 from perfwrap.measures.loop import trains_on_gpu
 from perfwrap.measures.matrix_work import MatrixWork, find_matrix_work
 from perfwrap.measures.meetings import Meetings, find_meetings
@@ -316,7 +316,9 @@ class Evidence:
 
     def sampled_computing(self, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
         """Where stacks were inside of the model and of these stretches; None where too little was sampled."""
-        return sampled_computing(self.timeline, trainer, self.account(trainer), losses)
+        whole = sum(gap.share for gap in self.python_gaps(trainer))
+        alone = sum(gap.share for gap in losses) >= ALONE_SHARE * whole
+        return sampled_computing(self.timeline, trainer, self.account(trainer), losses, alone)
 
     def logged_gaps(self, trainer: Trainer) -> tuple[LoggedGap, ...]:
         """Stretches of the program's own code in which samples saw lines that write logs; most time first."""

@@ -79,19 +79,19 @@ def sampled_gap(
 
 
 def sampled_computing(
-    timeline: Timeline, trainer: Trainer, account: Account, losses: tuple[PythonGap, ...]
+    timeline: Timeline, trainer: Trainer, account: Account, losses: tuple[PythonGap, ...], alone: bool
 ) -> Sampled | None:
     """Return what was sampled inside of outermost module calls, and in the stretches where losses are worked out.
 
-    ``count`` is that of all samples of the training thread in the steady loop, whatever it did.
+    ``count`` is that of all samples of the training thread in the steady loop, whatever it did. ``alone`` says that
+    there is hardly any other stretch of the program's own code than those of the losses.
     """
     rows = _inside(timeline, account).filter(pl.col("track") == trainer.thread)
+    pieces = [gap_samples(timeline, trainer, account, gap, alone) for gap in losses]
+    computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces])
+    computing = computing.unique(maintain_order=True)
     if OUTSIDE in rows["source"]:
-        rows = rows.filter(pl.col("source") == OUTSIDE)
-    pieces = [gap_samples(timeline, trainer, account, gap, alone=False) for gap in losses]
-    computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces]).unique(
-        maintain_order=True
-    )
+        rows, computing = (found.filter(pl.col("source") == OUTSIDE) for found in (rows, computing))
     found = sampled(computing)
     return found and replace(found, count=int(rows["weight"].sum()))
 

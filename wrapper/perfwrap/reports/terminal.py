@@ -82,7 +82,8 @@ def next_command(diagnosis: Diagnosis, folder: Path) -> str:
 
 def _again(options: str, diagnosis: Diagnosis) -> str:
     """Return the command that runs the program again with these options; COMMAND stands for a long one."""
-    command = shlex.join(str(word) for word in diagnosis.run.get("command") or ())
+    words = () if "imported" in diagnosis.run else diagnosis.run.get("command") or ()
+    command = shlex.join(str(word) for word in words)
     return f"perfwrap run {options} -- {command if 0 < len(command) <= MOST_COMMAND else 'COMMAND'}"
 
 

@@ -20,7 +20,7 @@ When it is wrong
     When the work itself is more than it must be: something worked out again in each forward pass, a loop over rows in
     Python inside of the model, gradients that nobody uses. Only a few such habits have a rule of their own. Where
     stacks were sampled (--py-spy, --sample), the function of the model or the loss with most of them is named, without
-    a judgement: it may well be the work that the model is for.
+    a judgement: it may well be the work that the model is for. That is for models on a CPU.
     In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
     GPU that kernel used; a record of kernels tells more, and so do the units' own counters from Hopper on.
@@ -63,6 +63,7 @@ LEVERS = "Next levers: torch.compile, bfloat16 autocast, a larger batch, a faste
 SPREAD = (
     "Samples of stacks found no function of the program's inside of the model or the loss that stands out."
 )
+FEW = "Hardly any samples of stacks were inside of the model or the loss."
 UNSEEN = (
     "What runs inside of forward and backward was not looked at: `perfwrap run --py-spy` (or `--sample 20`) names the "
     "lines of the model and the loss that take the time."
@@ -95,7 +96,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     found = _finding(compute, words)
     sampled = evidence.sampled_computing(trainer, losses)
     if sampled is not None:
-        return [_with_lines(found, sampled)]
+        # Of several trainers each may have another hottest line, and what they share would be told once for each.
+        return [_with_lines(found, sampled, len(evidence.trainers) == 1)]
+    if evidence.missing("stacks") is None:
+        return [replace(found, evidence=(*found.evidence, FEW))]
     if find_windows(evidence.timeline, trainer)[0].size:
         return [found]
     return [replace(found, evidence=(*found.evidence, UNSEEN), look_closer="--sample 20")]
@@ -111,7 +115,7 @@ def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
     )
 
 
-def _with_lines(found: Finding, sampled: Sampled) -> Finding:
+def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
     """Return the finding with the lines inside of the model and the loss that have most samples, if any stands out."""
     hottest = sampled.functions[0] if sampled.functions else None
     if hottest is None or hottest.count < HOT_SHARE * sampled.count:
@@ -122,7 +126,7 @@ def _with_lines(found: Finding, sampled: Sampled) -> Finding:
         advice=f"See whether {place(hottest.line, '')} must do all that in each step: what never changes can be worked "
         "out once, a loop over rows be one operation, and what nobody trains there run under torch.no_grad(). "
         f"{LEVERS}",
-        location=locate(hottest.line),
+        location=locate(hottest.line) if is_only else None,
     )
 
 

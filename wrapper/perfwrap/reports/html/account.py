@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ BINS = (4_000, 500)
 SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 LEAST_PART = 0.001
 """A part with less of the loop than this is not drawn by itself."""
+LEAST_NS = 0.5
+"""Less of a step than this is what rounding leaves."""
 MOST_CLAIMS = 12
 """Findings whose time is drawn."""
 
@@ -57,17 +60,20 @@ def parts_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
     sums = parts.group_by("part").agg(pl.col("ns").sum()).sort("ns", descending=True)
     drawn = sums.filter(pl.col("ns") >= LEAST_PART * whole)
     frames = {part: parts.filter(pl.col("part") == part) for part in drawn["part"].cast(pl.String).to_list()}
+    spread = {place: _stands_for(overview.trainers[place]) for place in {overview.main, *overview.claimants}}
+    first, last = int(parts["step"][0]), int(parts["step"][-1])
     # Steps in between that are no part of the account (watched by a profiler) stay empty.
-    counted = np.arange(parts["step"][0], parts["step"][-1] + 1)
+    counted = np.arange(first, last + int(spread[overview.main][last]))
     # Another rank's claim is drawn at the same steps of this one: ranks go in lockstep.
     claims = {number: claim for number, claim in enumerate(overview.claims[:MOST_CLAIMS]) if claim.height}
-    spread = {place: _stands_for(overview.trainers[place]) for place in {overview.main, *overview.claimants}}
-    per_step = {name: _per_step(rows, spread[overview.main], counted) for name, rows in frames.items()}
-    claimed = {
-        str(number): _per_step(rows, spread[overview.claimants[number]], counted)
-        for number, rows in claims.items()
-    }
-    layers = [_layer(table, counted, per_step, claimed, origin, size, most) for most in _bins(counted.size)]
+    stretches = [Stretches.of(table, counted, origin, size, most) for most in _bins(counted.size)]
+    layers: list[dict[str, Any]] = [{"x": found.x, "parts": {}, "claims": {}} for found in stretches]
+    drawn_rows = [("parts", name, rows, overview.main) for name, rows in frames.items()]
+    drawn_rows += [("claims", str(n), rows, overview.claimants[n]) for n, rows in claims.items()]
+    for kind, name, rows, trainer in drawn_rows:
+        per_step = _per_step(rows, spread[trainer], counted)
+        for layer, found in zip(layers, stretches, strict=True):
+            layer[kind][name] = found.means(per_step)
     end = (table["end"][int(counted[-1])] - origin) / SECOND_NS
     title = f"Where the time of a step goes{_whose(overview)}"
     return {"id": "parts", "title": title, "unit": unit, "end": end, "layers": layers}
@@ -138,39 +144,36 @@ def _stands_for(trainer: TrainerOverview) -> NDArray[np.int64]:
 def _per_step(rows: pl.DataFrame, stands_for: NDArray[np.int64], counted: NDArray[np.int64]) -> Floats:
     """Return the nanoseconds of each counted step, from rows of step and ns."""
     step = rows["step"].to_numpy()
-    inside = (step >= counted[0]) & (step <= counted[-1]) & (step < stands_for.size)
-    step = step[inside]
     many = stands_for[step]
-    first, share = step - counted[0], rows["ns"].to_numpy()[inside] / many
-    change = np.bincount(first, share, counted.size + 1)
-    change -= np.bincount(np.minimum(first + many, counted.size), share, counted.size + 1)
-    return np.maximum(np.cumsum(change[:-1]), 0.0)
+    begin = np.clip(step - counted[0], 0, counted.size)
+    end = np.clip(step + many - counted[0], 0, counted.size)
+    share = rows["ns"].to_numpy() / many
+    change = np.bincount(begin, share, counted.size + 1) - np.bincount(end, share, counted.size + 1)
+    found = np.cumsum(change[:-1])
+    return np.where(found < LEAST_NS, 0.0, found)
 
 
-def _layer(
-    table: pl.DataFrame,
-    counted: NDArray[np.int64],
-    parts: dict[str, Floats],
-    claims: dict[str, Floats],
-    origin: int,
-    size: float,
-    most: int,
-) -> dict[str, Any]:
-    """Return one level: the mean time of each part in stretches of equally many steps."""
-    together = -(-counted.size // most)
-    bins = -(-counted.size // together)
-    place = np.arange(counted.size) // together
-    many = np.bincount(place, minlength=bins)
-    x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of equally many of the counted steps, each of which is one point of a level."""
 
-    def means(per_step: Floats) -> Packed:
-        return numbers(np.bincount(place, per_step, bins) / many / size)
+    x: Packed
+    place: NDArray[np.int64]
+    """The stretch of each counted step."""
+    scale: Floats
+    """What the nanoseconds of each stretch are divided by: its steps, and the unit."""
 
-    return {
-        "x": moments(x),
-        "parts": {part: means(per_step) for part, per_step in parts.items()},
-        "claims": {number: means(per_step) for number, per_step in claims.items()},
-    }
+    @staticmethod
+    def of(table: pl.DataFrame, counted: NDArray[np.int64], origin: int, size: float, most: int) -> Stretches:
+        """Return at most so many stretches."""
+        together = -(-counted.size // most)
+        place = np.arange(counted.size) // together
+        x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
+        return Stretches(moments(x), place, np.bincount(place) * size)
+
+    def means(self, per_step: Floats) -> Packed:
+        """Return the mean time of a step in each stretch."""
+        return numbers(np.bincount(self.place, per_step, self.scale.size) / self.scale)
 
 
 def _covered(rows: pl.DataFrame, edges: Floats) -> Floats:
