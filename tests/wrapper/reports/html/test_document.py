@@ -68,7 +68,7 @@ def test_steps_that_were_only_counted_share_their_time(run: Any, told: Any) -> N
     layer = panel(page, "parts")["layers"][0]
     parts = sum(read(values).astype(float) for values in layer["parts"].values())
     assert parts == pytest.approx(10, rel=0.01)
-    assert parts.size == 4 * 56 - 1  # the first step is none of the steady loop
+    assert parts.size == 4 * 56
     assert read(layer["parts"]["data"]).astype(float) == pytest.approx(6, rel=0.02)
     assert read(layer["claims"]["0"]).astype(float).max() <= 10.1
 

@@ -169,7 +169,7 @@ class Stretches:
         together = -(-counted.size // most)
         place = np.arange(counted.size) // together
         x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
-        return Stretches(moments(x), place, np.bincount(place) * size)
+        return Stretches(moments(x), place, np.bincount(place).astype(np.float64) * size)
 
     def means(self, per_step: Floats) -> Packed:
         """Return the mean time of a step in each stretch."""
