@@ -102,7 +102,7 @@ PEERS: dict[str, Command] = {
     ],
 }
 """Other tools, each as its documentation has it for an unmodified script; those that are not there are left out.
-Scalene without ``--cpu-only``, which leaves memory and GPUs out, does not come to run a program with torch here."""
+Scalene without ``--cpu-only``, which leaves memory and GPUs out, did not end a program of seconds within a minute."""
 
 
 def _tool(name: str, *words: str) -> list[str]:

@@ -453,53 +453,50 @@ def test_who_looks_at_the_stacks_finds_the_probes_there(run, option: str) -> Non
     )
 
 
-def test_long_rests_are_planned_for_ten_seconds_at_most(run) -> None:
-    run(
-        """
-from perfwrap_recorder.thinning import FIRST_STEPS, Thinning
+PLANNED = """
+from perfwrap_recorder.thinning import FIRST_STEPS, PART_OF_RUN, Thinning
 thinning = Thinning(1 << 20)
 slot = moment = steps = 0
+rests = []
 def do(many):
     global steps, moment
-    steps, moment = steps + many, moment + many * 10_000_000
+    steps, moment = steps + many, moment + many * STEP_NS
     assert thinning.ends_stretch(journal_format.OPTIMIZER, 1, many)
-slot += 9 * FIRST_STEPS
-do(FIRST_STEPS)
-rests = []
-while steps < 100_000:
+def rest_and_detail():
     thinning.weigh(slot, moment)
     assert thinning.begin_sums() and thinning.is_bare
     rests.append(thinning.left)
     do(thinning.left)
     thinning.begin_detail(slot, moment)
-    slot += 9 * thinning.left
     do(thinning.left)
-assert rests[0] == 112 and max(rests) == rests[-1] == 1_000, rests
+do(FIRST_STEPS)
 """
-    )
+"""Plans rests of steps that take STEP_NS, as the journal does."""
 
 
 def test_long_rests_are_a_part_of_the_run_so_far(run) -> None:
     run(
-        """
-from perfwrap_recorder.thinning import FIRST_STEPS, PART_OF_RUN, Thinning
-thinning = Thinning(1 << 20)
-slot = moment = steps = 0
-def do(many):
-    global steps, moment
-    steps, moment = steps + many, moment + many * 100_000
-    assert thinning.ends_stretch(journal_format.OPTIMIZER, 1, many)
-do(FIRST_STEPS)
-rests = []
+        "STEP_NS = 100_000\n"
+        + PLANNED
+        + """
 while steps < 1_000_000:
-    slot += 8 * 16
-    thinning.weigh(slot, moment)
-    assert thinning.begin_sums() and thinning.is_bare
-    rests.append(thinning.left)
-    assert rests[-1] <= max(2_032, steps // PART_OF_RUN)
-    do(thinning.left)
-    thinning.begin_detail(slot, moment)
-    do(thinning.left)
+    slot, before = slot + 8 * 16, steps
+    rest_and_detail()
+    assert rests[-1] <= max(2_032, before // PART_OF_RUN)
 assert 40 < len(rests) < 80 and rests[0] <= 2_032 and rests[-1] > 50_000, rests
+"""
+    )
+
+
+def test_long_rests_are_planned_for_ten_seconds_at_most(run) -> None:
+    run(
+        "STEP_NS = 10_000_000\n"
+        + PLANNED
+        + """
+slot = 9 * FIRST_STEPS
+while steps < 100_000:
+    rest_and_detail()
+    slot += 9 * 16
+assert rests[0] == 112 and max(rests) == rests[-1] == 1_000, rests
 """
     )

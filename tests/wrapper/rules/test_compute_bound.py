@@ -11,6 +11,14 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 MS = 1_000_000
 
 
+def step_with_loss(loop: Any) -> None:
+    """Write a step that works its loss out between the passes."""
+    loop.span("forward", 4, "Net", 3, 21)
+    loop.python(2)
+    loop.span("backward", 5, line=23)
+    loop.span("optimizer", 1, "SGD#1", line=24)
+
+
 def test_a_loop_of_model_work_alone_is_compute_bound(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
         loop.compute()
@@ -22,10 +30,7 @@ def test_a_loop_of_model_work_alone_is_compute_bound(loop: Any, find: Callable[[
 
 def test_the_loss_counts_as_the_models_work(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
-        loop.span("forward", 4, "Net", 3, 21)
-        loop.python(2)
-        loop.span("backward", 5, line=23)
-        loop.span("optimizer", 1, "SGD#1", line=24)
+        step_with_loss(loop)
     assert find(rule).share > 0.99
 
 
@@ -141,10 +146,7 @@ def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[R
 
 def test_a_loss_in_a_function_of_its_own_is_named(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
-        loop.span("forward", 2, "Net", 3, 21)
-        loop.python(4)
-        loop.span("backward", 3, line=23)
-        loop.span("optimizer", 1, "SGD#1", line=24)
+        step_with_loss(loop)
         label = FIELD_SEPARATOR.join(("", "losses.py", "7", "hard_triplets"))
         loop.journal.record(INSTANTS["STACK"], loop.journal.now - 6 * MS, MS, 4, label, 1)
         label = FIELD_SEPARATOR.join(("backward", "train.py", "23", "main"))
