@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 from _thread import get_ident
+from _weakref import ref
 
 from perfwrap_recorder import batches, guard, journal, journal_format, source_lines, wrapping
 from perfwrap_recorder.clock import now
@@ -39,7 +40,7 @@ FUNCTION = type(lambda: 0)
 busy = set()  # threads, and ids of fetchers, that make a batch at present
 sample_times = SampleTimes()
 _in_worker = []  # one token in a DataLoader's worker
-_names = {}  # id of a class, or of a collate function -> (the same, kept alive, text ids)
+_names = {}  # id of a class, or of a collate function -> (weak reference to it, text ids)
 
 
 class Making:
@@ -180,10 +181,10 @@ def _unwrapped(dataset):
 def _names_of_dataset(kind, is_iterable):
     """Return the text ids of a dataset's class and of its method that makes samples, with its line."""
     known = _names.get(id(kind))
-    if known is None:
+    if known is None or known[0]() is not kind:
         # Iterable datasets have a __getitem__, too: torch's, which only raises.
         methods = ("__iter__",) if is_iterable else ("__getitems__", "__getitem__", "__iter__")
-        known = kind, _class_name(kind), _define(kind, methods)
+        known = ref(kind), _class_name(kind), _define(kind, methods)
         _remember(id(kind), known)
     return known[1:]
 
@@ -191,7 +192,7 @@ def _names_of_dataset(kind, is_iterable):
 def _name_of_collate(function):
     """Return the text id of a collate function, with its line."""
     known = _names.get(id(function))
-    if known is None:
+    if known is None or known[0]() is not function:
         plain = function
         if type(plain).__qualname__ == "partial" and type(plain).__module__ == "functools":
             plain = plain.func
@@ -201,7 +202,10 @@ def _name_of_collate(function):
             number = source_lines.define(name, plain)
         else:
             number = _define(type(plain), ("__call__",))
-        known = function, number
+        try:
+            known = ref(function), number
+        except TypeError:  # what takes no weak reference is looked at each time
+            return number
         _remember(id(function), known)
     return known[1]
 

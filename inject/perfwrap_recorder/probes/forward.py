@@ -30,7 +30,7 @@ FORWARD = journal_format.FORWARD
 
 active = set()  # threads inside of an outermost call
 watchers = []  # functions(module, frame) to call before each outermost call, for experiments
-_names = {}  # class of a module -> its name, or the attribute that holds what it wraps
+_plain = set()  # names of classes of modules that wrap no other; not the classes: they may hold models
 _described = set()  # names of those that the facts are known of
 _asked = set()  # (name, value of the span): how the model is called was asked in these ten seconds
 
@@ -127,7 +127,9 @@ def _finish_with(torch):
     is_grad_enabled, is_inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
     def finish(frame, module, start, end, result):
-        name = _names.get(type(module)) or _find_name(module, frame)
+        name = type(module).__name__
+        if name not in _plain:
+            name = _find_name(module, frame)
         value = journal_format.TRAINING if getattr(module, "training", False) else 0
         if is_grad_enabled():
             value |= journal_format.GRAD
@@ -164,9 +166,9 @@ def _find_name(module, frame):
     inner = getattr(module, WRAPPERS.get(kind.__name__, ""), None)
     if inner is not None:
         return _find_name(inner, frame)
-    if len(_names) >= MAXIMUM_CLASSES:
-        _names.clear()
-    _names[kind] = kind.__name__
+    if len(_plain) >= MAXIMUM_CLASSES:
+        _plain.clear()
+    _plain.add(kind.__name__)
     return kind.__name__
 
 
