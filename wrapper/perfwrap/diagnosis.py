@@ -243,8 +243,8 @@ def _diagnose(
         steps=_steps(evidence),
         ranks=tuple(_rank(evidence, trainer) for trainer in evidence.trainers),
         skew=_guarded(lambda: evidence.skew, None)[0],
-        processes=process_roles(timeline, evidence.trainers),
-        warnings=timeline.warnings,
+        processes=process_roles(timeline, evidence.training),
+        warnings=timeline.warnings + _not_looked_at(evidence),
         perfwrap_cost=_guarded(lambda: evidence.own_cost(main), None)[0]
         if main and "imported" not in timeline.run
         else None,
@@ -262,6 +262,17 @@ def _diagnose(
         claimed=claimed,
         step_tables={trainer.thread: evidence.steps(trainer).table for trainer in evidence.trainers},
         overview=_guarded(lambda: _overview(evidence, rules, findings), None)[0] if overview else None,
+    )
+
+
+def _not_looked_at(evidence: Evidence) -> tuple[str, ...]:
+    """Return a warning where more processes trained than are looked at."""
+    shown = len({trainer.process for trainer in evidence.trainers})
+    if shown == len(evidence.training):
+        return ()
+    return (
+        f"{len(evidence.training):,} processes trained; looked at are the {shown} that made the most steps, "
+        "and what the report says of all trainers is of these.",
     )
 
 

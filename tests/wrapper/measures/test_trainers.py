@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfwrap.measures.trainers import find_trainers
+from perfwrap.diagnosis import diagnose
+from perfwrap.measures.trainers import MOST_BESIDE, find_trainers, training_processes
 
 
 def test_the_process_with_optimizer_steps_is_the_trainer(run) -> None:
@@ -87,3 +88,24 @@ def test_a_program_that_only_predicts_counts_as_its_own_trainer(run) -> None:
     journal.data()
     journal.forward()
     assert len(find_trainers(run.read())) == 1
+
+
+def test_of_thousands_of_children_that_train_the_busiest_are_looked_at_and_the_report_says_so(run) -> None:
+    for number in range(MOST_BESIDE + 3):
+        journal = run.journal(pid=100 + number, opened=1_000 * number)
+        for _ in range(3 if number in {5, MOST_BESIDE + 2} else 1):
+            journal.step()
+    for rank in range(2):
+        run.journal(pid=10_000 + rank, rank=rank).step()
+    timeline = run.read()
+    found = find_trainers(timeline)
+    alone = [trainer.pid for trainer in found if trainer.rank is None]
+    assert [trainer.rank for trainer in found if trainer.rank is not None] == [0, 1]
+    assert len(alone) == MOST_BESIDE
+    assert {105, 100 + MOST_BESIDE + 2} <= set(alone)
+    assert len(training_processes(timeline)) == MOST_BESIDE + 5
+    diagnosis = diagnose(timeline, ())
+    assert diagnosis.processes["trainer"] == MOST_BESIDE + 5
+    assert [
+        words for words in diagnosis.warnings if f"the {MOST_BESIDE + 2} that made the most steps" in words
+    ]

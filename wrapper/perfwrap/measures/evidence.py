@@ -52,7 +52,7 @@ from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.stragglers import Straggler, find_straggler
 from perfwrap.measures.syncs import SyncLine, find_syncs
-from perfwrap.measures.trainers import Trainer, at_work_together, find_trainers
+from perfwrap.measures.trainers import Trainer, at_work_together, find_trainers, training_processes
 from perfwrap.measures.transfers import TransferLine, find_transfers
 from perfwrap.measures.validation import Validation, find_validation
 from perfwrap.measures.worker_states import (
@@ -86,6 +86,11 @@ class Evidence:
     def trainers(self) -> tuple[Trainer, ...]:
         """The training threads, by rank; empty when nothing trained."""
         return find_trainers(self.timeline)
+
+    @cached_property
+    def training(self) -> frozenset[int]:
+        """The processes of all training threads, also of those beyond the ones that are looked at."""
+        return training_processes(self.timeline)
 
     @cached_property
     def main(self) -> Trainer | None:

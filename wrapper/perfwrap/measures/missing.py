@@ -9,6 +9,7 @@ import polars as pl
 
 from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.timeline.coverage import RECORDER, notes
+from perfwrap.units import counted
 
 if TYPE_CHECKING:
     from perfwrap.measures.evidence import Evidence
@@ -40,7 +41,7 @@ def _steady_steps(evidence: Evidence) -> str | None:
     if most >= enough:
         return None
     return _steps(evidence) or (
-        f"Only {most} steady steps were recorded, {enough} are wanted: let it run longer."
+        f"Only {counted(most, 'steady step')} of {enough} that are wanted: let it run longer."
     )
 
 

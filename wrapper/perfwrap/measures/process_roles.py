@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import polars as pl
 
-from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import RECORDER
 from perfwrap.timeline.model import Timeline
 
@@ -16,9 +17,11 @@ NAMES = {"agent": "launcher", "worker": "DataLoader worker", "helper": "helper"}
 TRAINER, COMPILES = "trainer", "compile worker"
 
 
-def process_roles(timeline: Timeline, trainers: tuple[Trainer, ...]) -> dict[str, int]:
-    """Return how many recorded processes were of each kind, those that train first; what was no Python is not here."""
-    training = {trainer.process for trainer in trainers}
+def process_roles(timeline: Timeline, training: Set[int]) -> dict[str, int]:
+    """Return how many recorded processes were of each kind, those that train first; what was no Python is not here.
+
+    ``training`` are the tracks of the processes that trained.
+    """
     found = {TRAINER: len(training)}
     recorded = timeline.coverage.filter(pl.col("what") == RECORDER)["track"].unique()
     compiling = set(

@@ -23,6 +23,10 @@ RESTARTS = "restart_count"
 LEAST_SHARE_OF_THREADS = 0.2
 """A second thread of one process counts as a trainer from this share of the busiest thread's events on."""
 
+MOST_BESIDE = 64
+"""Of the trainers of one rank, or of none, so many are looked at, those with the most steps: a program may start
+thousands of children that make a step each, and each one is a diagnosis of its own."""
+
 
 @dataclass(frozen=True)
 class Trainer:
@@ -44,20 +48,16 @@ def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
     """Return the trainers by rank, then by the time of their first event.
 
     Several processes that train without a rank (hogwild) are all trainers. Launchers, agents, DataLoader
-    workers and actors that only run a model while others train it are not.
+    workers and actors that only run a model while others train it are not. Of very many without ranks of their own
+    only the busiest are returned (`MOST_BESIDE`); `training_processes` knows all.
     """
-    counted = _counted(timeline)
-    for operations in TRAINING_SIGNS:
-        signs = counted.filter(pl.col("operation").is_in(operations))
-        if not signs.is_empty():
-            return _named(_busiest_threads(signs), _restarts(timeline))
-    if "imported" in timeline.run:
-        launches = counted.filter(pl.col("operation").str.contains(LAUNCH))
-        # A backward pass launches from a thread of its own, which trains nothing by itself.
-        return _named(
-            _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first"), {}
-        )
-    return ()
+    beside = pl.col("count").rank("ordinal", descending=True).over("rank")
+    return _named(_training_threads(timeline).filter(beside <= MOST_BESIDE), _restarts(timeline))
+
+
+def training_processes(timeline: Timeline) -> frozenset[int]:
+    """Return the tracks of all processes that trained, also of those that are not looked at."""
+    return frozenset(_training_threads(timeline)["parent"].to_list())
 
 
 def at_work_together(trainers: tuple[Trainer, ...], main: Trainer | None) -> tuple[Trainer, ...]:
@@ -72,6 +72,18 @@ def at_work_together(trainers: tuple[Trainer, ...], main: Trainer | None) -> tup
         if trainer.rank is not None and trainer.start == main.start:
             found.setdefault(trainer.rank, trainer)
     return tuple(found.values())
+
+
+def _training_threads(timeline: Timeline) -> pl.DataFrame:
+    """Return the threads that train, by rank and then by the time of their first event."""
+    counted = _counted(timeline)
+    for operations in TRAINING_SIGNS:
+        signs = counted.filter(pl.col("operation").is_in(operations))
+        if not signs.is_empty():
+            return _busiest_threads(signs)
+    launches = counted.filter(pl.col("operation").str.contains(LAUNCH), "imported" in timeline.run)
+    # A backward pass launches from a thread of its own, which trains nothing by itself.
+    return _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first")
 
 
 def _counted(timeline: Timeline) -> pl.DataFrame:
