@@ -32,7 +32,7 @@ IMPORTERS = (PACKAGE + ".on_import", PACKAGE + ".own_modules")
 KNOWS_METHODS = 2, 2
 """The first version of torch whose compiler takes what stands for a method of tensors into its graphs."""
 
-phases = {}  # id of a wrapper's code -> what is at work while it runs
+phases = {}  # id of the code of a wrapper, or of what may stand in its place -> what is at work while it runs
 
 FUNCTION = type(lambda: 0)
 CODE = type((lambda: 0).__code__)
@@ -62,7 +62,10 @@ def patch(
         ours.__code__ = _rename(ours.__code__, path).replace(co_name=code.co_name if code else name)
         _disguise(ours, original, owner, name)
     is_tensors = owner is getattr(torch, "Tensor", None)
-    phases[id(wrapper.__code__)] = span_name or (wrapper.__qualname__ if is_tensors else name)
+    phase = span_name or (wrapper.__qualname__ if is_tensors else name)
+    for each in (wrapper, counter, original):
+        if hasattr(each, "__code__"):
+            phases[id(each.__code__)] = phase
     theirs = vars(owner).get(name)
     setattr(owner, name, wrapper)
     if counter:

@@ -444,13 +444,45 @@ assert seen == [True]
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("option", ["sample_hz", "ptracer_pid"])
-def test_who_looks_at_the_stacks_finds_the_probes_there(run, option: str) -> None:
+def test_who_looks_at_the_stacks_from_outside_finds_the_probes_there(run) -> None:
     run(
-        f"Settings.{option} = 1\n"
+        "Settings.ptracer_pid = 1\n"
         + BARE
         + "go_on_until_a_rest()\nfor _ in range(1_500): step(torch.ones(2)); assert all(ours())"
     )
+
+
+@pytest.mark.torch
+def test_the_sampler_tells_the_phases_in_long_rests_too(run) -> None:
+    done = run(
+        BARE
+        + """
+from perfwrap_recorder import sampler
+samples = sampler.Samples(sampler.get_ident())
+class Looking(torch.nn.Linear):
+    def forward(self, batch):
+        if not any(ours()): samples.take()  # FORWARD
+        return super().forward(batch)
+class Looked(Rows):
+    def __getitem__(self, index):
+        if not any(ours()): samples.take()  # FETCH
+        return super().__getitem__(index)
+class Slow(torch.optim.SGD):
+    def step(self, closure=None):
+        if not any(ours()): samples.take()  # OPTIMIZER
+        return super().step(closure)
+looking = Looking(2, 1)
+slow = Slow(looking.parameters(), 0.1)
+go_on_until(True)
+for batch in torch.utils.data.DataLoader(Looked(), batch_size=1):
+    looking(batch.float()).sum().backward()
+    slow.step()
+    if len(taken) > 20_000 or samples.taken > 5: break
+samples.take()  # BETWEEN
+"""
+    )
+    found = {record.label for record in done.journal.of("STACK")}
+    assert {"forward", "fetch", "optimizer", ""} <= found
 
 
 PLANNED = """

@@ -50,12 +50,14 @@ Command: TypeAlias = Annotated[list[str] | None, typer.Argument(metavar="[--] CM
 Nvtx: TypeAlias = Annotated[bool, typer.Option("--nvtx", help="Push NVTX ranges even where no tool listens.")]
 NoMonitors: TypeAlias = Annotated[bool, typer.Option("--no-monitors", help="Do not watch host and GPU.")]
 Sample: TypeAlias = Annotated[
-    float,
+    float | None,
     typer.Option(
         metavar="HZ",
         min=0,
         max=200,
-        help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never.",
+        show_default="20, for half a minute",
+        help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never. All the time and "
+        "in all processes, where a number is given.",
     ),
 ]
 PySpy: TypeAlias = Annotated[

@@ -87,7 +87,7 @@ def run(
     nvtx: Nvtx = False,
     no_monitors: NoMonitors = False,
     rate: Rate = DEFAULT_RATE_HZ,
-    sample: Sample = 0.0,
+    sample: Sample = None,
     py_spy: PySpy = False,
     py_spy_rate: PySpyRate = DEFAULT_PY_SPY_HZ,
     py_spy_native: PySpyNative = False,
@@ -133,7 +133,9 @@ def run(
         monitors=not no_monitors,
         rate_hz=rate,
         report=not no_report,
-        sample_hz=sample,
+        sample_hz=sample or 0.0,
+        # In a trial only steps are compared.
+        glance=sample is None and not trial_steps,
         max_overhead=_share(max_overhead),
         # A trial's steps must all be alike.
         window="" if no_window or trial_steps else _window(window),

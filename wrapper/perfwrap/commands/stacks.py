@@ -40,7 +40,7 @@ def with_py_spy(options: Options, rate_hz: float, native: bool, say: Callable[[s
     if restricted:
         kernel.allow_ptrace(0)
     if refused is None:
-        return replace(options, py_spy=tool, py_spy_hz=rate_hz, py_spy_native=native)
+        return replace(options, py_spy=tool, py_spy_hz=rate_hz, py_spy_native=native, glance=False)
     why, cure = refused
     say(
         f"perfwrap: py-spy may not look into other processes here: {why}. The program's lines are sampled from "

@@ -50,6 +50,8 @@ class Options:
     report: bool = True
     sample_hz: float = 0.0
     """How often a second each process looks where its threads are; 0 for never."""
+    glance: bool = False
+    """Whether each one looks for half a minute of training where the thread that trains is."""
     py_spy: str = ""
     """The py-spy that samples stacks from outside; none where it is empty."""
     py_spy_hz: float = DEFAULT_PY_SPY_HZ
