@@ -473,7 +473,7 @@ def test_needs_that_are_not_met_say_why(run) -> None:
     monitor = run.journal(pid=50, role="monitor")
     monitor.describe("COVERAGE", "gpu", monitor.text("no NVIDIA driver"), duration=1)
     evidence = Evidence(run.read())
-    assert "Only 3 steady steps" in str(evidence.missing("steady_steps"))
+    assert "Only 3 of the " in str(evidence.missing("steady_steps"))
     assert "failed: TypeError" in str(evidence.missing("syncs"))
     assert "no NVIDIA driver" in str(evidence.missing("gpu"))
     assert "was not watched" in str(evidence.missing("host"))

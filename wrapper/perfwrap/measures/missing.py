@@ -9,7 +9,6 @@ import polars as pl
 
 from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.timeline.coverage import RECORDER, notes
-from perfwrap.units import counted
 
 if TYPE_CHECKING:
     from perfwrap.measures.evidence import Evidence
@@ -41,7 +40,7 @@ def _steady_steps(evidence: Evidence) -> str | None:
     if most >= enough:
         return None
     return _steps(evidence) or (
-        f"Only {counted(most, 'steady step')} of {enough} that are wanted: let it run longer."
+        f"Only {most} of the {enough} steady steps that are wanted were recorded: let it run longer."
     )
 
 
