@@ -119,8 +119,6 @@ def open_current(given):
     settings.budget_bytes = affordable(given.budget_bytes)
     # Half of what is allowed: to pass by a probe that rests costs something, too.
     thinning.cost_share = getattr(given, "max_overhead", 2 * thinning.cost_share) / 2
-    if getattr(given, "ptracer_pid", 0):
-        rest.stay()  # the wrappers tell in stacks what is at work
     _make(given.budget_bytes)
     atexit.register(_end)
 
@@ -284,12 +282,6 @@ def look_often(look):
     global due, often_due
     often.add(look)
     due = often_due = 0
-
-
-def look_no_more(look):
-    """Have that function called no more; it may say so itself."""
-    global often
-    often = often - {look}
 
 
 def begin_phase(moment):

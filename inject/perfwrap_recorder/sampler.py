@@ -1,4 +1,4 @@
-"""Samples where the program's threads are, from a thread of its own: for as long as was asked for, or for a glance.
+"""Samples where the program's threads are, from a thread of its own; only where that was asked for.
 
 It is for the lines of the user's Python between the phases, where no other tool may look into the process. What it
 sees is biased: it needs Python's lock, which a thread gives up when it waits or enters torch, and else every 5 ms.
@@ -8,7 +8,9 @@ sees is biased: it needs Python's lock, which a thread gives up when it waits or
   seconds share a record, which is updated in place: a kill takes nothing.
 - The thread belongs to ``_thread``: ``threading`` does not know it, nothing waits for it, no trace function is
   called in it, and it takes no signals. No frame is kept. It ends, and is waited for, before Python does.
-- The child of a fork has none of its own accord.
+- In the child of a fork it starts anew when the child's journal begins. A child that records nothing has none.
+
+Python 3.12 and later warn about a fork while there are several threads, this one included.
 """
 
 from __future__ import annotations
@@ -33,37 +35,30 @@ OPTIMIZER_CODE = "wrapper"
 
 _alarm = None  # a lock that is held while the thread shall run
 _ended = None  # a lock that the thread holds
-_latest = None  # what the thread last started has seen
 
 
-def start(hertz, most=0, alone=False):
-    """Begin to sample, so many times a second, this thread and, unless ``alone``, those that record something.
-
-    It ends by itself when it has looked ``most`` times; 0 is never. Returns whether it has begun.
-    """
-    global _alarm, _ended, _latest
+def start(hertz):
+    """Begin to sample, so many times a second, this thread and those that record something."""
+    global _alarm, _ended
     if _alarm is not None or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return False
+        return
     # Locks of its own for each thread: a fork may come while one is held.
     alarm, ended = allocate_lock(), allocate_lock()
     alarm.acquire()
     ended.acquire()
-    samples = Samples(get_ident(), most, alone)
-    _alarm, _ended, _latest = alarm, ended, samples
+    _alarm, _ended = alarm, ended
     seconds = 1 / min(max(hertz, LEAST_HZ), MOST_HZ)
-    start_new_thread(_run, (alarm, ended, seconds, samples))
-    return True
+    journal.cover("probe/sampler", "%g Hz" % (1 / seconds))
+    start_new_thread(_run, (alarm, ended, seconds, get_ident()))
 
 
 def stop():
-    """End the thread, wait until it has written what it knows, and return how often it has looked; None without one."""
+    """End the thread, and wait until it has written what it knows."""
     global _alarm
-    alarm, _alarm = _alarm, None
-    if alarm is None:
-        return None
-    alarm.release()
-    _ended.acquire(True, END_SECONDS)
-    return _latest.taken
+    if _alarm is not None:
+        _alarm.release()
+        _alarm = None
+        _ended.acquire(True, END_SECONDS)
 
 
 def forget():
@@ -72,20 +67,19 @@ def forget():
     _alarm = _ended = None
 
 
-def _run(alarm, ended, seconds, samples):
+def _run(alarm, ended, seconds, starter):
     try:
-        guard.run("sampler", _sample_until, alarm, seconds, samples)
+        guard.run("sampler", _sample_until, alarm, seconds, starter)
     finally:
         ended.release()
 
 
-def _sample_until(alarm, seconds, samples):
-    """Sample until the alarm can be had, or there are as many samples as are wanted."""
+def _sample_until(alarm, seconds, starter):
+    """Sample until the alarm can be had."""
     _take_no_signals()
+    samples = Samples(starter)
     while not alarm.acquire(True, seconds):
         samples.take()
-        if samples.taken == samples.most:
-            break
     samples.end_stretch()
 
 
@@ -100,13 +94,8 @@ def _take_no_signals():
 class Samples:
     """The records of the present stretch."""
 
-    def __init__(self, starter, most=0, alone=False):
+    def __init__(self, starter):
         self._starter = starter
-        self._alone = alone
-        self.most = most
-        """After so many looks it is enough; 0 for never."""
-        self.taken = 0
-        """How often it has looked."""
         self._records = {}  # (thread, phase, line) -> [memory, offset, start, count, name, thread's index]
         self._since = now()
         self._spent = 0
@@ -117,15 +106,13 @@ class Samples:
         if began - self._since > STRETCH_NS:
             self.end_stretch()
         frames = sys._current_frames()
-        others = () if self._alone else [each for each in list(journal.threads) if each != self._starter]
-        for thread in (self._starter, *others):
+        for thread in (self._starter, *(each for each in list(journal.threads) if each != self._starter)):
             frame = frames.get(thread)
             found = None if frame is None else _phase_and_place(frame)
             if found is not None:
                 self._count(began, thread, *found)
             frame = None
         frames.clear()
-        self.taken += 1
         self._spent += now() - began
 
     def end_stretch(self):

@@ -20,7 +20,6 @@ class Settings:
         "budget_bytes",
         "changes",
         "data",
-        "glance",
         "host",
         "max_overhead",
         "nvtx",
@@ -45,7 +44,6 @@ class Settings:
         nvtx=False,
         data="",
         sample_hz=0.0,
-        glance=False,
         ptracer_pid=0,
         max_overhead=DEFAULT_MAX_OVERHEAD,
         window="",
@@ -70,8 +68,6 @@ class Settings:
         """The directory that holds the settings and the recorder's source."""
         self.sample_hz = sample_hz
         """How often a second to look where the threads are; 0 for never."""
-        self.glance = glance
-        """Whether to look for half a minute where the training thread is."""
         self.ptracer_pid = ptracer_pid
         """Which process may look into this one; 0 for none that may not anyway."""
         self.max_overhead = max_overhead
@@ -118,7 +114,6 @@ def read(data: str, run_dir: str) -> Settings:
         values.get("nvtx") == "1",
         data,
         float(values.get("sample_hz") or 0),
-        values.get("glance") == "1",
         int(values.get("ptracer_pid") or 0),
         float(values.get("max_overhead") or DEFAULT_MAX_OVERHEAD),
         values.get("window", ""),

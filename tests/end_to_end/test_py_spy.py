@@ -208,6 +208,31 @@ def test_findings_quote_the_functions_that_samples_were_in(tmp_path: Path, how: 
         assert "(sampled by the recorder" in words["python_overhead"]
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("options", [[], ["--no-glance"], ["--no-monitors"]])
+def test_by_default_the_process_that_trains_is_looked_at_for_a_while(
+    tmp_path: Path, options: list[str]
+) -> None:
+    script = write(tmp_path / "train.py", TRAINING.replace("PAUSE", "0.001"))
+    folder = tmp_path / "run"
+    command = perfwrap("run", *options, "--no-report", "--out", folder, "--", sys.executable, script, 60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    timeline = journal.read(RunFolder(folder))
+    if options:
+        assert timeline.stacks.is_empty()
+        return
+    assert [line["event"] for line in log(folder)] == ["begin", "end"]
+    (trainer,) = Evidence(timeline).trainers
+    assert set(timeline.stacks["track"]) >= {trainer.thread}
+    tracks = timeline.tracks.filter(pl.col("id").is_in(timeline.stacks["track"].unique().to_list()))
+    assert set(tracks["parent"]) == {trainer.process}
+    books = line_of(TRAINING.replace("PAUSE", "0.001"), "BOOKS")
+    found = timeline.stacks.filter(pl.col("function") == "keep_books", pl.col("track") == trainer.thread)
+    assert books in set(found["line"])
+    assert set(found["operation"]) == {None}
+
+
 def test_stacks_stand_on_the_right_thread_at_the_right_time(tmp_path: Path, told: Any) -> None:
     folder = tmp_path / "run"
     process = told(*perfwrap("run", "--py-spy", "--no-report", "--out", folder, "--"))

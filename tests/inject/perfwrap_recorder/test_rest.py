@@ -444,15 +444,6 @@ assert seen == [True]
 
 
 @pytest.mark.torch
-def test_who_looks_at_the_stacks_from_outside_finds_the_probes_there(run) -> None:
-    run(
-        "Settings.ptracer_pid = 1\n"
-        + BARE
-        + "go_on_until_a_rest()\nfor _ in range(1_500): step(torch.ones(2)); assert all(ours())"
-    )
-
-
-@pytest.mark.torch
 def test_the_sampler_tells_the_phases_in_long_rests_too(run) -> None:
     done = run(
         BARE
@@ -477,7 +468,7 @@ go_on_until(True)
 for batch in torch.utils.data.DataLoader(Looked(), batch_size=1):
     looking(batch.float()).sum().backward()
     slow.step()
-    if len(taken) > 20_000 or samples.taken > 5: break
+    if any(ours()): break
 samples.take()  # BETWEEN
 """
     )

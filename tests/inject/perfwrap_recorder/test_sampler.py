@@ -45,6 +45,7 @@ def test_the_line_that_runs_is_sampled_on_every_python(run, interpreter: str) ->
     threads = {record.thread: record for record in done.journal.of("THREAD")}
     assert {threads[record.thread].name for record in done.journal.of("STACK")} <= {"MainThread", ""}
     assert {record.label for record in done.journal.of("STACK")} == {""}
+    assert "probe/sampler" in {record.name for record in done.journal.of("COVERAGE")}
 
 
 def test_equal_samples_are_one_record_and_their_cost_is_told(run) -> None:

@@ -54,13 +54,14 @@ def target() -> Iterator[subprocess.Popen[bytes]]:
 def make(tmp_path: Path, target: subprocess.Popen[bytes]) -> Callable[[str], PySpyMonitor]:
     """Return a function that makes a monitor of the target whose py-spy runs this script."""
 
-    def monitor(script: str) -> PySpyMonitor:
+    def monitor(script: str, glance: bool = False) -> PySpyMonitor:
         tool = tmp_path / "py-spy"
         tool.write_text(STAND_IN.format(script))
         tool.chmod(0o755)
         python = Python(target.pid, start_ticks(target.pid))
         journal = JournalWriter(tmp_path, "here")
-        return PySpyMonitor(journal, tmp_path / "tools", Asked(str(tool), 20.0), Given([python]))
+        asked = Asked(str(tool), 20.0, glance=glance)
+        return PySpyMonitor(journal, tmp_path / "tools", asked, Given([python]))
 
     return monitor
 
@@ -84,6 +85,20 @@ def test_one_recording_follows_the_other_and_each_is_kept_small(
     files = {path.name for path in (tmp_path / "tools").iterdir()}
     assert lines(tmp_path)[0][1] + ".gz" in files
     assert not any(name.endswith(".said") for name in files)
+    monitor.close()
+
+
+def test_a_glance_is_one_recording(tmp_path: Path, make: Callable[..., PySpyMonitor], wait_for: Wait) -> None:
+    monitor = make(WRITES, glance=True)
+    assert not look(monitor)
+    assert not lines(tmp_path)
+    monitor.full(time.monotonic_ns())
+    wait_for(lambda: look(monitor) or len(lines(tmp_path)) >= 2, "a recording")
+    for _ in range(20):
+        look(monitor)
+        monitor.full(time.monotonic_ns())
+        time.sleep(0.01)
+    assert [row[0] for row in lines(tmp_path)] == ["begin", "end"]
     monitor.close()
 
 

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from perfwrap.journal_format import DESCRIBE, HEADER, MAGIC, RECORD, SPANS, SUM
 from perfwrap.monitors import stall_report, stalls
+from perfwrap.monitors.first_trainer import FIRST_STEPS, FirstTrainer
 from perfwrap.monitors.journal import start_ticks
 from perfwrap.monitors.journal_progress import StepTimes
+from perfwrap.monitors.pythons import Python
 from perfwrap.monitors.shown import Shown
 from perfwrap.monitors.stall_kill import Killer
 from perfwrap.run_folder import RunFolder
@@ -313,3 +315,18 @@ def test_a_command_is_asked_first_and_killed_after_the_grace_time() -> None:
     assert not killer.insist(129 * SECOND, members)
     assert killer.insist(131 * SECOND, members)
     assert command.wait(60) == -signal.SIGKILL
+
+
+def test_whoever_else_watches_a_trainer_finds_the_lowest_rank_that_has_made_some_steps_and_then_nobody(
+    watched: Watched, trainer: Callable[..., Trainer]
+) -> None:
+    finder = FirstTrainer(watched.run.journal, "testhost")
+    trainer("worker", steps=0).record("FETCH", SECOND, 1_000_000)
+    later, first = trainer(steps=FIRST_STEPS - 1, rank=1), trainer(steps=1, rank=0)
+    assert finder.fresh() == []
+    for one in (later, first):
+        for _ in range(FIRST_STEPS):
+            one.step()
+    assert finder.fresh() == [Python(first.process.pid, start_ticks(first.process.pid))]
+    trainer()
+    assert finder.fresh() == []

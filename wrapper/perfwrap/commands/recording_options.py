@@ -50,19 +50,24 @@ Command: TypeAlias = Annotated[list[str] | None, typer.Argument(metavar="[--] CM
 Nvtx: TypeAlias = Annotated[bool, typer.Option("--nvtx", help="Push NVTX ranges even where no tool listens.")]
 NoMonitors: TypeAlias = Annotated[bool, typer.Option("--no-monitors", help="Do not watch host and GPU.")]
 Sample: TypeAlias = Annotated[
-    float | None,
+    float,
     typer.Option(
         metavar="HZ",
         min=0,
         max=200,
-        show_default="20, for half a minute",
-        help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never. All the time and "
-        "in all processes, where a number is given.",
+        help="How often to sample the program's lines from a thread inside; 20 is enough, 0 is never.",
     ),
 ]
 PySpy: TypeAlias = Annotated[
     bool,
     typer.Option("--py-spy", help="Have py-spy sample stacks of the training processes from outside."),
+]
+NoGlance: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-glance",
+        help="Do not have py-spy, where it is installed, look for half a minute at the thread that trains.",
+    ),
 ]
 MaxOverhead: TypeAlias = Annotated[
     str,

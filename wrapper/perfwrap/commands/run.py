@@ -28,6 +28,7 @@ from perfwrap.commands.recording_options import (
     Ncu,
     NcuFrom,
     NcuOptions,
+    NoGlance,
     NoMonitors,
     NoReport,
     NoWindow,
@@ -87,10 +88,11 @@ def run(
     nvtx: Nvtx = False,
     no_monitors: NoMonitors = False,
     rate: Rate = DEFAULT_RATE_HZ,
-    sample: Sample = None,
+    sample: Sample = 0.0,
     py_spy: PySpy = False,
     py_spy_rate: PySpyRate = DEFAULT_PY_SPY_HZ,
     py_spy_native: PySpyNative = False,
+    no_glance: NoGlance = False,
     max_overhead: MaxOverhead = f"{DEFAULT_MAX_OVERHEAD:.1%}",
     window: Window = DEFAULT_WINDOW,
     no_window: NoWindow = False,
@@ -133,9 +135,7 @@ def run(
         monitors=not no_monitors,
         rate_hz=rate,
         report=not no_report,
-        sample_hz=sample or 0.0,
-        # In a trial only steps are compared.
-        glance=sample is None and not trial_steps,
+        sample_hz=sample,
         max_overhead=_share(max_overhead),
         # A trial's steps must all be alike.
         window="" if no_window or trial_steps else _window(window),
@@ -152,6 +152,8 @@ def run(
     options = watching.with_metrics(options, metrics_port, metrics_address, metrics_token_file)
     if py_spy or py_spy_native:
         options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
+    elif not sample and not no_glance:
+        options = stacks.with_glance(options)
     if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):
         prefixes.choose(options, os.environ)  # Where ncu is missing, that comes first.
         options = replace(options, ncu_kernels=_kernels(ncu_from))

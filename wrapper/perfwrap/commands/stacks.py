@@ -40,13 +40,23 @@ def with_py_spy(options: Options, rate_hz: float, native: bool, say: Callable[[s
     if restricted:
         kernel.allow_ptrace(0)
     if refused is None:
-        return replace(options, py_spy=tool, py_spy_hz=rate_hz, py_spy_native=native, glance=False)
+        return replace(options, py_spy=tool, py_spy_hz=rate_hz, py_spy_native=native)
     why, cure = refused
     say(
         f"perfwrap: py-spy may not look into other processes here: {why}. The program's lines are sampled from "
         f"inside instead. What helps: {cure}."
     )
     return replace(options, sample_hz=options.sample_hz or rate_hz)
+
+
+def with_glance(options: Options) -> Options:
+    """Return the options with half a minute of py-spy in them, where it is installed and nothing speaks against it.
+
+    Whether the system lets it look is not tried here: that would make the program wait.
+    """
+    is_fit = options.monitors and not options.trial.steps and options.nsys is None and options.ncu is None
+    tool = pyspy_tool.find() if is_fit else None
+    return options if tool is None else replace(options, py_spy=tool, glance=True)
 
 
 def of_running_job(

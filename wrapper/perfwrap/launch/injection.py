@@ -41,7 +41,6 @@ def prepare(
     nvtx: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE,
     sample_hz: float = 0.0,
-    glance: bool = False,
     max_overhead: float = DEFAULT_MAX_OVERHEAD,
     ptracer_pid: int = 0,
     window: str = "",
@@ -54,10 +53,10 @@ def prepare(
     """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
 
     ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
-    own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``glance`` has
-    it do so for half a minute of training; ``ptracer_pid`` the one process beside the command that may attach to it;
-    ``window`` and its kin and ``trial`` are as Options has them; ``watched`` has the recorder end with ``hold_watch``.
-    Raises PerfwrapError when there is no fit place, OSError when it cannot be written.
+    own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
+    the one process beside the command that may attach to it; ``window`` and its kin and ``trial`` are as Options
+    has them; ``watched`` has the recorder end with ``hold_watch``. Raises PerfwrapError when there is no fit place,
+    OSError when it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
@@ -71,7 +70,6 @@ def prepare(
         "budget_bytes": budget_bytes,
         "nvtx": int(nvtx),
         "sample_hz": sample_hz,
-        "glance": int(glance),
         "max_overhead": max_overhead,
         "ptracer_pid": ptracer_pid,
         "window": window,

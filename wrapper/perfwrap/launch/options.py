@@ -50,13 +50,13 @@ class Options:
     report: bool = True
     sample_hz: float = 0.0
     """How often a second each process looks where its threads are; 0 for never."""
-    glance: bool = False
-    """Whether each one looks for half a minute of training where the thread that trains is."""
     py_spy: str = ""
     """The py-spy that samples stacks from outside; none where it is empty."""
     py_spy_hz: float = DEFAULT_PY_SPY_HZ
     py_spy_native: bool = False
     """Whether it samples compiled code, too, for which it stops the program."""
+    glance: bool = False
+    """Whether it only looks for half a minute at the process that trains."""
     max_overhead: float = DEFAULT_MAX_OVERHEAD
     """The share of the steps' time that detail may cost; what goes beyond is only counted."""
     window: str = DEFAULT_WINDOW

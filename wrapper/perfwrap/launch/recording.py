@@ -50,7 +50,6 @@ class Recording:
                 nvtx=options.nvtx,
                 budget_bytes=options.budget_bytes,
                 sample_hz=options.sample_hz,
-                glance=options.glance,
                 max_overhead=options.max_overhead,
                 window=options.window,
                 window_detail=options.window_detail,

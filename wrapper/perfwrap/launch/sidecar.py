@@ -142,4 +142,5 @@ def _arguments(folder: RunFolder, launcher: int, options: Options, hook: str, at
     if options.py_spy:
         settings += ["--py-spy", options.py_spy, "--py-spy-rate", f"{options.py_spy_hz:g}"]
         settings += ["--py-spy-native"] if options.py_spy_native else []
+        settings += ["--glance"] if options.glance else []
     return [sys.executable, *flags, "-c", code, str(folder.path), str(launcher), *settings]

@@ -1,5 +1,7 @@
 """Has py-spy sample the stacks of the training processes and of their DataLoader workers, from outside.
 
+Where nobody asked for it, it has a glance: half a minute of one process that trains.
+
 One py-spy per process records for RECORDING_SECONDS and is followed by the next. Its format ``chrometrace`` is
 the one that tells when a stack changed; ``raw`` has no times, and those of ``speedscope`` are off by seconds
 because py-spy samples at random intervals. When each recording began stands in ``tools/py-spy/<host>.log``, whose
@@ -20,6 +22,7 @@ import time
 from pathlib import Path
 
 from perfwrap.monitors import pyspy_tool
+from perfwrap.monitors.first_trainer import FirstTrainer
 from perfwrap.monitors.journal import JournalWriter
 from perfwrap.monitors.pyspy_recording import Asked, Recording, compress, size, written_ns
 from perfwrap.monitors.pythons import Python, Pythons, RecordedPythons, TreePythons, is_alive
@@ -34,6 +37,7 @@ LOOK_SECONDS = 0.01
 MOST_FAILURES = 3
 MOST_AT_ONCE = 64
 """Processes that are sampled at the same time."""
+NEVER_NS = 1 << 63
 SUFFIX = ".json"
 
 
@@ -54,6 +58,7 @@ class PySpyMonitor:
         folder.mkdir(parents=True, exist_ok=True)
         self._host = host_of(journal)
         self._journal, self._folder, self._asked, self._pythons = journal, folder, asked, pythons
+        self._is_dear = bool(asked.attached) or asked.glance
         self._turns: dict[Python, Turn] = {}
         self._used_bytes = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -61,7 +66,7 @@ class PySpyMonitor:
 
     def quick(self, now_ns: int) -> None:
         """Take in what ended and begin what is due."""
-        if not self._asked.attached:
+        if not self._is_dear:
             self._take_in()
         for python, turn in list(self._turns.items()):
             if turn.recording is not None:
@@ -74,8 +79,8 @@ class PySpyMonitor:
                 self._begin(python, turn)
 
     def full(self, now_ns: int) -> None:
-        """Look for processes of an attached job: that is too dear for ten times a second."""
-        if self._asked.attached:
+        """Look for processes where that is too dear for ten times a second."""
+        if self._is_dear:
             self._take_in()
 
     def close(self) -> None:
@@ -128,7 +133,8 @@ class PySpyMonitor:
                 compress(recording.path)
             self._used_bytes += size(recording.path)
         pause_ns = (self._stride() - 1) * (now_ns - recording.began_ns)
-        turn.due_ns = now_ns + pause_ns if turn.failures < MOST_FAILURES else now_ns + (1 << 62)
+        is_over = turn.failures == MOST_FAILURES or (self._asked.glance and written)
+        turn.due_ns = NEVER_NS if is_over else now_ns + pause_ns
 
     def _explain(self, turn: Turn, python: Python, status: int, said: str) -> None:
         """Say in the coverage why a process is not sampled."""
@@ -163,4 +169,5 @@ def watch(journal: JournalWriter, run: RunFolder, asked: Asked | None) -> PySpyM
         return None
     if asked.attached:
         return PySpyMonitor(journal, run.py_spy, asked, TreePythons(asked.attached, run.starts))
-    return PySpyMonitor(journal, run.py_spy, asked, RecordedPythons(run.journal, host_of(journal)))
+    find = FirstTrainer if asked.glance else RecordedPythons
+    return PySpyMonitor(journal, run.py_spy, asked, find(run.journal, host_of(journal)))

@@ -14,6 +14,7 @@ from perfwrap.monitors.pythons import Python
 
 RECORDING_SECONDS = 60
 """What a SIGKILL of py-spy can cost; between two recordings lies about a tenth of a second."""
+GLANCE_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Asked:
     native: bool = False
     attached: int = 0
     """The first process of a job that runs already, all of which is sampled; 0 samples the recorded processes."""
+    glance: bool = False
+    """Whether one recording of GLANCE_SECONDS, of one process that trains, is all."""
 
 
 class Recording:
@@ -44,7 +47,8 @@ class Recording:
             "--full-filenames",
             how,
         ]
-        command += ["--rate", f"{asked.rate_hz:.0f}", "--duration", str(RECORDING_SECONDS)]
+        seconds = GLANCE_SECONDS if asked.glance else RECORDING_SECONDS
+        command += ["--rate", f"{asked.rate_hz:.0f}", "--duration", str(seconds)]
         command += ["--pid", str(python.pid), "--output", str(path)]
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -137,6 +137,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--py-spy", help="the py-spy that samples stacks")
     parser.add_argument("--py-spy-rate", type=float, default=20.0)
     parser.add_argument("--py-spy-native", action="store_true")
+    parser.add_argument("--glance", action="store_true", help="one short recording of one training process")
     parser.add_argument(
         "--say", type=int, default=-1, help="a descriptor for lines that the user sees at once"
     )
@@ -149,7 +150,8 @@ def _options() -> argparse.Namespace:
 def _asked_of_py_spy(options: argparse.Namespace) -> Asked | None:
     if not options.py_spy:
         return None
-    return Asked(options.py_spy, options.py_spy_rate, options.py_spy_native, options.attached)
+    words = options.py_spy, options.py_spy_rate, options.py_spy_native, options.attached, options.glance
+    return Asked(*words)
 
 
 def _asked_of_stalls(options: argparse.Namespace, say: Callable[[str], None]) -> stalls.Asked | None:
