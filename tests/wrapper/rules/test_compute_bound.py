@@ -122,6 +122,13 @@ def sampled_loop(loop: Any, places: dict[tuple[str, str], int]) -> None:
             loop.journal.record(INSTANTS["STACK"], loop.journal.now - 9 * MS, MS, count, label, 1)
 
 
+@pytest.fixture
+def as_of_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the rule take the samples in a journal for py-spy's."""
+    monkeypatch.setattr(rule, "OUTSIDE", "recorder")
+
+
+@pytest.mark.usefixtures("as_of_py_spy")
 def test_the_function_of_the_model_with_most_samples_is_named_and_not_accused(
     loop: Any, find: Callable[[Rule], Finding]
 ) -> None:
@@ -136,6 +143,17 @@ def test_the_function_of_the_model_with_most_samples_is_named_and_not_accused(
     assert "net.py:51" in finding.advice
 
 
+def test_what_the_sampler_inside_saw_is_quoted_and_no_line_blamed(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    sampled_loop(loop, {("forward", "net.py:51:normalise"): 6, ("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.location is None
+    assert "67 % in normalise at net.py:51" in finding.evidence[1]
+    assert "net.py" not in finding.advice
+    assert finding.look_closer == "--py-spy"
+
+
 def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[Rule], Finding]) -> None:
     places = {("forward", f"net.py:{line}:layer_{line}"): 1 for line in range(10)}
     sampled_loop(loop, {**places, ("backward", "train.py:23:main"): 3})
@@ -144,6 +162,7 @@ def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[R
     assert "stands out" in finding.evidence[1]
 
 
+@pytest.mark.usefixtures("as_of_py_spy")
 def test_a_loss_in_a_function_of_its_own_is_named(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
         step_with_loss(loop)
@@ -168,4 +187,5 @@ def test_too_few_samples_in_the_model_are_no_reason_to_sample_again(
 def test_without_samples_it_says_how_to_have_them(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
         loop.compute()
-    assert "--sample 20" in find(rule).evidence[1]
+    assert "py-spy" in find(rule).evidence[1]
+    assert find(rule).look_closer == "--py-spy"

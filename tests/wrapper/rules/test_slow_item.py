@@ -22,7 +22,7 @@ def test_slow_samples_are_found_where_they_are_made(loop: Any, find: Callable[[R
     finding = find(rule)
     assert finding.share == pytest.approx(0.5, abs=0.02)
     assert str(finding.location) == "train.py:7"
-    assert "--sample" in finding.advice
+    assert "--py-spy" in finding.advice
     assert finding.saving[0] == pytest.approx(0.5, abs=0.02)
     assert finding.saving[1] == 1.0
 

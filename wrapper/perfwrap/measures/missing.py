@@ -80,8 +80,8 @@ def _stacks(evidence: Evidence) -> str | None:
     if why:
         return f"Call stacks were not recorded: {why}."
     return (
-        "Call stacks were not recorded; `perfwrap run --py-spy` samples them from outside, "
-        "`perfwrap run --sample 20` from inside."
+        "Call stacks were not recorded; where py-spy is installed, it samples them for a while, "
+        "`perfwrap run --sample 20` does from inside."
     )
 
 

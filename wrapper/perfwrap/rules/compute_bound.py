@@ -19,8 +19,9 @@ How to fix
 When it is wrong
     When the work itself is more than it must be: something worked out again in each forward pass, a loop over rows in
     Python inside of the model, gradients that nobody uses. Only a few such habits have a rule of their own. Where
-    stacks were sampled (--py-spy, --sample), the function of the model or the loss with most of them is named, without
-    a judgement: it may well be the work that the model is for. That is for models on a CPU.
+    py-spy sampled stacks, as it does for half a minute where it is installed, the function of the model or the loss
+    with most of them is named, without a judgement: it may well be the work that the model is for. That is for models
+    on a CPU. What the recorder's own sampler saw (--sample) is quoted and no line named: loops of Python escape it.
     In a job of several ranks on CPUs, where a backward pass also waits for the other ranks: not checked there.
     On a GPU: utilisation is a duty cycle. It counts the time in which some kernel ran, not how much of the
     GPU that kernel used; a record of kernels tells more, and so do the units' own counters from Hopper on.
@@ -38,7 +39,7 @@ from perfwrap.measures.gpu_activity import GpuActivity
 from perfwrap.measures.intervals import length
 from perfwrap.measures.loop import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.python_gaps import PythonGap
-from perfwrap.measures.stacks import Sampled
+from perfwrap.measures.stacks import OUTSIDE, Sampled
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import find_windows
 from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
@@ -65,8 +66,8 @@ SPREAD = (
 )
 FEW = "Hardly any samples of stacks were inside of the model or the loss."
 UNSEEN = (
-    "What runs inside of forward and backward was not looked at: `perfwrap run --py-spy` (or `--sample 20`) names the "
-    "lines of the model and the loss that take the time."
+    "What runs inside of forward and backward was not looked at: where py-spy is installed beside perfwrap and may "
+    "look, the lines of the model and the loss that take the time are named."
 )
 
 
@@ -102,7 +103,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return [replace(found, evidence=(*found.evidence, FEW))]
     if find_windows(evidence.timeline, trainer)[0].size:
         return [found]
-    return [replace(found, evidence=(*found.evidence, UNSEEN), look_closer="--sample 20")]
+    return [replace(found, evidence=(*found.evidence, UNSEEN), look_closer="--py-spy")]
 
 
 def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
@@ -120,6 +121,9 @@ def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
     hottest = sampled.functions[0] if sampled.functions else None
     if hottest is None or hottest.count < HOT_SHARE * sampled.count:
         return replace(found, evidence=(*found.evidence, SPREAD))
+    if sampled.source != OUTSIDE:
+        # A loop of Python of less than five milliseconds has no samples: they fall on the line of torch's after it.
+        return replace(found, evidence=(*found.evidence, quote_shares(sampled)), look_closer="--py-spy")
     return replace(
         found,
         evidence=(*found.evidence, quote_shares(sampled)),

@@ -183,7 +183,7 @@ def _finding(
     if tensor_calls and sampled is None:
         words.append(
             f"These lines call {', '.join(tensor_calls[:MOST_CALLS])}, whose work is in that time; "
-            "`perfwrap run --sample 20` tells it from Python."
+            "`perfwrap run --py-spy` tells it from Python."
         )
     if step_ns < SHORT_STEP_NS:
         words.append(

@@ -16,7 +16,7 @@ How the saving is worked out
 
 How to fix
     Look at the hottest line. Decode once and cache; decode at the size that is needed; work on whole tensors instead
-    of numbers in Python loops; move transforms of whole batches to the GPU. `perfwrap run --sample 20` names the line.
+    of numbers in Python loops; move transforms of whole batches to the GPU. `perfwrap run --py-spy` names the line.
 
 When it is wrong
     When the samples are as cheap as they can be: then the loop needs more cores, or cores of another machine.
@@ -95,7 +95,7 @@ def _advice(where: str, hottest: Line | None) -> str:
     if hottest is None:
         return (
             f"Make {where} cheaper: cache what does not change, decode at the size that is needed, work on whole "
-            "tensors. `perfwrap run --sample 20` names its hottest line."
+            "tensors. `perfwrap run --py-spy` names its hottest line."
         )
     return (
         f"Begin with {place(hottest, '')}, the hottest line of making samples: cache what does not change, decode at "
