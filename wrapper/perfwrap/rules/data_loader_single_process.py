@@ -76,7 +76,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         share=loader.share,
         saving=_saving(step, workers),
         evidence=tuple(words),
-        advice=_advice(loader, where, step, workers),
+        advice=_advice(loader, where, step, workers, making.dearest(evidence, trainer, loader)),
         verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={workers}" if workers else None,
@@ -99,9 +99,8 @@ def _dataset(loader: LoaderUse) -> str:
     return f"The data set{name}{size}"
 
 
-def _advice(loader: LoaderUse, where: str, step: Step, workers: int) -> str:
-    """Return what to change, with the user's own numbers."""
-    dearest = making.dearest(loader)
+def _advice(loader: LoaderUse, where: str, step: Step, workers: int, dearest: str) -> str:
+    """Return what to change, with the user's own numbers; ``dearest`` is what most of making a batch goes into."""
     cheaper = (
         f" Most of a batch's time is spent in {dearest}: what can be spared there is gained."
         if dearest

@@ -10,6 +10,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse
+from perfwrap.measures.stacks import OUTSIDE
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.worker_need import Step, measured_step
 from perfwrap.rules.model import QUIET_SHARE, Clear, NotChecked, place
@@ -30,6 +31,9 @@ TRAINING_DENIED_SHARE = 0.1
 
 MOST = 0.8
 """Part of making a batch that one function takes, from which it is what to look at."""
+
+MOST_SAMPLES = 0.5
+"""Part of the samples of making batches that one function has, from which it is what to look at."""
 
 INSTALLED = "site-packages"
 """Part of the paths of code that is not the user's own."""
@@ -100,8 +104,16 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
     )
 
 
-def dearest(loader: LoaderUse) -> str:
-    """Return what of the user's own most of making a batch goes into, and where; empty where nobody knows."""
+def dearest(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> str:
+    """Return what of the user's own most of making a batch goes into, and where; empty where nobody knows.
+
+    Where py-spy looked, that is the function with half of its samples.
+    """
+    sampled = evidence.sampled_making(trainer, loader)
+    if sampled is not None and sampled.source == OUTSIDE and sampled.functions:
+        hottest = sampled.functions[0]
+        if hottest.count >= MOST_SAMPLES * sampled.count and INSTALLED not in hottest.line.file:
+            return f"{hottest.line.function} ({place(hottest.line, '')})"
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return ""
