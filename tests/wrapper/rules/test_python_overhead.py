@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.rules import python_overhead as rule
+from perfwrap.rules import sampled
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
 
 
 def test_bookkeeping_after_a_read_is_found_with_its_lines(loop: Any, find: Callable[[Rule], Finding]) -> None:
@@ -22,6 +26,30 @@ def test_bookkeeping_after_a_read_is_found_with_its_lines(loop: Any, find: Calla
     assert (finding.location.file, finding.location.line, finding.location.until_line) == ("train.py", 25, 35)
     assert "in lines 25 to 35 of train.py" in finding.sentence
     assert finding.confidence == "inferred"
+
+
+@pytest.mark.parametrize("source", ["recorder", "py-spy"])
+def test_the_function_with_most_of_py_spys_samples_is_what_to_look_at(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(sampled, "OUTSIDE", source)
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.span("sync", 0.01, "Tensor.tolist", 0, 25)
+        loop.python(8)
+        label = FIELD_SEPARATOR.join(("", "books.py", "7", "Meter.update"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 6 * MS, MS, 4, label, 1)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    finding = find(rule)
+    if source == "py-spy":
+        assert str(finding.location) == "train.py:25"
+        assert "Meter.update" not in finding.sentence + finding.advice
+    else:
+        assert str(finding.location) == "books.py:7"
+        assert finding.sentence.endswith("most of it in Meter.update at books.py:7.")
+        assert "Look at the code in Meter.update at books.py:7" in finding.advice
 
 
 def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(

@@ -10,11 +10,10 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loaders import LoaderUse
-from perfwrap.measures.stacks import OUTSIDE
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.worker_need import Step, measured_step
 from perfwrap.rules.model import QUIET_SHARE, Clear, NotChecked, place
-from perfwrap.rules.sampled import quote
+from perfwrap.rules.sampled import INSTALLED, main_function, quote
 
 NO_RECORD = "Nothing was recorded inside of the workers: they were not reached, or their details rest."
 """Why a rule about the inside of workers could not be checked."""
@@ -31,12 +30,6 @@ TRAINING_DENIED_SHARE = 0.1
 
 MOST = 0.8
 """Part of making a batch that one function takes, from which it is what to look at."""
-
-MOST_SAMPLES = 0.5
-"""Part of the samples of making batches that one function has, from which it is what to look at."""
-
-INSTALLED = "site-packages"
-"""Part of the paths of code that is not the user's own."""
 
 
 def denied(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> bool:
@@ -109,11 +102,9 @@ def dearest(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> str:
 
     Where py-spy looked, that is the function with half of its samples.
     """
-    sampled = evidence.sampled_making(trainer, loader)
-    if sampled is not None and sampled.source == OUTSIDE and sampled.functions:
-        hottest = sampled.functions[0]
-        if hottest.count >= MOST_SAMPLES * sampled.count and INSTALLED not in hottest.line.file:
-            return f"{hottest.line.function} ({place(hottest.line, '')})"
+    hottest = main_function(evidence.sampled_making(trainer, loader))
+    if hottest is not None:
+        return f"{hottest.line.function} ({place(hottest.line, '')})"
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return ""

@@ -44,8 +44,8 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import NEARLY_ALL, NOTHING, without
 from perfwrap.rules.gaps import gap_lines, gap_location
 from perfwrap.rules.kernel_record import recorded
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, place
-from perfwrap.rules.sampled import quote
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.sampled import main_function, quote, where
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
@@ -174,6 +174,8 @@ def _finding(
 ) -> Finding:
     """Return the finding about one stretch, what was ``sampled`` there, and what it calls that computes on tensors."""
     gap, lines, share = stretch.longest, gap_lines(stretch.longest), stretch.share
+    hottest = main_function(sampled)
+    most = f", most of it in {where(hottest)}" if hottest else ""
     mostly = "mostly " if len(stretch.gaps) > 1 else ""
     words = [
         f"{units.duration(stretch.per_step_ns)} per step, {mostly}{_surroundings(gap)}; "
@@ -191,13 +193,13 @@ def _finding(
             "shows, and perfwrap's own probes do, too."
         )
     return Finding(
-        title=f"{SHARE} of the training loop is the program's own code {lines}.",
+        title=f"{SHARE} of the training loop is the program's own code {lines}{most}.",
         share=share,
         saving=without(share, NOTHING if tensor_calls and sampled is None else NEARLY_ALL),
         evidence=tuple(words),
-        advice=_advice(stretch, lines, step_ns),
+        advice=_advice(stretch, f"in {where(hottest)}" if hottest else lines, step_ns),
         verdict="python-bound",
-        location=gap_location(gap),
+        location=locate(hottest.line) if hottest else gap_location(gap),
         confidence="inferred",
         claims=_claims([stretch]),
     )
