@@ -102,6 +102,17 @@ def test_a_glance_is_one_recording(tmp_path: Path, make: Callable[..., PySpyMoni
     monitor.close()
 
 
+def test_a_refused_glance_is_in_the_coverage_and_no_warning(
+    tmp_path: Path, make: Callable[..., PySpyMonitor], wait_for: Wait
+) -> None:
+    monitor = make(REFUSED, glance=True)
+    monitor.full(time.monotonic_ns())
+    wait_for(lambda: look(monitor) or len(lines(tmp_path)) >= 2, "the refusal")
+    assert lines(tmp_path)[1][-1] == ""
+    assert b"pyspy" in next(tmp_path.glob("*.pwj")).read_bytes()
+    monitor.close()
+
+
 def test_the_end_has_py_spy_write_what_it_has(
     tmp_path: Path, make: Callable[[str], PySpyMonitor], wait_for: Wait
 ) -> None:

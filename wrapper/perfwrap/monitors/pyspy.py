@@ -127,7 +127,8 @@ class PySpyMonitor:
         elif is_alive(recording.python):
             turn.failures += 1
             self._explain(turn, recording.python, status, said)
-        self._write("end", recording.path.name, written or 0, status, said)
+        # What hindered a glance is told where somebody misses it (coverage): nobody asked for one, so nobody is warned.
+        self._write("end", recording.path.name, written or 0, status, "" if self._asked.glance else said)
         if written:
             if keep_small:
                 compress(recording.path)
