@@ -43,30 +43,36 @@ def count_for(torch):
 
 def weigh_for(torch):
     """Return a function that says how many bytes the tensors of a batch have, -1 where that cannot be known."""
-    tensor, mode_depth = torch.Tensor, torch._C._len_torch_function_stack
+    mode_depth = torch._C._len_torch_function_stack
 
     def weigh(batch):
         if mode_depth():  # somebody watches what is asked of tensors
             return UNKNOWN
-        total, parts, tensors = 0, [batch], 0
-        for _ in range(DEEPEST + 1):
-            inner = []
-            for part in parts:
-                kind = type(part)
-                if kind is tensor:
-                    tensors += 1
-                    total += part.numel() * part.element_size()
-                elif kind not in WEIGHTLESS:
-                    held = _held_by(part, kind)
-                    if held is None or len(inner) + len(held) > MOST_PARTS:
-                        return UNKNOWN
-                    inner += held
-            if not inner:
-                return total if tensors else UNKNOWN
-            parts = inner
-        return UNKNOWN
+        tensors, is_all = tensors_in(torch, batch)
+        return sum(each.numel() * each.element_size() for each in tensors) if is_all and tensors else UNKNOWN
 
     return weigh
+
+
+def tensors_in(torch, batch):
+    """Return the tensors of a batch, and whether these are all."""
+    tensor, parts, tensors, is_all = torch.Tensor, [batch], [], True
+    for _ in range(DEEPEST + 1):
+        inner = []
+        for part in parts:
+            kind = type(part)
+            if kind is tensor:
+                tensors.append(part)
+            elif kind not in WEIGHTLESS:
+                held = _held_by(part, kind)
+                if held is None or len(inner) + len(held) > MOST_PARTS:
+                    is_all = False
+                else:
+                    inner += held
+        if not inner:
+            return tensors, is_all
+        parts = inner
+    return tensors, False
 
 
 def _held_by(part, kind):

@@ -16,6 +16,7 @@ from sys import _getframe
 
 from perfwrap_recorder import batches, guard, journal, journal_format, ready_batches, rest, wrapping
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.probes import padding_facts
 from perfwrap_recorder.rest import counting, find_tally, mine
 from perfwrap_recorder.source_lines import find_place, label
 
@@ -53,8 +54,7 @@ def install(torch):
     """Watch from now on."""
     _torch[:] = [torch]
     loader, iterator = torch.utils.data.DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter
-    count_batch = batches.count_for(torch)
-    make, make_counter = _make_next(count_batch)
+    make, make_counter = _make_next(torch)
     wrapping.patch(torch, iterator, "__next__", make, "data", make_counter=make_counter)
     wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
     wrapping.patch(torch, loader, "check_worker_number_rationality", _make_check)
@@ -72,9 +72,9 @@ def _watch_torchdata(module):
 MODULES = {"torchdata.stateful_dataloader.stateful_dataloader": _watch_torchdata}
 
 
-def _make_next(count_batch):
+def _make_next(torch):
     begin = guard.protect("data_loader", _begin)
-    finish = guard.protect("data_loader", _finish_with(count_batch))
+    finish = guard.protect("data_loader", _finish_with(torch))
     finish_last = guard.protect("data_loader", _finish_last)
     close = guard.protect("data_loader", journal.close_call)
 
@@ -148,13 +148,17 @@ def _begin(iterator, start):
     return guard.run("ready_batches", ready_batches.look, iterator)
 
 
-def _finish_with(count_batch):
+def _finish_with(torch):
+    count_batch = batches.count_for(torch)
+
     def finish(frame, iterator, start, duration, data, ready):
         journal.close_call(journal_format.DATA)
         _, name, size, _ = _known(iterator)
         if ready is not None:
             guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
         journal.span(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
+        if padding_facts.left > 0:
+            guard.run("padding_facts", padding_facts.note, torch, name, data)
 
     return finish
 

@@ -12,7 +12,14 @@ from sys import _getframe
 
 from perfwrap_recorder import gpu_time, guard, journal, journal_format, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import live_graphs, model_facts, parallel, settings_facts, torch_facts
+from perfwrap_recorder.probes import (
+    live_graphs,
+    model_facts,
+    padding_facts,
+    parallel,
+    settings_facts,
+    torch_facts,
+)
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
@@ -27,6 +34,7 @@ WRAPPERS = {
 MAXIMUM_CLASSES = 1000
 
 FORWARD = journal_format.FORWARD
+TRAINED = journal_format.TRAINING | journal_format.GRAD
 
 active = set()  # threads inside of an outermost call
 watchers = []  # functions(module, frame) to call before each outermost call, for experiments
@@ -52,6 +60,7 @@ def install(torch):
         rest.offer(FORWARD, module, name, module.__call__, original)
     journal.after_fork.add(_forget_other_threads)
     journal.every_interval.add(_asked.clear)
+    padding_facts.install()
     journal.cover("probe/forward")
 
 
@@ -82,7 +91,7 @@ def _make_inlined(finish, tell):
             finally:
                 active.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, self, start, end, result)
+            name = finish(_getframe().f_back, self, start, end, result, (arguments, options))
             if pair:
                 keep_gpu(pair, name)
             return result
@@ -113,7 +122,7 @@ def _make_around(finish, tell):
             finally:
                 active.discard(thread)
             pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, self, start, end, result)
+            name = finish(_getframe().f_back, self, start, end, result, (arguments, options))
             if pair:
                 keep_gpu(pair, name)
             return result
@@ -126,7 +135,7 @@ def _make_around(finish, tell):
 def _finish_with(torch):
     is_grad_enabled, is_inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
-    def finish(frame, module, start, end, result):
+    def finish(frame, module, start, end, result, held):
         name = type(module).__name__
         if name not in _plain:
             name = _find_name(module, frame)
@@ -139,6 +148,8 @@ def _finish_with(torch):
         journal.span(start, end - start, value, number, journal_format.FORWARD)
         if live_graphs.left > 0:
             guard.run("live_graphs", live_graphs.note, "forward", number, frame, result)
+        if padding_facts.left > 0 and value & TRAINED == TRAINED:
+            guard.run("padding_facts", padding_facts.note, torch, name, held)
         journal.end_step(journal_format.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))

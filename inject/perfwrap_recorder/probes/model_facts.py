@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from perfwrap_recorder import journal, journal_format
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import embedding_facts
+from perfwrap_recorder.probes import embedding_facts, unused_gradients
+
+SKIPPING = "pack_padded", "pack_sequence", "nested_tensor", "unpad"
+"""Parts of the names of functions by which models leave padding out by themselves."""
 
 
 def describe(torch, module, name):
@@ -27,8 +30,22 @@ def describe(torch, module, name):
         if images:
             last = sum(map(is_channels_last_with(torch), images))
             journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
+        describe_sequences(torch, module, key)
         embedding_facts.note(torch, module)
+        unused_gradients.note(torch, module, name)
     journal.record(start, now() - start, 0, journal.text("model facts"), journal_format.PERFWRAP)
+
+
+def describe_sequences(torch, module, key):
+    """Say whether a model looks up embeddings, and whether code of its classes names functions that skip padding."""
+    parts = list(module.modules())
+    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in parts):
+        kinds = {kind for part in parts for kind in type(part).__mro__}
+        own = [kind for kind in kinds if not str(kind.__module__).startswith("torch.")]
+        codes = [getattr(value, "__code__", None) for kind in own for value in vars(kind).values()]
+        names = " ".join(name for code in codes for name in getattr(code, "co_names", ()))
+        journal.fact(key + "/embeds", True)
+        journal.fact(key + "/skips_padding", any(each in names for each in SKIPPING))
 
 
 def count_elements(parameters, attribute):

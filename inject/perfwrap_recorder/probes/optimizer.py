@@ -16,7 +16,7 @@ from itertools import count
 
 from perfwrap_recorder import gpu_time, guard, journal, journal_format, nvtx_window, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import embedding_facts, torch_facts
+from perfwrap_recorder.probes import embedding_facts, torch_facts, unused_gradients
 from perfwrap_recorder.rest import counting, find_tally, mine
 from perfwrap_recorder.source_lines import label
 
@@ -87,6 +87,7 @@ def install(torch):
     end_handle = hooks.register_optimizer_step_post_hook(end_step)
     rest.offer(rest.COUNTS, hooks._global_optimizer_pre_hooks, begin_handle.id, begin_step, pass_step)
     rest.offer(rest.COUNTS, hooks._global_optimizer_post_hooks, end_handle.id, end_step, count_step)
+    unused_gradients.install()
     journal.cover("probe/optimizer")
 
 
@@ -124,7 +125,20 @@ def _finish(frame, optimizer, start, end):
     name = label(known[2], frame)
     journal.span(start, end - start, 0, name, journal_format.OPTIMIZER)
     journal.end_step(journal_format.OPTIMIZER, known[1], end)
+    if unused_gradients.left:
+        unused_gradients.left -= 1
+        if not unused_gradients.left:
+            _look_at_gradients()
     return name
+
+
+def _look_at_gradients():
+    begin = now()
+    known = [
+        optimizer for optimizer in (each[0]() for each in list(_numbers.values())) if optimizer is not None
+    ]
+    guard.run("unused_gradients", unused_gradients.look, known)
+    journal.record(begin, now() - begin, 0, journal.text("gradients"), journal_format.PERFWRAP)
 
 
 def _number(optimizer):

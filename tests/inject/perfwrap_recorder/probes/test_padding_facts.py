@@ -1,0 +1,121 @@
+"""What is told of padded batches, by what models and loaders are given, and that nobody notices."""
+
+from __future__ import annotations
+
+import pytest
+
+NET = """
+from torch.utils.data import DataLoader
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(50, 4), nn.Linear(4, 2)
+    def forward(self, ids, mask=None):
+        return self.out(self.words(ids).mean(1))
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def rows(longest, width, at=slice(None), shortest=4):
+    found = torch.zeros(6, width, dtype=torch.long)
+    for row in range(6):
+        length = longest if row == 0 else shortest
+        found[row, :length] = torch.arange(1, length + 1)
+    return found[:, at]
+def train(ids, steps=3, call=lambda ids: net(ids)):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        call(ids).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("train(rows(12, 32))", "3 96 60 576 480"),
+        ("train(rows(12, 32).flip(1))", "3 96 60 576 480"),
+        ("train(rows(12, 32).int(), call=lambda ids: net(ids=ids))", "3 96 60 576 480"),
+        (
+            "train(rows(12, 32), call=lambda ids: net(ids, {'mask': ids != 0, 'types': ids * 0}))",
+            "3 96 60 576 480",
+        ),
+        ("train(rows(12, 32), call=lambda ids: net(ids, torch.arange(6 * 32).view(6, 32)))", "3 96 0 576 0"),
+        ("train(rows(31, 32, shortest=30))", "3 96 0 576 0"),
+        ("train(rows(28, 32))", "3 96 0 576 0"),
+        ("train(rows(32, 32))", "3 96 0 576 0"),
+        ("train(rows(12, 12))", None),
+        ("train(rows(12, 32) * 0 + 7)", None),
+        ("train(rows(12, 32)[:1])", None),
+        ("train(rows(12, 32), steps=60)", "16 512 320 3072 2560"),
+        ("net.eval()\ntrain(rows(12, 32))", None),
+        ("with torch.no_grad():\n    for _ in range(3): net(rows(12, 32))", None),
+    ],
+    ids=[
+        "at the end",
+        "at the beginning",
+        "by name, 32 bits",
+        "types and a mask beside",
+        "positions beside",
+        "one",
+        "few",
+        "none",
+        "short",
+        "all the same",
+        "one row",
+        "no more than needed",
+        "evaluation",
+        "without gradients",
+    ],
+)
+def test_a_models_padding_is_told(train, program: str, told: str | None) -> None:
+    done = train(NET + program)
+    assert done.returncode == 0
+    assert done.journal.facts.get("padding/Net") == told
+
+
+def test_a_loaders_padding_is_told(train) -> None:
+    done = train(
+        NET
+        + """
+loader = DataLoader(list(range(4)), 1, collate_fn=lambda _: {"ids": rows(12, 32), "label": torch.ones(6)})
+for batch in loader:
+    pass
+"""
+    )
+    assert done.journal.facts["padding/loader/1"] == "4 128 80 768 640"
+
+
+@pytest.mark.parametrize(
+    ("inside", "skips"), [("", "False"), ("nn.utils.rnn.pack_padded_sequence(1, 2) if 0 else None", "True")]
+)
+def test_models_that_skip_padding_are_known(train, inside: str, skips: str) -> None:
+    program = NET.replace("        return self.out(", f"        {inside or 'pass'}\n        return self.out(")
+    done = train(program + "train(rows(12, 32))")
+    assert done.journal.facts["model/Net/embeds"] == "True"
+    assert done.journal.facts["model/Net/skips_padding"] == skips
+
+
+def test_results_are_as_without_it_and_nobody_is_asked(train) -> None:
+    done = train(
+        NET
+        + """
+import copy
+from torch.overrides import TorchFunctionMode
+from perfwrap_recorder.probes import padding_facts
+other, state = copy.deepcopy(net), torch.get_rng_state()
+train(rows(12, 32))
+assert padding_facts.left < padding_facts.LOOKS and torch.equal(state, torch.get_rng_state())
+asked = []
+class Watch(TorchFunctionMode):
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        asked.append(function.__name__)
+        return function(*arguments, **(options or {}))
+with Watch():
+    other(rows(12, 32))
+assert "cumprod" not in asked, asked
+with torch.autograd.profiler.profile() as profiler:
+    other(rows(12, 32))
+assert "aten::cumprod" not in {event.name for event in profiler.function_events}
+""",
+        check=False,  # the profiler writes to stderr
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import padded_batches as rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+
+def write(
+    loop: Any, words: str, *, source: str = "Net", device: str = "cpu", python: float = 0, skips: bool = False
+) -> None:
+    """Write steps of 10 ms of work and some of the program's own code."""
+    loop.journal.fact("model/Net/device", device)
+    loop.journal.fact("model/Net/embeds", "True")
+    loop.journal.fact("model/Net/skips_padding", str(skips))
+    loop.journal.fact("padding/" + source, words)
+    for _ in range(40):
+        loop.compute(4, 5, 1)
+        loop.python(python)
+
+
+def test_padding_to_a_fixed_length_is_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, "16 2048 1024 16384 12288")
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.9 * 0.5 * 0.75, abs=0.02)
+    assert finding.saving == pytest.approx((1 - 0.9 * 0.5, 1 - 0.9 * 0.25), abs=0.02)
+    assert "50 % of the columns" in finding.sentence
+    assert (
+        "rows had 128 numbers; the longest had 64 before the padding, all of them together 32"
+        in finding.evidence[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("16 2048 0 16384 12288", {}),
+        ("16 2048 150 16384 12288", {}),
+        ("2 2048 1024 16384 12288", {}),
+        ("16 0 0 0 0", {}),
+        ("16 2048 many 16384 12288", {}),
+        ("16 2048 1024 16384 12288", {"skips": True}),
+        ("16 2048 1024 16384 12288", {"python": 110}),
+        ("16 2048 1024 16384 12288", {"source": "CrossEntropyLoss"}),
+    ],
+)
+def test_little_or_none_is_clear(
+    loop: Any, ask: Callable[[Rule], Answer], words: str, options: dict[str, Any]
+) -> None:
+    write(loop, words, **options)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_on_a_gpu_only_its_kernels_tell(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, "16 2048 1024 16384 12288", device="cuda:0")
+    assert isinstance(ask(rule), NotChecked)

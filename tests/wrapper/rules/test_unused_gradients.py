@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules import unused_gradients as rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+
+def write(loop: Any, *told: str, device: str = "cpu", python: float = 0) -> None:
+    """Write steps of 10 ms of work, half of them the backward pass, and some of the program's own code."""
+    loop.journal.fact("model/Net/device", device)
+    for number, words in enumerate(told):
+        loop.journal.fact(f"model/Net{number or ''}/gradients", words)
+    for _ in range(40):
+        loop.compute(4, 5, 1)
+        loop.python(python)
+
+
+def test_gradients_of_a_frozen_part_are_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, "20 1000 12 700 encoder.stem.weight")
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5 * 0.6, abs=0.02)
+    assert finding.saving == pytest.approx((1 - 0.5 * 0.9, 1 - 0.5 * 0.6 / 3), abs=0.02)
+    assert "encoder.stem.weight of Net and 11 more" in finding.sentence
+    assert "12 of 20 parameters with gradients (700 of 1,000 numbers)" in finding.evidence[0]
+
+
+def test_a_teacher_counts_beside_what_is_trained(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, "20 1000 20 1000 layer.weight", "20 500 0 0 ")
+    assert find(rule).share == pytest.approx(0.5 * 0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("told", "python"),
+    [
+        ((), 0),
+        (("20 1000 0 0 ",), 0),
+        (("200 1000 5 700 a",), 0),
+        (("20 1000 4 700 a",), 90),
+        (("x 1 2 3 a",), 0),
+    ],
+)
+def test_little_or_nothing_unused_is_clear(
+    loop: Any, ask: Callable[[Rule], Answer], told: tuple[str, ...], python: float
+) -> None:
+    write(loop, *told, python=python)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_on_a_gpu_the_hosts_time_does_not_tell(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, "20 1000 12 700 encoder.stem.weight", device="cuda:0")
+    assert isinstance(ask(rule), NotChecked)
