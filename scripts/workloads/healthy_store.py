@@ -54,7 +54,7 @@ class StoreImages(Dataset):
 
 
 class AutoEncoder(nn.Module):
-    def __init__(self, ch=16, code=24):
+    def __init__(self, ch=40, code=24):
         super().__init__()
         self.enc = nn.Sequential(nn.Conv2d(1, ch, 3, 2, 1), nn.ReLU(), nn.Conv2d(ch, ch * 2, 3, 2, 1),
                                  nn.ReLU(), nn.Flatten(), nn.Linear(ch * 2 * 64, code))
@@ -67,6 +67,7 @@ class AutoEncoder(nn.Module):
 
 
 def main():
+    torch.set_num_threads(1)  # the other cores make batches
     torch.manual_seed(0)
     root = tempfile.mkdtemp(prefix="blobs_")
     store = BlobStore(root)
@@ -75,7 +76,7 @@ def main():
                         persistent_workers=True)
     model = AutoEncoder()
     opt = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for epoch in range(5):
+    for epoch in range(8):
         meter = 0.0
         for x in loader:
             noisy = x + 0.1 * torch.randn_like(x)
