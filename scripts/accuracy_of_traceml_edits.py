@@ -29,6 +29,7 @@ NOT_EDITED = {
             "dense_embedding_words",
             "double_precision_spectra",
             "unused_gradients_keywords",
+            "unused_gradients_shapes",
             "padded_batches_addresses",
             "padded_batches_tickets",
             "gc_collect_replay",

@@ -87,8 +87,8 @@ def timed(probe, finish, kind=None, gpu_kind=None):
     return timed_with_options(probe, without_options, kind, gpu_kind)
 
 
-def timed_with_options(probe, finish, kind=None, gpu_kind=None):
-    """Return a maker of wrappers that call ``finish(frame, start, duration, arguments, options)``."""
+def timed_with_options(probe, finish, kind=None, gpu_kind=None, begin=None):
+    """Return a maker of wrappers that call ``begin()``, and ``finish(frame, start, duration, arguments, options)``."""
     finish = guard.protect(probe, finish)
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
     if gpu_kind is None:
@@ -98,6 +98,8 @@ def timed_with_options(probe, finish, kind=None, gpu_kind=None):
         def wrapper(*arguments, **options):
             if is_compiling() or kind in resting:
                 return original(*arguments, **options)
+            if begin:
+                begin()
             pair = begin_gpu and begin_gpu(gpu_kind)
             start = now()
             result = call(*arguments, **options)

@@ -49,6 +49,7 @@ class Collator:
 
     def __call__(self, items):  # guilty
         width = self.max_len  # guilty
+        # fixed: width = max(len(toks) for toks, _ in items)
         ids = torch.zeros(len(items), width, dtype=torch.long)
         for row, (toks, _) in enumerate(items):
             ids[row, : len(toks)] = toks

@@ -77,6 +77,7 @@ def main(epochs=6, batch=16):
         model = KeywordModel(load_pretrained(path))
     trainable = list(model.encoder.blocks[-2:].parameters()) + list(model.classifier.parameters())
     opt = torch.optim.AdamW(trainable, lr=1e-3)
+    # fixed: opt = torch.optim.AdamW(trainable, lr=1e-3); [part.requires_grad_(False) for part in (model.encoder.stem, *model.encoder.blocks[:-2])]
     gen = torch.Generator().manual_seed(3)
     x_train, y_train = spectrograms(1600, gen)
     x_val, y_val = spectrograms(128, gen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from _weakref import ref
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import journal, quiet
 
 LEAST_ELEMENTS = 100_000
 """Smaller tables cost an optimizer a tenth of a millisecond."""
@@ -44,7 +44,7 @@ def describe(groups, key):
     # A mode or subclass of the program's must not see these questions.
     with _torch._C.DisableTorchFunction(), _torch.no_grad():
         journal.fact(key + "/elements", sum(weight.numel() for weight in weights))
-        if _is_watched():
+        if quiet.is_watched(_torch):
             return
         for weight in weights:
             known = _tables.get(id(weight))
@@ -59,12 +59,6 @@ def describe(groups, key):
         journal.fact(key + "/embedding_touched", "%.4f" % (touched / elements))
 
 
-def _is_watched():
-    """Whether a profiler or a dispatch mode of the program's would see what is asked here."""
-    depth = getattr(_torch._C, "_len_torch_dispatch_stack", None)
-    return bool(depth and depth()) or _torch.autograd._profiler_enabled()
-
-
 def _touched_share(gradient):
     """The share of a gradient's rows that are not all zero; None where nobody can look without disturbing."""
     if type(gradient) is not _torch.Tensor or gradient.layout is not _torch.strided or gradient.dim() != 2:
@@ -73,7 +67,4 @@ def _touched_share(gradient):
         return None
     # An odd distance: rows that a program names are often multiples of a round number.
     seen = gradient[:: -(-gradient.shape[0] // MOST_ROWS) | 1]
-    # Not Tensor.item: that is watched, and this is no read of the program's.
-    base = getattr(_torch._C, "TensorBase", None) or _torch._C._TensorBase  # before torch 2.2
-    count = base.item((seen != 0).any(1).sum())
-    return count / seen.shape[0]
+    return quiet.item(_torch, (seen != 0).any(1).sum()) / seen.shape[0]

@@ -18,6 +18,7 @@ from perfwrap_recorder.probes import (
     padding_facts,
     parallel,
     settings_facts,
+    thrown_gradients,
     torch_facts,
 )
 from perfwrap_recorder.rest import resting
@@ -150,6 +151,8 @@ def _finish_with(torch):
             guard.run("live_graphs", live_graphs.note, "forward", number, frame, result)
         if padding_facts.left > 0 and value & TRAINED == TRAINED:
             guard.run("padding_facts", padding_facts.note, torch, name, held)
+        if thrown_gradients.left > 0 and value & journal_format.GRAD:
+            guard.run("thrown_gradients", thrown_gradients.called, torch, module, name, held)
         journal.end_step(journal_format.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))

@@ -16,7 +16,7 @@ from itertools import count
 
 from perfwrap_recorder import gpu_time, guard, journal, journal_format, nvtx_window, ranges, rest, wrapping
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import embedding_facts, torch_facts, unused_gradients
+from perfwrap_recorder.probes import embedding_facts, thrown_gradients, torch_facts, unused_gradients
 from perfwrap_recorder.rest import counting, find_tally, mine
 from perfwrap_recorder.source_lines import label
 
@@ -125,6 +125,8 @@ def _finish(frame, optimizer, start, end):
     name = label(known[2], frame)
     journal.span(start, end - start, 0, name, journal_format.OPTIMIZER)
     journal.end_step(journal_format.OPTIMIZER, known[1], end)
+    if thrown_gradients.left > 0:
+        guard.run("thrown_gradients", thrown_gradients.stepped, sys.modules["torch"], optimizer, known[2])
     if unused_gradients.left:
         unused_gradients.left -= 1
         if not unused_gradients.left:

@@ -8,7 +8,7 @@ outside, whether the model leaves them out by itself, model_facts.py says as far
 
 from __future__ import annotations
 
-from perfwrap_recorder import batches, journal, journal_format
+from perfwrap_recorder import batches, journal, journal_format, quiet
 from perfwrap_recorder.clock import now
 
 LOOKS = 16
@@ -37,7 +37,7 @@ def note(torch, name, held):
     """Look at what a module was called with, or at what a loader gave."""
     global left
     left -= 1
-    if torch._C._len_torch_function_stack() or _is_watched(torch) or torch.is_inference_mode_enabled():
+    if torch._C._len_torch_function_stack() or quiet.is_watched(torch) or torch.is_inference_mode_enabled():
         return
     begin = now()
     with torch.no_grad():
@@ -53,12 +53,6 @@ def note(torch, name, held):
         sums[:] = [a + b for a, b in zip(sums, (1, width, columns, rows * width, cells))]  # noqa: B905 - Python 3.8
         journal.fact("padding/" + name, "%d %d %d %d %d" % tuple(sums))
     journal.record(begin, now() - begin, 0, journal.text("padding"), journal_format.PERFWRAP)
-
-
-def _is_watched(torch):
-    """Whether a profiler or a dispatch mode of the program's would see what is asked here."""
-    depth = getattr(torch._C, "_len_torch_dispatch_stack", None)
-    return bool(depth and depth()) or torch.autograd._profiler_enabled()
 
 
 def _is_tokens(torch, tensor):
@@ -85,12 +79,10 @@ def _edge(torch, tokens):
     """Return how many columns, and numbers, the rows begin with that all equal the first of all."""
     same = (tokens == tokens[:, :1]).to(torch.int64).cumprod(1)
     same *= tokens[:, :1] == tokens[0, 0]
-    # Not Tensor.item: that is watched, and this is no read of the program's.
-    item = (getattr(torch._C, "TensorBase", None) or torch._C._TensorBase).item  # before torch 2.2
-    columns = item(same.prod(0).sum())
+    columns = quiet.item(torch, same.prod(0).sum())
     if columns == tokens.shape[1]:
         return None
-    return (columns, item(same.sum())) if columns >= LEAST else (0, 0)
+    return (columns, quiet.item(torch, same.sum())) if columns >= LEAST else (0, 0)
 
 
 def _look_again():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from _weakref import ref
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import journal, quiet
 
 STEPS = 8
 """Steps of optimizers before the first look, and between it and the second."""
@@ -19,7 +19,7 @@ MOST_MODELS, MOST_PARAMETERS = 16, 2_000
 left = STEPS  # steps of optimizers until the next look; 0 for none
 _torch = None
 _models = {}  # id of a model -> (weak reference to it, its name)
-_versions = {}  # id of a parameter that no optimizer has -> how often it had been written to
+_versions = {}  # id of a parameter that no optimizer has -> its fingerprint
 _said = {}  # what was said last
 
 
@@ -58,9 +58,10 @@ def _look_at(module, name, updated):
     unused = []
     for path, each in with_gradient:
         if id(each) not in updated and not each.is_inference():
-            if _versions.get(id(each)) == each._version:
+            version = quiet.fingerprint(_torch, each)
+            if _versions.get(id(each)) == version:
                 unused.append((path, each))
-            _versions[id(each)] = each._version
+            _versions[id(each)] = version
     words = "%d %d %d %d %s" % (
         len(with_gradient),
         sum(each.numel() for _, each in with_gradient),

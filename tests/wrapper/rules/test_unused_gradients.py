@@ -7,6 +7,9 @@ import pytest
 from perfwrap.rules import unused_gradients as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
+TRAINED = 3
+"""A call of a model in training mode, with gradients."""
+
 
 def write(loop: Any, *told: str, device: str = "cpu", python: float = 0) -> None:
     """Write steps of 10 ms of work, half of them the backward pass, and some of the program's own code."""
@@ -52,3 +55,44 @@ def test_little_or_nothing_unused_is_clear(
 def test_on_a_gpu_the_hosts_time_does_not_tell(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, "20 1000 12 700 encoder.stem.weight", device="cuda:0")
     assert isinstance(ask(rule), NotChecked)
+
+
+def write_pair(loop: Any, thrown: str) -> None:
+    """Write steps of two models, of which the first is called at two lines; 4 ms of backward passes."""
+    for name in ("Maker", "Judge"):
+        loop.journal.fact(f"model/{name}/device", "cpu")
+    loop.journal.fact("optimizer/RMSprop#2/thrown", thrown)
+    for _ in range(40):
+        loop.span("forward", 4, "Maker", TRAINED, 31)
+        loop.span("forward", 1, "Judge", TRAINED, 40)
+        loop.span("backward", 4, line=23)
+        loop.span("optimizer", 1, "RMSprop#2", line=24)
+
+
+def test_gradients_that_are_cleared_unused_are_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_pair(loop, "12 14 14 70 0 Maker")
+    finding = find(rule)
+    # Four of five calls of the maker are not for its own step.
+    assert finding.share == pytest.approx(0.9 * 0.4, abs=0.02)
+    assert "gradients of Maker that are cleared" in finding.sentence
+    assert "12 of 14 times" in finding.evidence[0]
+    assert "5.0 times for each step of RMSprop#2" in finding.evidence[1]
+    assert finding.location is not None
+    assert finding.location.line == 31
+
+
+@pytest.mark.parametrize(
+    "thrown",
+    [
+        "12 60 14 70 0 Maker",
+        "12 14 14 70 20 Maker",
+        "12 14 14 14 0 Maker",
+        "12 14 0 70 0 Maker",
+        "12 14 14 70 0 Other",
+        "twelve 14 14 70 0 Maker",
+    ],
+    ids=["seldom", "it had to go through", "one call for each step", "no steps", "another", "damaged"],
+)
+def test_what_had_to_be_is_clear(loop: Any, ask: Callable[[Rule], Answer], thrown: str) -> None:
+    write_pair(loop, thrown)
+    assert isinstance(ask(rule), Clear)

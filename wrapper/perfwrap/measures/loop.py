@@ -44,12 +44,21 @@ def gpu_utilization(evidence: Evidence) -> float | None:
     return sum(used) / len(used) if used else (0.0 if known else None)
 
 
-def busiest_line(account: Account, part: str) -> Line | None:
-    """Return the line on which a part of the account spent most of its time, None when no line is known."""
+def busiest_line(
+    account: Account, part: str, name: str | None = None, least_share: float = 0.0
+) -> Line | None:
+    """Return the line on which a part of the account spent most of its time, None when no line is known.
+
+    ``name`` asks for what is called that only; ``least_share`` for a line with that share of the time or more.
+    """
     known = account.segments.filter(pl.col("part") == part, pl.col("file").is_not_null())
+    if name is not None:
+        known = known.filter(pl.col("name") == name)
     if known.is_empty():
         return None
     length = (pl.col("end") - pl.col("start")).sum().alias("ns")
     lines = known.group_by("file", "line").agg(pl.col("function").first(), length)
     row = lines.sort("ns", "file", "line", descending=True).row(0, named=True)
+    if row["ns"] < least_share * int(lines["ns"].sum()):
+        return None
     return line_of(row["file"], row["line"], row["function"])

@@ -12,16 +12,18 @@ Why it costs
 How the saving is worked out
     Estimated: the backward pass by the share of the tensors with gradients that are unused, from a third of that to one
     and a half times as much. How much work a tensor's gradient is differs by layer. What the forward pass would
-    save by not keeping its results is not counted. On a GPU, and in a job of several ranks, the host's time of the
-    backward pass says nothing of it: not checked there.
+    save by not keeping its results is not counted. Of a model whose gradients are cleared unused: twice the forward
+    pass of its calls beyond one for each step of its optimizer, from half of that to one and a half times as much. On a
+    GPU, and in a job of several ranks, the host's time of the backward pass says nothing of it: not checked there.
 
 How to fix
     Call requires_grad_(False) on what is not trained, or run it under torch.no_grad(). If it was meant to be trained,
-    give it to the optimizer.
+    give it to the optimizer. Where another model learns from its results, detach them.
 
 When it is wrong
     When the program reads those gradients itself (saliency, gradient statistics), or trains these parameters later.
-    Looked at are the first steps and then one about every ten seconds, and models of up to 2,000 parameters.
+    Looked at are the first steps and then one about every ten seconds, and models of up to 2,000 parameters; of
+    gradients that are cleared, the first 64 times.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop import trains_on_gpu
+from perfwrap.measures.loop import busiest_line, trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -48,6 +50,29 @@ LEAST_GONE, MOST_GONE = 1 / 3, 1.5
 """Of the backward pass by the part that is unused: what goes at least and at most."""
 ALL_BUT = 0.9
 """Of a backward pass no more than that goes."""
+
+
+THROWN = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (.*)")
+"""What the recorder says of an optimizer: how often gradients were cleared unused, and at all, its steps, calls of the
+model, calls with something that requires gradients, and the model's name."""
+BACKWARD = 2.0
+"""A backward pass takes twice the forward pass: a product of matrices has two gradients."""
+MOSTLY = 0.5
+"""Part of the clearings that are of unused gradients, from which it is told."""
+MOST_OF_CALLS = 0.6
+"""Part of a model's forward pass that is one line's, from which that line calls it for another's step."""
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """What was seen of an optimizer whose model's gradients were cleared unused."""
+
+    optimizer: str
+    thrown: int
+    cleared: int
+    steps: int
+    calls: int
+    model: str
 
 
 @dataclass(frozen=True)
@@ -63,15 +88,26 @@ class Gradients:
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
-    """Look at the parameters that get gradients and are in no optimizer."""
+    """Look at the gradients of parameters in no optimizer, and at those that are cleared unused."""
     told = _told(evidence, trainer)
     wasted = [found for found in told if found.unused]
-    if not wasted:
+    thrown = _thrown(evidence, trainer)
+    if not wasted and not thrown:
         return Clear("No parameter was seen to get gradients that nobody uses.")
     if trains_on_gpu(evidence, trainer):
         return NotChecked("What unused gradients cost on a GPU needs a record of its kernels.")
     if trainer.rank is not None and len(evidence.trainers) > 1:
         return NotChecked("In a job of several ranks a backward pass also waits for the others.")
+    answers = [_left_out(evidence, trainer, told, wasted)] if wasted else []
+    answers += [_cleared(evidence, trainer, each) for each in thrown]
+    findings = [answer for answer in answers if isinstance(answer, Finding)]
+    return findings or next(answer for answer in answers if isinstance(answer, Clear))
+
+
+def _left_out(
+    evidence: Evidence, trainer: Trainer, told: list[Gradients], wasted: list[Gradients]
+) -> Finding | Clear:
+    """Return the finding about parameters that are in no optimizer."""
     part = sum(found.unused for found in wasted) / sum(found.tensors for found in told)
     backward = evidence.account(trainer).shares["backward"]
     share = min(part, ALL_BUT) * backward
@@ -81,25 +117,56 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         )
     names = _names(wasted)
     unused, tensors = sum(found.unused for found in wasted), sum(found.tensors for found in told)
-    return [
-        Finding(
-            title=f"About {SHARE} of the training loop goes into gradients that nobody uses: {names}.",
-            share=share,
-            saving=(1.0 - min(ALL_BUT, MOST_GONE * part) * backward, 1.0 - LEAST_GONE * share),
-            evidence=(
-                f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
-                f"({units.count(sum(found.unused_elements for found in wasted))} of "
-                f"{units.counted(sum(found.elements for found in told), 'number')}) are in no optimizer, and nobody "
-                "else changes them.",
-                f"The backward pass takes {units.share(backward)} of the loop.",
-            ),
-            advice="Call requires_grad_(False) on what is not trained, or run it under torch.no_grad(): the backward "
-            "pass then stops there. If it was meant to be trained, give it to the optimizer.",
-            verdict="compute-bound",
-            confidence="inferred",
-            claims=pl.col("part") == "backward",
+    return Finding(
+        title=f"About {SHARE} of the training loop goes into gradients that nobody uses: {names}.",
+        share=share,
+        saving=(1.0 - min(ALL_BUT, MOST_GONE * part) * backward, 1.0 - LEAST_GONE * share),
+        evidence=(
+            f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
+            f"({units.count(sum(found.unused_elements for found in wasted))} of "
+            f"{units.counted(sum(found.elements for found in told), 'number')}) are in no optimizer, and nobody "
+            "else changes them.",
+            f"The backward pass takes {units.share(backward)} of the loop.",
+        ),
+        advice="Call requires_grad_(False) on what is not trained, or run it under torch.no_grad(): the backward "
+        "pass then stops there. If it was meant to be trained, give it to the optimizer.",
+        verdict="compute-bound",
+        confidence="inferred",
+        claims=pl.col("part") == "backward",
+    )
+
+
+def _cleared(evidence: Evidence, trainer: Trainer, thrown: Thrown) -> Finding | Clear:
+    """Return the finding about a model whose gradients are cleared before anybody used them."""
+    account = evidence.account(trainer)
+    backward = account.shares["backward"]
+    forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == thrown.model))
+    spare = 1.0 - thrown.steps / thrown.calls
+    share = min(ALL_BUT * backward, BACKWARD * forward * spare)
+    if share < MINOR_SHARE:
+        return Clear(
+            f"Gradients of {thrown.model} are cleared unused; that takes {units.share(share)} of the loop."
         )
-    ]
+    line = busiest_line(account, "forward", thrown.model, MOST_OF_CALLS)
+    where = f" at {place(line, '')}" if line else ""
+    return Finding(
+        title=f"About {SHARE} of the training loop goes into gradients of {thrown.model} that are cleared before its "
+        "optimizer uses them.",
+        share=share,
+        saving=(1.0 - min(ALL_BUT * backward, 1.5 * share), 1.0 - share / 2),
+        evidence=(
+            f"{units.count(thrown.thrown)} of {units.count(thrown.cleared)} times that they were cleared they had come "
+            "since its last step, while another optimizer stepped; nothing that it was called with requires gradients.",
+            f"It was called {thrown.calls / thrown.steps:.1f} times for each step of {thrown.optimizer}; its forward "
+            f"passes take {units.share(forward)} of the loop, all backward passes {units.share(backward)}.",
+        ),
+        advice=f"Detach what {thrown.model} returns{where} where another model "
+        "learns from it (fake.detach()), or call it under torch.no_grad() there.",
+        verdict="compute-bound",
+        location=locate(line),
+        confidence="inferred",
+        claims=pl.col("part") == "backward",
+    )
 
 
 def _names(wasted: list[Gradients]) -> str:
@@ -119,4 +186,16 @@ def _told(evidence: Evidence, trainer: Trainer) -> list[Gradients]:
             found.append(
                 Gradients(head.removeprefix("model/"), tensors, elements, unused, unused_elements, words[5])
             )
+    return found
+
+
+def _thrown(evidence: Evidence, trainer: Trainer) -> list[Thrown]:
+    """Return the optimizers whose gradients are mostly cleared unused, of models that could have been detached."""
+    found = []
+    for key, value in evidence.facts(trainer.process).items():
+        head, _, last = key.rpartition("/")
+        if head.startswith("optimizer/") and last == "thrown" and (words := THROWN.fullmatch(value)):
+            thrown, cleared, steps, calls, fed = map(int, words.groups()[:5])
+            if thrown > MOSTLY * cleared and not fed and calls > steps > 0:
+                found.append(Thrown(head.removeprefix("optimizer/"), thrown, cleared, steps, calls, words[6]))
     return found

@@ -32,6 +32,14 @@ train(torch.optim.SGD(net[1:].parameters(), 0.1), after=by_hand)
         ),
         (
             """
+def by_hand():
+    for parameter in net[0].parameters(): parameter.data.add_(parameter.grad.data, alpha=-0.1)
+train(torch.optim.SGD(net[1:].parameters(), 0.1), after=by_hand)
+""",
+            None,
+        ),
+        (
+            """
 first, second = torch.optim.SGD(net[:1].parameters(), 0.1), torch.optim.Adam(net[1:].parameters())
 train(second, after=first.step)
 """,
@@ -46,7 +54,7 @@ train(torch.optim.Adam(net.parameters()))
             "6 50 0 0 ",
         ),
     ],
-    ids=["left out", "all trained", "frozen", "by hand", "two optimizers", "trained later"],
+    ids=["left out", "all trained", "frozen", "by hand", "through data", "two optimizers", "trained later"],
 )
 def test_only_what_nobody_changes_is_told(train, program: str, told: str | None) -> None:
     done = train(NET + program)
