@@ -70,13 +70,15 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     ]
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
+    dearest = making.dearest(evidence, trainer, loader)
+    mostly = f", mostly in {dearest}" if dearest else ""
     return Finding(
         title=f"{SHARE} of the training loop goes into making batches in the training process itself, by "
-        f"{where}.",
+        f"{where}{mostly}.",
         share=loader.share,
         saving=_saving(step, workers),
         evidence=tuple(words),
-        advice=_advice(loader, where, step, workers, making.dearest(evidence, trainer, loader)),
+        advice=_advice(loader, where, step, workers, dearest),
         verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={workers}" if workers else None,
@@ -101,11 +103,7 @@ def _dataset(loader: LoaderUse) -> str:
 
 def _advice(loader: LoaderUse, where: str, step: Step, workers: int, dearest: str) -> str:
     """Return what to change, with the user's own numbers; ``dearest`` is what most of making a batch goes into."""
-    cheaper = (
-        f" Most of a batch's time is spent in {dearest}: what can be spared there is gained."
-        if dearest
-        else ""
-    )
+    cheaper = f" What can be spared in {dearest} is gained, too." if dearest else ""
     if not workers and step.fetch_ns > 2 * RECEIVE_NS:
         return (
             "Make a sample cheaper to load: there is no core to spare, so worker processes would only take "
