@@ -17,10 +17,12 @@ nsys and works out how kernels overlap, and its iterations. Imports are part of 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
@@ -168,6 +170,49 @@ def _correlation(event: dict[str, Any]) -> int:
     return found if isinstance(found, int) else 0
 
 
+def grown_export(export: Path, size: int, folder: Path) -> Path:
+    """Return an export of nsys that repeats what has a time in another one until it has so many bytes."""
+    path = folder / f"{export.name.split('.')[0]}-{size >> 20}MiB.sqlite"
+    shutil.copy(export, path)
+    turns = max(1, round(size / export.stat().st_size)) - 1
+    with contextlib.closing(sqlite3.connect(path)) as opened, opened:
+        tables = [name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {
+            table: [row[1] for row in opened.execute(f'PRAGMA table_info("{table}")')] for table in tables
+        }
+        timed = [table for table in tables if not {"start", "end"} - set(columns[table])]
+        (number,) = opened.execute(
+            "SELECT 1 + max(correlationId) FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+        ).fetchone()
+        first, last = (
+            edge(
+                row[0]
+                for table in timed
+                for row in opened.execute(f'SELECT {edge.__name__}("start") FROM "{table}"')  # noqa: S608
+                if row[0]
+            )
+            for edge in (min, max)
+        )
+        for table in timed:
+            moved = {
+                "start": last - first + 1_000_000,
+                "end": last - first + 1_000_000,
+                "correlationId": number,
+            }
+            (rows,) = opened.execute(f'SELECT max(rowid) FROM "{table}"').fetchone()  # noqa: S608
+            names = ", ".join(f'"{name}"' for name in columns[table])
+            values = ", ".join(
+                f'"{name}" + :turn * {moved[name]}' if name in moved else f'"{name}"'
+                for name in columns[table]
+            )
+            for turn in range(1, turns + 1):
+                opened.execute(
+                    f'INSERT INTO "{table}" ({names}) SELECT {values} FROM "{table}" WHERE rowid <= :rows',  # noqa: S608
+                    {"turn": turn, "rows": rows or 0},
+                )
+    return path
+
+
 def unpacked(export: Path, folder: Path) -> Path:
     """Return an export of nsys as a file that every tool can open."""
     if export.read_bytes()[:2] != GZIP:
@@ -197,6 +242,8 @@ def main() -> None:
             is_export = ".sqlite" in trace.name
             if is_export:
                 read = unpacked(trace, Path(folder))
+                if options.grow_to:
+                    read = grown_export(read, options.grow_to, Path(folder))
             else:
                 read = grown(trace, options.grow_to, Path(folder)) if options.grow_to else trace
             own: list[Reading | None] = []

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 FIRST = 64
 """So many numbers of a tensor stand for all."""
+ALONE = 32_767
+"""Operations on up to so many numbers start no threads: a child that is forked later could not use those."""
 
 
 def is_watched(torch):
-    """Whether a profiler or a dispatch mode of the program's would see what is asked."""
+    """Whether a profiler, a mode, a tracer or a transform of the program's would see what is asked."""
     depth = getattr(torch._C, "_len_torch_dispatch_stack", None)
-    return bool(depth and depth()) or torch.autograd._profiler_enabled()
+    functorch = getattr(torch._C, "_functorch", None)
+    level = getattr(functorch, "peek_interpreter_stack", None)
+    return bool(
+        (depth and depth())
+        or torch.autograd._profiler_enabled()
+        or torch._C._get_tracing_state() is not None
+        or (level and level() is not None)
+    )
 
 
 def item(torch, tensor):
@@ -17,14 +26,14 @@ def item(torch, tensor):
     return (getattr(torch._C, "TensorBase", None) or torch._C._TensorBase).item(tensor)  # before torch 2.2
 
 
-def fingerprint(torch, parameter):
-    """Return what changes when a parameter is written to, through ``.data``, too, where it is on the CPU.
+def fingerprint(torch, tensor):
+    """Return what changes when a tensor is written to, through ``.data``, too, where it is on the CPU.
 
     On a GPU the host would have to wait for its numbers, so there only how often it was written to counts.
     """
-    is_readable = parameter.layout is torch.strided and parameter.is_floating_point()
-    if not is_readable or parameter.device.type != "cpu" or is_watched(torch):
-        return parameter._version
+    is_readable = tensor.layout is torch.strided and tensor.is_floating_point()
+    if not is_readable or tensor.device.type != "cpu" or is_watched(torch):
+        return tensor._version
     with torch.no_grad():
-        first = parameter.detach().as_strided((min(FIRST, parameter.numel()),), (1,))
-        return parameter._version, item(torch, first.double().sum())
+        first = tensor.detach().as_strided((min(FIRST, tensor.numel()),), (1,))
+        return tensor._version, item(torch, first.double().sum())

@@ -112,16 +112,16 @@ def define(name, function):
     return journal.text(SEPARATOR.join((name,) + place))
 
 
-def call_from(frame, function, value):
-    """Return ``function(value)``, called by code that bears the file and the line which ``frame`` runs.
+def call_from(frame, function, *arguments, **options):
+    """Return ``function(*arguments, **options)``, called by code that bears the file and the line which ``frame`` runs.
 
     For functions that warn about the Python line that called them.
     """
     code = _call.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno or 1)
-    return type(_call)(code, frame.f_globals)(function, value)
+    return type(_call)(code, frame.f_globals)(function, arguments, options)
 
 
-_call = lambda function, value: function(value)  # noqa: E731 - its body is on its first line
+_call = lambda call, arguments, options: call(*arguments, **options)  # noqa: E731 - its body is on its first line
 
 
 def _learn(key, name, frame, via):

@@ -157,8 +157,8 @@ def _finish_with(torch):
         if ready is not None:
             guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
         journal.span(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
-        if padding_facts.left > 0:
-            guard.run("padding_facts", padding_facts.note, torch, name, data)
+        if padding_facts.left["loader"] > 0:
+            guard.run("padding_facts", padding_facts.note, torch, "loader", name, data)
 
     return finish
 

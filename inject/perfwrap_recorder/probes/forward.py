@@ -10,7 +10,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, journal, journal_format, ranges, rest, wrapping
+from perfwrap_recorder import gpu_time, guard, journal, journal_format, ranges, rest, seen_models, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import (
     live_graphs,
@@ -18,7 +18,6 @@ from perfwrap_recorder.probes import (
     padding_facts,
     parallel,
     settings_facts,
-    thrown_gradients,
     torch_facts,
 )
 from perfwrap_recorder.rest import resting
@@ -149,10 +148,9 @@ def _finish_with(torch):
         journal.span(start, end - start, value, number, journal_format.FORWARD)
         if live_graphs.left > 0:
             guard.run("live_graphs", live_graphs.note, "forward", number, frame, result)
-        if padding_facts.left > 0 and value & TRAINED == TRAINED:
-            guard.run("padding_facts", padding_facts.note, torch, name, held)
-        if thrown_gradients.left > 0 and value & journal_format.GRAD:
-            guard.run("thrown_gradients", thrown_gradients.called, torch, module, name, held)
+        if seen_models.left > 0 and value & journal_format.GRAD:
+            is_training = bool(value & journal_format.TRAINING)
+            guard.run("seen_models", seen_models.note, torch, module, name, held, is_training)
         journal.end_step(journal_format.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))
@@ -162,6 +160,8 @@ def _finish_with(torch):
                 _described.add(name)
                 guard.run("model_facts", model_facts.describe, torch, module, name)
                 torch_facts.look()
+        if name in model_facts.embedding and value & TRAINED == TRAINED and padding_facts.left["model"] > 0:
+            guard.run("padding_facts", padding_facts.note, torch, "model", name, held)
         return number
 
     return finish

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from perfwrap_recorder import journal, journal_format
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.probes import embedding_facts, unused_gradients
+from perfwrap_recorder.probes import embedding_facts
 
 SKIPPING = "pack_padded", "pack_sequence", "nested_tensor", "unpad"
 """Parts of the names of functions by which models leave padding out by themselves."""
+MIXING = (
+    "attention",
+    "attn",
+    "rnn",
+    "lstm",
+    "gru",
+    "transformer",
+    "conv1d",
+    "mamba",
+    "mixer",
+    "tril",
+    "masked_fill",
+)
+"""Parts of the names of classes and functions by which models work on all positions of a sequence."""
+
+embedding = set()  # names of models that look up embeddings
 
 
 def describe(torch, module, name):
@@ -30,22 +46,25 @@ def describe(torch, module, name):
         if images:
             last = sum(map(is_channels_last_with(torch), images))
             journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
-        describe_sequences(torch, module, key)
+        describe_sequences(torch, module, name, key)
         embedding_facts.note(torch, module)
-        unused_gradients.note(torch, module, name)
     journal.record(start, now() - start, 0, journal.text("model facts"), journal_format.PERFWRAP)
 
 
-def describe_sequences(torch, module, key):
-    """Say whether a model looks up embeddings, and whether code of its classes names functions that skip padding."""
+def describe_sequences(torch, module, name, key):
+    """Say of a model that looks up embeddings what its classes and their code name: see SKIPPING and MIXING."""
     parts = list(module.modules())
-    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in parts):
-        kinds = {kind for part in parts for kind in type(part).__mro__}
-        own = [kind for kind in kinds if not str(kind.__module__).startswith("torch.")]
-        codes = [getattr(value, "__code__", None) for kind in own for value in vars(kind).values()]
-        names = " ".join(name for code in codes for name in getattr(code, "co_names", ()))
-        journal.fact(key + "/embeds", True)
-        journal.fact(key + "/skips_padding", any(each in names for each in SKIPPING))
+    if not any(isinstance(part, torch.nn.Embedding) for part in parts):
+        return
+    embedding.add(name)
+    kinds = {kind for part in parts for kind in type(part).__mro__}
+    own = [kind for kind in kinds if not str(kind.__module__).startswith("torch.")]
+    codes = [getattr(value, "__code__", None) for kind in own for value in vars(kind).values()]
+    called = " ".join(each for code in codes for each in getattr(code, "co_names", ()))
+    classes = " ".join(kind.__name__.lower() for kind in kinds)
+    journal.fact(key + "/embeds", True)
+    journal.fact(key + "/skips_padding", any(each in called for each in SKIPPING))
+    journal.fact(key + "/mixes_positions", any(each in called or each in classes for each in MIXING))
 
 
 def count_elements(parameters, attribute):

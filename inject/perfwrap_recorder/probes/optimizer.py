@@ -139,7 +139,7 @@ def _look_at_gradients():
     known = [
         optimizer for optimizer in (each[0]() for each in list(_numbers.values())) if optimizer is not None
     ]
-    guard.run("unused_gradients", unused_gradients.look, known)
+    guard.run("unused_gradients", unused_gradients.look, sys.modules["torch"], known)
     journal.record(begin, now() - begin, 0, journal.text("gradients"), journal_format.PERFWRAP)
 
 

@@ -1,9 +1,9 @@
 """Says how much of the batches of tokens is padding. Replaces nothing; forward.py and data_loader.py ask.
 
-Looked at are tensors of whole numbers on the CPU, a row for each sequence, that an outermost module or the training
-takes: the first few, and ever more rarely then. Padding is what rows end (or begin) with, where all rows of a batch do
-so with the same number, LEAST columns wide: those columns are worth nothing to anybody. What nobody can tell from
-outside, whether the model leaves them out by itself, model_facts.py says as far as it can.
+Looked at are tensors of whole numbers on the CPU, a row for each sequence, that models with embeddings are called
+with, and that loaders give: the first few, and ever more rarely then. Padding is what rows end (or begin) with, more
+of it in some than in others, where the same number hardly stands elsewhere. Columns of padding only, LEAST or more,
+are worth nothing to anybody. Whether a model leaves them out by itself model_facts.py says, as far as it can.
 """
 
 from __future__ import annotations
@@ -12,20 +12,30 @@ from perfwrap_recorder import batches, journal, journal_format, quiet
 from perfwrap_recorder.clock import now
 
 LOOKS = 16
-"""So many batches are looked at in the beginning."""
+"""So many batches that models take are looked at in the beginning, and as many that loaders give."""
 MORE_LOOKS = 2
 """And so many after 10, 20, 40, 80... seconds."""
 LEAST = 8
 """Fewer columns of the same number in all rows happen by themselves: marks of a beginning or an end."""
 LEAST_WIDTH = 16
 LEAST_ROWS = 2
-MOST_ELEMENTS = 1_000_000
+MOST_ELEMENTS = 500_000
 """Larger batches would take milliseconds."""
 MOST_NAMES = 16
 
-left = LOOKS  # batches to look at before the next ten seconds
+left = {"model": LOOKS, "loader": LOOKS}  # batches to look at before the next ten seconds
 _intervals = 0
-_seen = {}  # name of a model or loader -> [looks, columns, those of padding only, numbers, those that are padding]
+_seen = {}  # name of a model or loader -> Seen
+
+
+class Seen:
+    """What was seen of one model's or loader's batches; the widest and the narrowest of them."""
+
+    __slots__ = ("beside", "cells", "columns", "looks", "narrowest", "numbers", "widest", "width")
+
+    def __init__(self):
+        self.looks = self.width = self.columns = self.numbers = self.cells = self.widest = self.beside = 0
+        self.narrowest = MOST_ELEMENTS
 
 
 def install():
@@ -33,60 +43,82 @@ def install():
     journal.every_interval.add(_look_again)
 
 
-def note(torch, name, held):
-    """Look at what a module was called with, or at what a loader gave."""
-    global left
-    left -= 1
-    if torch._C._len_torch_function_stack() or quiet.is_watched(torch) or torch.is_inference_mode_enabled():
+def note(torch, whose, name, held):
+    """Look at what a model was called with, or at what a loader gave."""
+    left[whose] -= 1
+    if torch._C._len_torch_function_stack() or torch.is_inference_mode_enabled() or quiet.is_watched(torch):
         return
     begin = now()
+    tensors, is_all = batches.tensors_in(torch, held)
     with torch.no_grad():
-        found = [
-            _measure(torch, each) for each in batches.tensors_in(torch, held)[0] if _is_tokens(torch, each)
-        ]
-    # Of tensors of one shape (tokens, their mask, their types) one that is not padding says that the position counts.
-    widest = max((each[:2] for each in found if each), default=None)
-    alike = [each for each in found if each and each[:2] == widest]
-    if alike and (name in _seen or len(_seen) < MOST_NAMES):
-        (rows, width), columns, cells = widest, *(min(each[at] for each in alike) for at in (2, 3))
-        sums = _seen.setdefault(name, [0, 0, 0, 0, 0])
-        sums[:] = [a + b for a, b in zip(sums, (1, width, columns, rows * width, cells))]  # noqa: B905 - Python 3.8
-        journal.fact("padding/" + name, "%d %d %d %d %d" % tuple(sums))
+        found = [_measure(torch, each) for each in tensors if _is_tokens(torch, each)]
+    found = [each for each in found if each]
+    if found and (name in _seen or len(_seen) < MOST_NAMES):
+        # That one tensor's columns are not padding says that those positions count in the others, too.
+        rows, width, columns, cells = min(found, key=lambda each: each[2] / each[1])
+        seen = _seen.setdefault(name, Seen())
+        seen.looks += 1
+        seen.width += width
+        seen.columns += columns
+        seen.numbers += rows * width
+        seen.cells += cells
+        seen.narrowest, seen.widest = min(seen.narrowest, width), max(seen.widest, width)
+        seen.beside += not is_all or any(
+            not each.is_nested and each.is_floating_point() and each.numel() > rows * width
+            for each in tensors
+        )
+        counts = seen.looks, seen.width, seen.columns, seen.numbers, seen.cells
+        more = seen.narrowest, seen.widest, seen.beside
+        journal.fact("padding/" + name, "%d %d %d %d %d %d %d %d" % (*counts, *more))
     journal.record(begin, now() - begin, 0, journal.text("padding"), journal_format.PERFWRAP)
 
 
 def _is_tokens(torch, tensor):
     return (
-        tensor.dtype in (torch.int64, torch.int32)
+        not tensor.is_nested
+        and tensor.layout is torch.strided
+        and tensor.dtype in (torch.int64, torch.int32)
         and tensor.dim() == 2
         and tensor.shape[0] >= LEAST_ROWS
-        and tensor.shape[1] >= LEAST_WIDTH
+        and LEAST_WIDTH <= tensor.shape[1] <= quiet.ALONE
         and tensor.numel() <= MOST_ELEMENTS
         and tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
     )
 
 
 def _measure(torch, tokens):
-    """Return (rows, width, columns of padding only, numbers that are padding); None of what is the same all over."""
-    at_end = _edge(torch, tokens.flip(1))
-    if at_end is None:
+    """Return (rows, width, columns of padding only, numbers that are padding); None of what is no tokens.
+
+    That is a mask, and what is the same in all rows: positions.
+    """
+    at_once = quiet.ALONE // tokens.shape[1]
+    parts = [tokens[first : first + at_once] for first in range(0, tokens.shape[0], at_once)]
+    if all(0 <= quiet.item(torch, part.min()) and quiet.item(torch, part.max()) <= 1 for part in parts):
         return None
-    return (*tokens.shape, *max(at_end, _edge(torch, tokens)))
+    if all(quiet.item(torch, (part == parts[0][:1]).all()) for part in parts):
+        return None
+    at_end = _edge(torch, [part.flip(1) for part in parts])
+    return (*tokens.shape, *max(at_end, _edge(torch, parts)))
 
 
-def _edge(torch, tokens):
-    """Return how many columns, and numbers, the rows begin with that all equal the first of all."""
-    same = (tokens == tokens[:, :1]).to(torch.int64).cumprod(1)
-    same *= tokens[:, :1] == tokens[0, 0]
-    columns = quiet.item(torch, same.prod(0).sum())
-    if columns == tokens.shape[1]:
-        return None
-    return (columns, quiet.item(torch, same.sum())) if columns >= LEAST else (0, 0)
+def _edge(torch, parts):
+    """Return how many columns, and numbers, are the padding that rows begin with."""
+    rows, width = sum(len(part) for part in parts), parts[0].shape[1]
+    padding = quiet.item(torch, parts[0][0, 0])
+    columns, cells, all_cells = width, 0, 0
+    for part in parts:
+        same = (part == padding).to(torch.int64)
+        all_cells += quiet.item(torch, same.sum())
+        lengths = same.cumprod(1).sum(1)
+        cells += quiet.item(torch, lengths.sum())
+        columns = min(columns, quiet.item(torch, lengths.min()))
+    is_padding = LEAST <= columns < width and cells > columns * rows and all_cells - cells <= rows
+    return (columns, cells) if is_padding else (0, 0)
 
 
 def _look_again():
-    global left, _intervals
+    global _intervals
     _intervals += 1
     if not _intervals & (_intervals - 1):
-        left = max(left, MORE_LOOKS)
+        for whose in left:
+            left[whose] = max(left[whose], MORE_LOOKS)

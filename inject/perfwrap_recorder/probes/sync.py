@@ -3,7 +3,8 @@
 Replaces, on ``torch.Tensor``: ``item tolist numpy nonzero equal allclose is_nonzero masked_select __bool__
 __float__ __int__ __complex__ __index__ __repr__ __format__``. The user could notice one more frame in
 tracebacks, and that some of these are Python functions. Copies (``cpu``, ``to``) are transfers.py's, whether
-they block or not.
+they block or not. While ``torch.jit`` traces, nothing is recorded: its warnings name the line that runs, which
+must be the caller's.
 
 Not seen are the values that C++ asks for itself (``x[mask]``) and torch's functions of the same names
 (``torch.nonzero(x)``): Dynamo, ``torch.jit`` and ``__torch_function__`` know those by their identity, so a
@@ -60,10 +61,16 @@ def install(torch):
     journal.cover("probe/sync")
 
 
-def _make_plain(finish, _):
+def _make_plain(finish, torch):
+    is_tracing = torch._C._is_tracing
+
     def make(original, _, is_compiling):
         def wrapper(self):
-            if is_compiling() or SYNC in resting:
+            if is_compiling():
+                return original(self)
+            if is_tracing():
+                return source_lines.call_from(_getframe().f_back, original, self)
+            if SYNC in resting:
                 return original(self)
             thread = get_ident()
             if thread in busy:
@@ -83,10 +90,16 @@ def _make_plain(finish, _):
     return make
 
 
-def _make_with_options(finish, _):
+def _make_with_options(finish, torch):
+    is_tracing = torch._C._is_tracing
+
     def make(original, _, is_compiling):
         def wrapper(self, *arguments, **options):
-            if is_compiling() or SYNC in resting:
+            if is_compiling():
+                return original(self, *arguments, **options)
+            if is_tracing():
+                return source_lines.call_from(_getframe().f_back, original, self, *arguments, **options)
+            if SYNC in resting:
                 return original(self, *arguments, **options)
             thread = get_ident()
             if thread in busy:
@@ -107,6 +120,8 @@ def _make_with_options(finish, _):
 
 
 def _make_conversion(finish, torch):
+    is_tracing = torch._C._is_tracing
+
     def make(original, _, is_compiling):
         # The one warning comes from C++ and names the Python line that runs: it must be the caller's.
         unwarned = [True]
@@ -118,7 +133,11 @@ def _make_conversion(finish, torch):
             return original(tensor)
 
         def wrapper(self):
-            if is_compiling() or SYNC in resting:
+            if is_compiling():
+                return original(self)
+            if is_tracing():
+                return source_lines.call_from(_getframe().f_back, original, self)
+            if SYNC in resting:
                 return original(self)
             thread = get_ident()
             if thread in busy:

@@ -1,25 +1,25 @@
 """Says how many of the models' parameters get gradients that nobody uses. Replaces nothing.
 
-model_facts.py tells which models there are; optimizer.py asks behind a step, when all optimizers have stepped a few
-times, some steps later, and then about every ten seconds. Unused is the gradient of a parameter that no optimizer
-has, and that nobody has written to between two such looks: some programs update parameters by themselves.
+seen_models.py tells which models there are; optimizer.py asks behind a step: after the first STEPS steps of all
+optimizers, as many steps later, and then about every ten seconds. Unused is the gradient of a parameter that no living
+optimizer has which has stepped, where between two such looks the gradient changed and the parameter did not: some
+programs update parameters by themselves.
 """
 
 from __future__ import annotations
 
-from _weakref import ref
+from itertools import islice
 
-from perfwrap_recorder import journal, quiet
+from perfwrap_recorder import journal, quiet, seen_models
 
 STEPS = 8
 """Steps of optimizers before the first look, and between it and the second."""
-MOST_MODELS, MOST_PARAMETERS = 16, 2_000
+MOST_PARAMETERS = 2_000
 """Larger models are not looked at: that would take milliseconds."""
 
 left = STEPS  # steps of optimizers until the next look; 0 for none
-_torch = None
-_models = {}  # id of a model -> (weak reference to it, its name)
-_versions = {}  # id of a parameter that no optimizer has -> its fingerprint
+_looks = 0
+_before = {}  # id of a parameter that no optimizer has -> its fingerprint and that of its gradient
 _said = {}  # what was said last
 
 
@@ -28,50 +28,55 @@ def install():
     journal.every_interval.add(_look_again)
 
 
-def note(torch, module, name):
-    """Remember a model."""
-    global _torch
-    _torch = torch
-    if len(_models) < MOST_MODELS:
-        _models[id(module)] = ref(module), name
-
-
-def look(optimizers):
+def look(torch, optimizers):
     """Look at all models' parameters; ``optimizers`` are all that have stepped."""
-    global left
-    left = 0 if _versions else STEPS
-    if _torch is None:
-        return
+    global left, _looks
+    _looks += 1
+    left = STEPS if _looks < 2 else 0
     # A mode or subclass of the program's must not see these questions.
-    with _torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction():
         updated = {id(each) for optimizer in optimizers for each in _parameters_of(optimizer)}
-        for module, name in [(known(), name) for known, name in _models.values()]:
-            if module is not None:
-                _look_at(module, name, updated)
+        found = [(model.name, _look_at(torch, module, updated)) for model, module in seen_models.alive()]
+    found = [(name, words) for name, words in found if words]
+    if _said or any(words[2] for _, words in found):
+        for name, words in found:
+            if _said.get(name) != words:
+                _said[name] = words
+                journal.fact("model/%s/gradients" % name, "%d %d %d %d %s" % words)
 
 
-def _look_at(module, name, updated):
-    mine = [(path, each) for path, each in module.named_parameters() if type(each) is _torch.nn.Parameter]
-    if len(mine) > MOST_PARAMETERS:
-        return
-    with_gradient = [(path, each) for path, each in mine if each.is_leaf and each.grad is not None]
-    unused = []
-    for path, each in with_gradient:
-        if id(each) not in updated and not each.is_inference():
-            version = quiet.fingerprint(_torch, each)
-            if _versions.get(id(each)) == version:
-                unused.append((path, each))
-            _versions[id(each)] = version
-    words = "%d %d %d %d %s" % (
+def _look_at(torch, module, updated):
+    """Return tensors and elements with gradients, those that are unused, and the first unused one's name."""
+    mine = list(islice(module.named_parameters(), MOST_PARAMETERS + 1))
+    if not mine or len(mine) > MOST_PARAMETERS or mine[0][1].device.type != "cpu":
+        return None
+    # Of tables, only some rows change.
+    tables = {
+        id(each._parameters.get("weight"))
+        for each in module.modules()
+        if isinstance(each, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+    }
+    with_gradient, unused = [], []
+    for path, each in mine:
+        if type(each) is not torch.nn.Parameter or not each.requires_grad or each.grad is None:
+            continue
+        if id(each) in updated:
+            with_gradient.append(each)
+        elif id(each) not in tables and not each.is_inference():
+            now = quiet.fingerprint(torch, each), quiet.fingerprint(torch, each.grad)
+            before = _before.get(id(each))
+            _before[id(each)] = now
+            if before and before[1] != now[1]:
+                with_gradient.append(each)
+                if before[0] == now[0]:
+                    unused.append((path, each))
+    return (
         len(with_gradient),
-        sum(each.numel() for _, each in with_gradient),
+        sum(each.numel() for each in with_gradient),
         len(unused),
         sum(each.numel() for _, each in unused),
         unused[0][0] if unused else "",
     )
-    if (unused or name in _said) and _said.get(name) != words:
-        _said[name] = words
-        journal.fact("model/%s/gradients" % name, words)
 
 
 def _parameters_of(optimizer):

@@ -1,27 +1,28 @@
 """Sequences are padded further than the longest of their batch.
 
 What it finds
-    Batches of tokens (whole numbers, a row for each sequence) that end or begin with eight columns or more of the same
-    number in all rows: a tenth of the columns or more, of a model that looks up embeddings.
+    Batches of tokens (whole numbers, a row for each sequence) of one fixed width that end or begin with eight columns
+    or more of padding in all rows: a tenth of the columns or more, of a model that looks up embeddings and whose
+    classes or functions are named as those that work on whole sequences are (attention, GRU, transformer...).
 
 Why it costs
-    The model works those columns out like any others, and attention in proportion to their square. Nobody uses what
-    comes out: it is masked.
+    The model works those columns out like any others. Nobody uses what comes out: it is masked.
 
 How the saving is worked out
     Measured are the columns of up to 16 batches in the beginning and a few later ones, on the host. Estimated is what
-    they cost: at most their part of forward and backward pass (of a GPU's work, where its kernels were recorded), at
-    least half of that, since some work is the same for any length.
+    they cost: at most their part of the model's forward and backward pass (of a GPU's work, where its kernels were
+    recorded), at least half of that, since some work is the same for any length. Attention, whose work grows with the
+    square of the length, may gain more.
 
 How to fix
     Pad each batch to its longest sequence in the collate function: torch.nn.utils.rnn.pad_sequence, or in transformers
     DataCollatorWithPadding and no padding in the tokenizer. Batches of sequences of similar length have less
-    padding still. Under torch.compile or with CUDA graphs, pad to the next multiple of 64: each new length compiles.
+    padding still. With CUDA graphs, pad to the next multiple of 64: each new length is captured anew.
 
 When it is wrong
-    When the model leaves the padding out by itself. Packed sequences, nested tensors and functions named unpad in the
-    model's classes are noticed, other ways are not. When the hardware or a compiled graph needs one fixed length. In
-    categories that stand side by side, of which the last eight or more are the same in all rows by chance.
+    Where torch.compile is used it is not checked: each other length may compile anew. When the model leaves the padding out by itself: packed sequences, nested tensors and functions named unpad in the
+    model's classes are noticed, other ways are not. When the hardware or a compiled graph needs one fixed length. Where
+    only a part of the model works on the sequence.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("steady_steps", "options")
 
-WORDS = re.compile(r"(\d{1,9}) (\d{1,15}) (\d{1,15}) (\d{1,18}) (\d{1,18})")
-"""What the recorder says: batches, columns, those of padding only, numbers, those that are padding."""
+WORDS = re.compile(" ".join([r"(\d{1,18})"] * 8))
+"""What the recorder says: batches, columns, those of padding only, numbers, those that are padding, the narrowest
+and the widest batch, and how many batches held more than tokens."""
 
 LEAST_BATCHES = 3
 LEAST_EMPTY = 0.1
-"""Part of the columns from which it is told: what is left of a rounding to multiples of 8 or 64 is none."""
+"""Part of the columns from which it is told."""
 LEAST_GONE = 0.5
 """Of the work by the part of the columns: what goes at least."""
 BUSY = 0.8
@@ -65,6 +67,9 @@ class Padding:
     empty_columns: int
     numbers: int
     padding: int
+    narrowest: int
+    widest: int
+    beside: int
 
     @property
     def share(self) -> float:
@@ -79,11 +84,19 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if not found:
         return Clear("No batches of padded tokens were seen.")
     worst = max(found, key=lambda seen: seen.share)
-    if worst.share < LEAST_EMPTY:
+    if worst.share < LEAST_EMPTY or worst.narrowest != worst.widest:
         return Clear(f"{units.share(worst.share)} of the columns of tokens hold nothing but padding.")
-    if any(facts.get(key) == "True" for key in facts if key.endswith("/skips_padding")):
+    if _says(facts, worst.source, "skips_padding"):
         return Clear("Batches are padded, and the model leaves padding out.")
-    answer = _work(evidence, trainer)
+    if any(key.startswith("compile/") for key in facts):
+        return NotChecked(
+            "Batches are padded, but the model is compiled: each other length may compile anew."
+        )
+    if worst.beside or not _says(facts, worst.source, "mixes_positions"):
+        return NotChecked(
+            "Batches are padded, but how much of the model's work goes by their length is not known."
+        )
+    answer = _work(evidence, trainer, worst.source)
     if isinstance(answer, NotChecked):
         return answer
     work, of_window = answer
@@ -91,6 +104,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if share < MINOR_SHARE:
         return Clear(f"What the model makes of padding takes {units.share(share)} of the loop at most.")
     return [_finding(evidence, trainer, worst, work, of_window)]
+
+
+def _says(facts: dict[str, str], source: str, what: str) -> bool:
+    """Say whether that is known of a model, of any model where a loader stands for them."""
+    keys = [f"model/{source}/{what}"] if f"model/{source}/{what}" in facts else list(facts)
+    return any(facts[key] == "True" for key in keys if key.startswith("model/") and key.endswith("/" + what))
 
 
 def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, of_window: bool) -> Finding:
@@ -106,12 +125,12 @@ def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, o
         share=share,
         saving=(1.0 - seen.share * work, 1.0 - LEAST_GONE * seen.share * work),
         evidence=(
-            f"In {units.counted(seen.batches, 'batch', 'batches')} that were looked at, rows had {columns:.0f} "
-            f"numbers; the longest had {kept:.0f} before the padding, all of them together "
-            f"{(1.0 - seen.padding / seen.numbers) * columns:.0f} on average.",
+            f"In {units.counted(seen.batches, 'batch', 'batches')} that were looked at, rows were {columns:.0f} "
+            f"numbers wide; the longest row of a batch held {kept:.0f}, an average row "
+            f"{(1.0 - seen.padding / seen.numbers) * columns:.0f}.",
             f"Kernels run during {units.share(work)} of what was recorded of the GPU."
             if of_window
-            else f"Forward and backward pass take {units.share(work)} of the loop.",
+            else f"Forward and backward pass of {seen.source} take {units.share(work)} of the loop.",
         ),
         advice=f"Pad each batch to its longest sequence{whose} instead of to a fixed length "
         "(torch.nn.utils.rnn.pad_sequence; in transformers DataCollatorWithPadding, and no padding in the "
@@ -124,12 +143,16 @@ def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, o
     )
 
 
-def _work(evidence: Evidence, trainer: Trainer) -> tuple[float, bool] | NotChecked:
+def _work(evidence: Evidence, trainer: Trainer, source: str) -> tuple[float, bool] | NotChecked:
     """Return the share of the loop that goes by the length of sequences, and whether it is of a GPU's record."""
     if trains_on_gpu(evidence, trainer):
         gpu = recorded(evidence, trainer)
         if isinstance(gpu, NotChecked):
             return NotChecked("Batches are padded; what that costs on a GPU needs a record of its kernels.")
+        if len(_models(evidence.facts(trainer.process), "class")) != 1:
+            return NotChecked(
+                "Batches are padded; which of the models' work goes by their length is not known."
+            )
         if gpu.busy_share < BUSY:
             return NotChecked("Batches are padded, but the GPU is not what steps wait for.")
         return gpu.busy_share, True
@@ -137,8 +160,15 @@ def _work(evidence: Evidence, trainer: Trainer) -> tuple[float, bool] | NotCheck
         return NotChecked(
             "Batches are padded; in a job of several ranks a backward pass also waits for others."
         )
-    shares = evidence.account(trainer).shares
-    return sum(shares[part] for part in CONCERNED), False
+    account = evidence.account(trainer)
+    forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == source))
+    whole = account.shares["forward"]
+    return (forward + account.shares["backward"] * forward / whole if whole else 0.0), False
+
+
+def _models(facts: dict[str, str], what: str) -> set[str]:
+    """Return the names of the models of which the recorder said that."""
+    return {key.split("/")[1] for key in facts if key.startswith("model/") and key.endswith("/" + what)}
 
 
 def _maker(evidence: Evidence, trainer: Trainer) -> tuple[str, Line | None]:
@@ -153,7 +183,7 @@ def _maker(evidence: Evidence, trainer: Trainer) -> tuple[str, Line | None]:
 
 def _seen(evidence: Evidence, trainer: Trainer, facts: dict[str, str]) -> list[Padding]:
     """Return what models took, else what the loaders gave that the training took: models that look up embeddings."""
-    models = {key.split("/")[1] for key in facts if key.startswith("model/") and key.endswith("/embeds")}
+    models = _models(facts, "embeds")
     if not models:
         return []
     padding = {}

@@ -1,8 +1,8 @@
 """The backward pass works out gradients that nobody uses.
 
 What it finds
-    Parameters that get gradients though no optimizer has them and nobody else writes to them: a pretrained part that
-    is not trained but still requires gradients, a teacher that runs without torch.no_grad(), a layer that the
+    Parameters whose gradients change though no optimizer that steps has them and nobody else writes to them: a part
+    that is not trained but still requires gradients, a teacher that runs without torch.no_grad(), a layer that the
     optimizer was not given. From a twentieth of the tensors with gradients on, and 5 % of the loop.
 
 Why it costs
@@ -12,9 +12,10 @@ Why it costs
 How the saving is worked out
     Estimated: the backward pass by the share of the tensors with gradients that are unused, from a third of that to one
     and a half times as much. How much work a tensor's gradient is differs by layer. What the forward pass would
-    save by not keeping its results is not counted. Of a model whose gradients are cleared unused: twice the forward
-    pass of its calls beyond one for each step of its optimizer, from half of that to one and a half times as much. On a
-    GPU, and in a job of several ranks, the host's time of the backward pass says nothing of it: not checked there.
+    save by not keeping its results is not counted. Of a model whose gradients are cleared unused: twice its
+    forward pass by the part of its backward passes whose gradients were, from half of that to one and a half times as
+    much. On a GPU, and in a job of several ranks, the host's time of the backward pass says nothing of it: not checked
+    there.
 
 How to fix
     Call requires_grad_(False) on what is not trained, or run it under torch.no_grad(). If it was meant to be trained,
@@ -22,8 +23,8 @@ How to fix
 
 When it is wrong
     When the program reads those gradients itself (saliency, gradient statistics), or trains these parameters later.
-    Looked at are the first steps and then one about every ten seconds, and models of up to 2,000 parameters; of
-    gradients that are cleared, the first 64 times.
+    Looked at are the first steps and then one about every ten seconds, and models of up to 2,000 parameters, without
+    the tables of embeddings; of gradients that are cleared, the first 64 times.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ ALL_BUT = 0.9
 """Of a backward pass no more than that goes."""
 
 
-THROWN = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (.*)")
-"""What the recorder says of an optimizer: how often gradients were cleared unused, and at all, its steps, calls of the
-model, calls with something that requires gradients, and the model's name."""
+THROWN = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (.*)")
+"""What the recorder says of an optimizer: how often gradients were cleared unused, and at all, its steps, the backward
+passes whose gradients were cleared unused, and used, calls of the model, and the model's name."""
 BACKWARD = 2.0
 """A backward pass takes twice the forward pass: a product of matrices has two gradients."""
 MOSTLY = 0.5
@@ -71,8 +72,15 @@ class Thrown:
     thrown: int
     cleared: int
     steps: int
+    wasted: int
+    used: int
     calls: int
     model: str
+
+    @property
+    def part(self) -> float:
+        """Return the part of the model's backward passes that nobody uses, as far as its calls allow that."""
+        return min(self.wasted / (self.wasted + self.used), 1.0 - self.steps / self.calls)
 
 
 @dataclass(frozen=True)
@@ -141,8 +149,7 @@ def _cleared(evidence: Evidence, trainer: Trainer, thrown: Thrown) -> Finding | 
     account = evidence.account(trainer)
     backward = account.shares["backward"]
     forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == thrown.model))
-    spare = 1.0 - thrown.steps / thrown.calls
-    share = min(ALL_BUT * backward, BACKWARD * forward * spare)
+    share = min(ALL_BUT * backward, BACKWARD * forward * thrown.part)
     if share < MINOR_SHARE:
         return Clear(
             f"Gradients of {thrown.model} are cleared unused; that takes {units.share(share)} of the loop."
@@ -155,10 +162,10 @@ def _cleared(evidence: Evidence, trainer: Trainer, thrown: Thrown) -> Finding | 
         share=share,
         saving=(1.0 - min(ALL_BUT * backward, 1.5 * share), 1.0 - share / 2),
         evidence=(
-            f"{units.count(thrown.thrown)} of {units.count(thrown.cleared)} times that they were cleared they had come "
-            "since its last step, while another optimizer stepped; nothing that it was called with requires gradients.",
-            f"It was called {thrown.calls / thrown.steps:.1f} times for each step of {thrown.optimizer}; its forward "
-            f"passes take {units.share(forward)} of the loop, all backward passes {units.share(backward)}.",
+            f"In {units.count(thrown.thrown)} of {units.count(thrown.cleared)} clearings the gradients were new and "
+            "its optimizer had not used them; none of the model's inputs requires gradients.",
+            f"{units.share(thrown.part)} of its backward passes are for nothing; its forward passes take "
+            f"{units.share(forward)} of the loop, all backward passes {units.share(backward)}.",
         ),
         advice=f"Detach what {thrown.model} returns{where} where another model "
         "learns from it (fake.detach()), or call it under torch.no_grad() there.",
@@ -195,7 +202,8 @@ def _thrown(evidence: Evidence, trainer: Trainer) -> list[Thrown]:
     for key, value in evidence.facts(trainer.process).items():
         head, _, last = key.rpartition("/")
         if head.startswith("optimizer/") and last == "thrown" and (words := THROWN.fullmatch(value)):
-            thrown, cleared, steps, calls, fed = map(int, words.groups()[:5])
-            if thrown > MOSTLY * cleared and not fed and calls > steps > 0:
-                found.append(Thrown(head.removeprefix("optimizer/"), thrown, cleared, steps, calls, words[6]))
+            thrown, cleared, steps, wasted, used, calls = map(int, words.groups()[:6])
+            if thrown > MOSTLY * cleared and calls > steps > 0 and wasted:
+                optimizer = head.removeprefix("optimizer/")
+                found.append(Thrown(optimizer, thrown, cleared, steps, wasted, used, calls, words[7]))
     return found

@@ -130,6 +130,31 @@ print([(os.path.basename(w.filename), w.lineno) for w in caught])
     assert done.stdout in (f"[('program.py', {line})]\n", "[]\n")
 
 
+def test_warnings_of_a_tracer_name_the_users_lines(train) -> None:
+    done = train(
+        """
+import warnings
+def work(value):
+    if value.sum() > 3:  # LINE
+        value = value + 1
+    size = int(value.sum())  # LINE
+    value.tolist()  # LINE
+    value.numpy()  # LINE
+    return value * float(value.mean()) + size  # LINE
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("default")
+    torch.jit.trace(work, torch.ones(4), check_trace=False)
+print(*sorted(w.lineno for w in caught if w.filename == __file__))
+print([w.filename for w in caught if "perfwrap" in w.filename])
+"""
+    )
+    program = (done.run_dir / "program.py").read_text().splitlines()
+    lines = [number for number, text in enumerate(program, 1) if text.endswith("# LINE")]
+    named, ours = done.stdout.splitlines()
+    assert [int(number) for number in named.split()] == lines
+    assert ours == "[]"
+
+
 def test_threads_do_not_disturb_each_other(train) -> None:
     found = train("""
 import threading

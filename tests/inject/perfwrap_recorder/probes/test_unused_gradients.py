@@ -15,6 +15,63 @@ def train(optimizer, steps=40, model=net, after=lambda: None):
 """
 
 
+OTHER = """
+class Teacher(nn.Sequential): pass
+teacher = Teacher(nn.Linear(4, 2))
+def distil(optimizer, watch=torch.enable_grad, steps=40):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with watch(): aim = teacher(torch.ones(3, 4))
+        (net(torch.ones(3, 4)) - aim).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_a_teacher_is_told_beside_all_others(train) -> None:
+    facts = train(NET + OTHER + "distil(torch.optim.SGD(net.parameters(), 0.1))").journal.facts
+    assert facts["model/Teacher/gradients"] == "2 10 2 10 0.weight"
+    assert facts["model/Sequential/gradients"] == "6 50 0 0 "
+
+
+def test_another_model_of_the_same_class_is_told(train) -> None:
+    program = NET + OTHER.replace("Teacher(nn.Linear(4, 2))", "nn.Sequential(nn.Linear(4, 2))")
+    facts = train(program + "distil(torch.optim.SGD(net.parameters(), 0.1))").journal.facts
+    told = [value for key, value in sorted(facts.items()) if key.endswith("/gradients")]
+    assert sorted(told) == ["2 10 2 10 0.weight", "6 50 0 0 "]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        """
+train(torch.optim.SGD(teacher.parameters(), 0.1), model=teacher)
+distil(torch.optim.SGD(net.parameters(), 0.1), torch.no_grad)
+""",
+        """
+train(torch.optim.SGD(net.parameters(), 0.1))
+net[0].requires_grad_(False)
+train(torch.optim.SGD(net[1:].parameters(), 0.1))
+""",
+        """
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = nn.Embedding(100, 4), nn.Linear(4, 2)
+    def forward(self, x):
+        return self.out(self.table(torch.arange(90, 93)))
+words = Words()
+def by_hand():
+    words.table.weight.data[90:93] -= 0.1 * words.table.weight.grad[90:93]
+train(torch.optim.SGD(words.out.parameters(), 0.1), model=words, after=by_hand)
+""",
+    ],
+    ids=["trained before", "frozen later", "rows by hand"],
+)
+def test_old_gradients_and_rows_of_tables_are_not_told(train, program: str) -> None:
+    facts = train(NET + OTHER + program).journal.facts
+    assert not [key for key in facts if key.endswith("/gradients")]
+
+
 @pytest.mark.parametrize(
     ("program", "told"),
     [

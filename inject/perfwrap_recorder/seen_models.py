@@ -1,0 +1,52 @@
+"""Which modules the program calls with gradients, of all those of one class, too; weakly referenced.
+
+forward.py tells of the first CALLS calls of outermost modules.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+
+from perfwrap_recorder import batches
+
+CALLS = 400
+MOST = 64
+"""Modules that are told apart."""
+
+left = CALLS
+_seen = {}  # id of a module -> Model
+_names = {}  # name of a class -> how many modules of it were seen
+
+
+class Model:
+    """One module: ``fed`` counts calls with something that requires gradients, or that could not be looked at."""
+
+    __slots__ = ("calls", "fed", "module", "name")
+
+    def __init__(self, module, name):
+        number = _names[name] = _names.get(name, 0) + 1
+        self.module, self.name = ref(module), name if number == 1 else "%s#%d" % (name, number)
+        self.calls = self.fed = 0
+
+
+def note(torch, module, name, held, is_training):
+    """Note a call with gradients; ``held`` is what the module was called with."""
+    global left
+    left -= 1
+    model = _seen.get(id(module))
+    if model is None or model.module() is not module:
+        if len(_seen) >= MOST or not module._parameters and not module._modules:
+            return
+        model = _seen[id(module)] = Model(module, name)
+    model.calls += is_training
+    if torch._C._len_torch_function_stack():
+        model.fed += 1
+        return
+    tensors, is_all = batches.tensors_in(torch, held)
+    model.fed += not is_all or any(each.requires_grad for each in tensors)
+
+
+def alive():
+    """Return (Model, module) of all that are alive."""
+    found = [(model, model.module()) for model in list(_seen.values())]
+    return [(model, module) for model, module in found if module is not None]
