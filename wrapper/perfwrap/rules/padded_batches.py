@@ -20,9 +20,9 @@ How to fix
     padding still. With CUDA graphs, pad to the next multiple of 64: each new length is captured anew.
 
 When it is wrong
-    Where torch.compile is used it is not checked: each other length may compile anew. When the model leaves the padding out by itself: packed sequences, nested tensors and functions named unpad in the
-    model's classes are noticed, other ways are not. When the hardware or a compiled graph needs one fixed length. Where
-    only a part of the model works on the sequence.
+    When the model leaves the padding out by itself: packed sequences, nested tensors and functions named unpad in the
+    model's classes are noticed, other ways are not. Where only a part of the model works on the sequence, or the hardware
+    needs one length. Where torch.compile is used it is not checked: each other length may compile anew.
 """
 
 from __future__ import annotations
