@@ -9,7 +9,7 @@ from torch import nn
 def build(count):
     rows = []
     for index in range(count):
-        rows.append([math.sin(index * column * 1e-3) * math.cos(index + column) for column in range(128)])
+        rows.append([math.sin(index * column * 1e-3) * math.cos(index + column) for column in range(192)])
     return torch.tensor(rows)
 
 

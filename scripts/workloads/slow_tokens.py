@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 random.seed(2)
 WORDS = ["low", "lower", "newest", "widest", "new", "wide", "lowest", "newer"]
 MERGES = [("e", "s"), ("es", "t"), ("l", "o"), ("lo", "w"), ("n", "e"), ("ne", "w"), ("w", "i"), ("d", "est")]
-LINES = [" ".join(random.choices(WORDS, k=48)) for _ in range(4000)]
+LINES = [" ".join(random.choices(WORDS, k=120)) for _ in range(3000)]
 
 
 def tokenize(line):
