@@ -9,13 +9,13 @@ from torch import nn
 def build(count):
     rows = []
     for index in range(count):
-        rows.append([math.sin(index * column * 1e-3) * math.cos(index + column) for column in range(192)])
+        rows.append([math.sin(index * column * 1e-3) * math.cos(index + column) for column in range(128)])
     return torch.tensor(rows)
 
 
 def main():
     torch.manual_seed(0)
-    data = build(70_000)
+    data = build(130_000)
     model = nn.Sequential(nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 128))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(150):

@@ -10,9 +10,9 @@ Why it costs
     layers behind which nothing is trained.
 
 How the saving is worked out
-    Estimated: the backward pass by the share of the tensors with gradients that are unused, from a third of that to one
-    and a half times as much. How much work a tensor's gradient is differs by layer. What the forward pass would
-    save by not keeping its results is not counted. Of a model whose gradients are cleared unused: twice its
+    Estimated: the backward pass by the share of the tensors with gradients that are unused, from half of that to twice
+    as much. How much work a tensor's gradient is differs by layer: the first ones of images are dear. What the forward
+    pass would save by not keeping its results is not counted. Of a model whose gradients are cleared unused: twice its
     forward pass by the part of its backward passes whose gradients were, from half of that to one and a half times as
     much. On a GPU, and in a job of several ranks, the host's time of the backward pass says nothing of it: not checked
     there.
@@ -47,7 +47,7 @@ WORDS = re.compile(r"(\d{1,9}) (\d{1,18}) (\d{1,9}) (\d{1,18}) (.*)")
 
 LEAST_UNUSED = 0.05
 """Part of the tensors with gradients from which it is told."""
-LEAST_GONE, MOST_GONE = 1 / 3, 1.5
+LEAST_GONE, MOST_GONE = 0.5, 2.0
 """Of the backward pass by the part that is unused: what goes at least and at most."""
 ALL_BUT = 0.9
 """Of a backward pass no more than that goes."""
