@@ -17,6 +17,9 @@ STEPS = 8
 MOST_PARAMETERS = 2_000
 """Larger models are not looked at: that would take milliseconds."""
 
+KEPT = 10_000
+"""Parameters after which what was known of them is forgotten."""
+
 left = STEPS  # steps of optimizers until the next look; 0 for none
 _looks = 0
 _before = {}  # id of a parameter that no optimizer has -> its fingerprint and that of its gradient
@@ -33,6 +36,8 @@ def look(torch, optimizers):
     global left, _looks
     _looks += 1
     left = STEPS if _looks < 2 else 0
+    if len(_before) > KEPT:
+        _before.clear()
     # A mode or subclass of the program's must not see these questions.
     with torch._C.DisableTorchFunction():
         updated = {id(each) for optimizer in optimizers for each in _parameters_of(optimizer)}
