@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FIRST = 64
-"""So many numbers of a tensor stand for all."""
+"""So many numbers, spread over a tensor, stand for all."""
 ALONE = 32_767
 """Operations on up to so many numbers start no threads: a child that is forked later could not use those."""
 
@@ -27,7 +27,7 @@ def item(torch, tensor):
 
 
 def fingerprint(torch, tensor):
-    """Return what changes when a tensor is written to, through ``.data``, too, where it is on the CPU.
+    """Return what changes when a tensor is written to as a whole, through ``.data``, too, where it is on the CPU.
 
     On a GPU the host would have to wait for its numbers, so there only how often it was written to counts.
     """
@@ -35,5 +35,6 @@ def fingerprint(torch, tensor):
     if not is_readable or tensor.device.type != "cpu" or is_watched(torch):
         return tensor._version
     with torch.no_grad():
-        first = tensor.detach().as_strided((min(FIRST, tensor.numel()),), (1,))
-        return tensor._version, item(torch, first.double().sum())
+        count = tensor.numel()
+        some = tensor.detach().as_strided((min(FIRST, count),), (max(1, count // FIRST),))
+        return tensor._version, item(torch, some.double().sum())

@@ -46,6 +46,11 @@ def note(torch, module, name, held, is_training):
     model.fed += not is_all or any(each.requires_grad for each in tensors)
 
 
+def is_one_of_several(model):
+    """Say whether the model shares its class's name with another, or whether not all models are known."""
+    return len(_seen) >= MOST or "#" in model.name or _names[model.name] > 1
+
+
 def alive():
     """Return (Model, module) of all that are alive."""
     found = [(model, model.module()) for model in list(_seen.values())]

@@ -18,7 +18,7 @@ MOST_ROWS = 4_096
 MOST_TABLES = 256
 
 _torch = None
-_tables = {}  # id of a weight -> a weak reference to it
+_tables = {}  # id of a weight -> a weak reference to its module
 
 
 def note(torch, module):
@@ -31,7 +31,8 @@ def note(torch, module):
             # Not part.weight: where that is computed, asking for it would run the program's code.
             weight = part._parameters.get("weight")
             if type(weight) is torch.nn.Parameter and weight.numel() >= LEAST_ELEMENTS:
-                _tables[id(weight)] = ref(weight)
+                # Not to the weight: ``torch.utils.swap_tensors`` refuses what has weak references.
+                _tables[id(weight)] = ref(part)
 
 
 def describe(groups, key):
@@ -48,7 +49,9 @@ def describe(groups, key):
             return
         for weight in weights:
             known = _tables.get(id(weight))
-            share = _touched_share(weight.grad) if known is not None and known() is weight else None
+            part = known and known()
+            is_table = part is not None and part._parameters.get("weight") is weight
+            share = _touched_share(weight.grad) if is_table else None
             if share is not None:
                 rows += weight.shape[0]
                 elements += weight.numel()

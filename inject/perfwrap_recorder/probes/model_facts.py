@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, journal_format
+from types import CodeType, FunctionType
+
+from perfwrap_recorder import guard, journal, journal_format
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import embedding_facts
 
@@ -18,8 +20,6 @@ MIXING = (
     "conv1d",
     "mamba",
     "mixer",
-    "tril",
-    "masked_fill",
 )
 """Parts of the names of classes and functions by which models work on all positions of a sequence."""
 
@@ -46,7 +46,7 @@ def describe(torch, module, name):
         if images:
             last = sum(map(is_channels_last_with(torch), images))
             journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
-        describe_sequences(torch, module, name, key)
+        guard.run("model_sequences", describe_sequences, torch, module, name, key)
         embedding_facts.note(torch, module)
     journal.record(start, now() - start, 0, journal.text("model facts"), journal_format.PERFWRAP)
 
@@ -59,12 +59,34 @@ def describe_sequences(torch, module, name, key):
     embedding.add(name)
     kinds = {kind for part in parts for kind in type(part).__mro__}
     own = [kind for kind in kinds if not str(kind.__module__).startswith("torch.")]
-    codes = [getattr(value, "__code__", None) for kind in own for value in vars(kind).values()]
-    called = " ".join(each for code in codes for each in getattr(code, "co_names", ()))
+    called = " ".join(
+        sorted(set().union(*(_names_in(value) for kind in own for value in vars(kind).values())))
+    )
     classes = " ".join(kind.__name__.lower() for kind in kinds)
     journal.fact(key + "/embeds", True)
     journal.fact(key + "/skips_padding", any(each in called for each in SKIPPING))
-    journal.fact(key + "/mixes_positions", any(each in called or each in classes for each in MIXING))
+    mixing = classes + called.replace("attention_mask", "")
+    journal.fact(key + "/mixes_positions", any(each in mixing for each in MIXING))
+
+
+def _names_in(value, depth=3):
+    """Return the names that a function's code asks for, with those of functions inside of it and that it calls."""
+    for inner in ("__func__", "fget"):
+        if type(value) in (staticmethod, classmethod, property):
+            value = getattr(value, inner, value)
+    if type(value) is not FunctionType:
+        return set()
+    wrapped = vars(value).get("__wrapped__")
+    codes, names = [value.__code__], _names_in(wrapped, depth) if depth and wrapped is not value else set()
+    for code in codes:
+        names.update(code.co_names)
+        codes.extend(each for each in code.co_consts if type(each) is CodeType)
+    if depth > 1:
+        for name in list(names):
+            helper = value.__globals__.get(name)
+            if type(helper) is FunctionType and not str(helper.__module__).startswith("torch."):
+                names |= _names_in(helper, 1)
+    return names
 
 
 def count_elements(parameters, attribute):

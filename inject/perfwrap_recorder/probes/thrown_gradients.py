@@ -3,9 +3,11 @@
 optimizer.py and zero_grad.py tell what happens, in the first steps only. Thrown away is a gradient that came, or was
 added to, since the last step of its optimizer and since it was last cleared, while another optimizer stepped and
 nobody wrote to the parameter, and that is cleared then: fakes that were not detached, say. Of each optimizer one
-parameter stands for all. Nothing is said where the backward pass had to go through the model anyway: where the model,
-or one that shares parameters with it, was called with something that requires gradients, or holds parameters of
-another optimizer.
+parameter stands for all. Nothing is said where the backward pass may have had to go through the model: where the model,
+or one that shares parameters with it, was called with something that requires gradients, where another optimizer has
+parameters of it or such that are no seen module's, or where there are several models of that name.
+
+No weak reference to a parameter is kept: ``torch.utils.swap_tensors`` would refuse it.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from perfwrap_recorder import journal, quiet, seen_models
 
 CLEARINGS = 64
 """Clearings of gradients that are looked at."""
+STEPS = 8 * CLEARINGS
+"""After so many steps nobody looks any more, however seldom gradients are cleared."""
 SAID_EVERY = 4
 """The figures are said with every fourth gradient that was thrown away."""
 MOST = 16
-"""Optimizers that are told apart."""
+"""Optimizers that are told apart; of more, nothing is said."""
 
 left = CLEARINGS
+_steps = 0
 _torch = None
 _optimizers = {}  # id of an optimizer -> State
 _before = []  # what is about to be cleared: (State, the gradient's mark)
@@ -30,28 +35,23 @@ _before = []  # what is about to be cleared: (State, the gradient's mark)
 class State:
     """What one optimizer's parameter was like at its last step, or when its gradient was cleared."""
 
-    __slots__ = (
-        "cleared",
-        "mark",
-        "name",
-        "others",
-        "parameter",
-        "steps",
-        "thrown",
-        "used",
-        "version",
-        "wasted",
-    )
-
-    def __init__(self, name, parameter):
-        self.name, self.parameter = name, ref(parameter)
+    def __init__(self, name, optimizer):
+        self.name, self.optimizer = name, ref(optimizer)
+        self.at = _first(parameters_of(optimizer))
         self.steps = self.cleared = self.thrown = 0
         self.wasted = self.used = 0  # backward passes whose gradients were thrown away, or used
-        self.mark = None
-        self.note(parameter)
+        self.version = self.mark = None
+        self.others = False
 
-    def note(self, parameter):
-        """Remember the parameter as it is now."""
+    def parameter(self):
+        """Return the parameter that stands for all; None where there is none, or none any more."""
+        parameters = parameters_of(self.optimizer()) if self.at is not None else ()
+        return parameters[self.at] if parameters and self.at < len(parameters) else None
+
+    def step(self, parameter):
+        """Note a step, and the parameter as it is now."""
+        self.steps += 1
+        self.used += self.passes(_mark(parameter)) if self.version is not None else 0
         self.version, self.mark, self.others = quiet.fingerprint(_torch, parameter), _mark(parameter), False
 
     def passes(self, mark):
@@ -64,34 +64,30 @@ class State:
 
 def stepped(torch, optimizer, name):
     """Note a step that has just been made."""
-    global _torch
+    global _torch, _steps, left
     _torch = torch
+    _steps += 1
+    if _steps >= STEPS:
+        left = 0
     # A mode or subclass of the program's must not see these questions, here and below.
     with torch._C.DisableTorchFunction():
-        _step(optimizer, name)
-
-
-def _step(optimizer, name):
-    state = _optimizers.get(id(optimizer))
-    for each in _optimizers.values():
-        each.others = each.others or each is not state
-    parameter = state and state.parameter()
-    if parameter is None:
-        groups = getattr(optimizer, "__dict__", {}).get("param_groups")
-        parameter = _first(groups) if type(groups) is list else None
-        if parameter is None or len(_optimizers) >= MOST:
-            return
-        state = _optimizers[id(optimizer)] = State(name, parameter)
-    else:
-        state.used += state.passes(_mark(parameter))
-    state.steps += 1
-    state.note(parameter)
+        state = _optimizers.get(id(optimizer))
+        if state is None or state.optimizer() is not optimizer:
+            if len(_optimizers) >= MOST:
+                return
+            state = _optimizers[id(optimizer)] = State(name, optimizer)
+        for each in list(_optimizers.values()):
+            each.others = each.others or each is not state
+        parameter = state.parameter()
+        if parameter is not None:
+            state.step(parameter)
 
 
 def clearing():
     """Note what stands before some gradients are cleared."""
     _before.clear()
-    if left > 0 and _optimizers:
+    # With one optimizer there is no other that could step.
+    if left > 0 and len(_optimizers) > 1:
         with _torch._C.DisableTorchFunction():
             _before.extend((state, _mark(state.parameter())) for state in list(_optimizers.values()))
 
@@ -102,17 +98,17 @@ def cleared():
     if left <= 0:
         return
     left -= 1
-    if _optimizers:
+    if _before and not quiet.is_watched(_torch):
         with _torch._C.DisableTorchFunction():
             _compare()
     _before.clear()
 
 
 def _compare():
-    for state, before in _before:
+    for state, before in list(_before):
         parameter = state.parameter()
         after = _mark(parameter)
-        if before is not None and after != before:
+        if before is not None and (after is None or after == (before[0], before[1] + 1)):
             is_unused = state.others and quiet.fingerprint(_torch, parameter) == state.version
             passes = state.passes(before)
             state.mark, state.others = after, False
@@ -127,26 +123,41 @@ def _compare():
 def _say(state, parameter):
     models = [(model, {id(each) for each in module.parameters()}) for model, module in seen_models.alive()]
     holders = [each for each in models if id(parameter) in each[1]]
-    if not holders:
+    if not holders or len(_optimizers) >= MOST:
         return
     model, own = max(holders, key=lambda each: len(each[1]))
-    others = [each.parameter() for each in _optimizers.values() if each is not state]
+    if seen_models.is_one_of_several(model):
+        return
     if any(other.fed for other, parameters in models if not own.isdisjoint(parameters)):
         return
-    if not any(id(other) in own for other in others if other is not None):
+    elsewhere = set().union(*(parameters for _, parameters in models)) - own
+    others = [each.optimizer() for each in list(_optimizers.values()) if each is not state]
+    if all(id(each) in elsewhere for other in others for each in parameters_of(other)):
         counts = state.thrown, state.cleared, state.steps, state.wasted, state.used, model.calls
         journal.fact("optimizer/%s/thrown" % state.name, "%d %d %d %d %d %d %s" % (*counts, model.name))
 
 
 def _mark(parameter):
-    gradient = None if parameter is None else parameter.grad
+    # Of what is no leaf, torch warns when it is asked for.
+    gradient = None if parameter is None or not parameter.is_leaf else parameter.grad
     return None if gradient is None else (id(gradient), gradient._version)
 
 
-def _first(groups):
-    """Return the first parameter that has a gradient."""
-    for group in groups:
-        for each in group["params"]:
-            if type(each) is _torch.nn.Parameter and each.is_leaf and each.grad is not None:
-                return None if each.is_inference() else each
+def parameters_of(optimizer):
+    """Return all parameters of an optimizer; none of None."""
+    # Not asked of the optimizer itself: a class of the user's may compute it.
+    groups = getattr(optimizer, "__dict__", {}).get("param_groups")
+    return [each for group in groups for each in group["params"]] if type(groups) is list else []
+
+
+def _first(parameters):
+    """Return the place of the first parameter that has a gradient, None where there is none."""
+    for at, each in enumerate(parameters):
+        if (
+            type(each) is _torch.nn.Parameter
+            and each.is_leaf
+            and each.grad is not None
+            and not each.is_inference()
+        ):
+            return at
     return None

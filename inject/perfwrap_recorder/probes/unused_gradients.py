@@ -1,9 +1,10 @@
 """Says how many of the models' parameters get gradients that nobody uses. Replaces nothing.
 
 seen_models.py tells which models there are; optimizer.py asks behind a step: after the first STEPS steps of all
-optimizers, as many steps later, and then about every ten seconds. Unused is the gradient of a parameter that no living
-optimizer has which has stepped, where between two such looks the gradient changed and the parameter did not: some
-programs update parameters by themselves.
+optimizers, twice more as many steps later, and then about every ten seconds. Unused is the gradient of a parameter that
+no living optimizer has which has stepped, where from look to look, twice in a row, the gradient changed and the
+parameter did not: some programs update parameters by themselves. Tables of embeddings, of which only some rows change,
+are left out.
 """
 
 from __future__ import annotations
@@ -11,18 +12,22 @@ from __future__ import annotations
 from itertools import islice
 
 from perfwrap_recorder import journal, quiet, seen_models
+from perfwrap_recorder.probes import thrown_gradients
 
 STEPS = 8
-"""Steps of optimizers before the first look, and between it and the second."""
+"""Steps of optimizers before the first look, and between the first three."""
+IN_A_ROW = 2
 MOST_PARAMETERS = 2_000
 """Larger models are not looked at: that would take milliseconds."""
+MOST_COMPARED = 200
+"""So many parameters without an optimizer are compared in one model, at some 25 us each."""
 
 KEPT = 10_000
 """Parameters after which what was known of them is forgotten."""
 
 left = STEPS  # steps of optimizers until the next look; 0 for none
 _looks = 0
-_before = {}  # id of a parameter that no optimizer has -> its fingerprint and that of its gradient
+_before = {}  # id of a parameter that no optimizer has -> its fingerprint, its gradient's, and looks it was unused in
 _said = {}  # what was said last
 
 
@@ -35,12 +40,14 @@ def look(torch, optimizers):
     """Look at all models' parameters; ``optimizers`` are all that have stepped."""
     global left, _looks
     _looks += 1
-    left = STEPS if _looks < 2 else 0
+    left = STEPS if _looks <= IN_A_ROW else 0
+    if quiet.is_watched(torch):
+        return
     if len(_before) > KEPT:
         _before.clear()
     # A mode or subclass of the program's must not see these questions.
     with torch._C.DisableTorchFunction():
-        updated = {id(each) for optimizer in optimizers for each in _parameters_of(optimizer)}
+        updated = {id(each) for optimizer in optimizers for each in thrown_gradients.parameters_of(optimizer)}
         found = [(model.name, _look_at(torch, module, updated)) for model, module in seen_models.alive()]
     found = [(name, words) for name, words in found if words]
     if _said or any(words[2] for _, words in found):
@@ -61,20 +68,27 @@ def _look_at(torch, module, updated):
         for each in module.modules()
         if isinstance(each, (torch.nn.Embedding, torch.nn.EmbeddingBag))
     }
-    with_gradient, unused = [], []
+    with_gradient, unused, compared = [], [], 0
     for path, each in mine:
-        if type(each) is not torch.nn.Parameter or not each.requires_grad or each.grad is None:
+        if (
+            type(each) is not torch.nn.Parameter
+            or not (each.requires_grad and each.is_leaf)
+            or each.grad is None
+        ):
             continue
         if id(each) in updated:
             with_gradient.append(each)
-        elif id(each) not in tables and not each.is_inference():
+        elif id(each) not in tables and not each.is_inference() and compared < MOST_COMPARED:
+            compared += 1
             now = quiet.fingerprint(torch, each), quiet.fingerprint(torch, each.grad)
-            before = _before.get(id(each))
-            _before[id(each)] = now
-            if before and before[1] != now[1]:
+            before = _before.get(id(each), (*now, 0))
+            is_new = before[1] != now[1]
+            in_a_row = before[2] + 1 if is_new and before[0] == now[0] else 0
+            _before[id(each)] = (*now, in_a_row)
+            if is_new:
                 with_gradient.append(each)
-                if before[0] == now[0]:
-                    unused.append((path, each))
+            if in_a_row >= IN_A_ROW:
+                unused.append((path, each))
     return (
         len(with_gradient),
         sum(each.numel() for each in with_gradient),
@@ -82,12 +96,6 @@ def _look_at(torch, module, updated):
         sum(each.numel() for _, each in unused),
         unused[0][0] if unused else "",
     )
-
-
-def _parameters_of(optimizer):
-    # Not asked of the optimizer itself: a class of the user's may compute it.
-    groups = getattr(optimizer, "__dict__", {}).get("param_groups")
-    return [each for group in groups for each in group["params"]] if type(groups) is list else []
 
 
 def _look_again():

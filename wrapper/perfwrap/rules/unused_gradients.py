@@ -13,16 +13,18 @@ How the saving is worked out
     Estimated: the backward pass by the share of the tensors with gradients that are unused, from half of that to twice
     as much. How much work a tensor's gradient is differs by layer: the first ones of images are dear. What the forward
     pass would save by not keeping its results is not counted. Of a model whose gradients are cleared unused: twice its
-    forward pass by the part of its backward passes whose gradients were, from half of that to one and a half times as
-    much. On a GPU, and in a job of several ranks, the host's time of the backward pass says nothing of it: not checked
-    there.
+    forward pass, but no more than its share of all backward passes, by the part of its backward passes that are for
+    nothing; from half of that to one and a half times as much. On a GPU, and in a job of several ranks, the host's time
+    of the backward pass says nothing of it: not checked there.
 
 How to fix
-    Call requires_grad_(False) on what is not trained, or run it under torch.no_grad(). If it was meant to be trained,
-    give it to the optimizer. Where another model learns from its results, detach them.
+    Call requires_grad_(False) on what is not trained. If it was meant to be trained, give it to the optimizer. A
+    teacher whose results are only compared with may run under torch.no_grad(); a loss network through which another
+    learns may not. Where another model learns from a model's results, detach them.
 
 When it is wrong
-    When the program reads those gradients itself (saliency, gradient statistics), or trains these parameters later.
+    When the program reads those gradients itself (saliency, gradient statistics), or trains these parameters later:
+    an optimizer that has not stepped when they are looked at is not known.
     Looked at are the first steps and then one about every ten seconds, and models of up to 2,000 parameters, without
     the tables of embeddings; of gradients that are cleared, the first 64 times.
 """
@@ -132,12 +134,12 @@ def _left_out(
         evidence=(
             f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
             f"({units.count(sum(found.unused_elements for found in wasted))} of "
-            f"{units.counted(sum(found.elements for found in told), 'number')}) are in no optimizer, and nobody "
-            "else changes them.",
+            f"{units.counted(sum(found.elements for found in told), 'number')}) are in no optimizer that stepped, "
+            "and nobody else was seen to change them.",
             f"The backward pass takes {units.share(backward)} of the loop.",
         ),
-        advice="Call requires_grad_(False) on what is not trained, or run it under torch.no_grad(): the backward "
-        "pass then stops there. If it was meant to be trained, give it to the optimizer.",
+        advice="Call requires_grad_(False) on what is not trained. If it was meant to be trained, give it to the "
+        "optimizer.",
         verdict="compute-bound",
         confidence="inferred",
         claims=pl.col("part") == "backward",
@@ -149,26 +151,29 @@ def _cleared(evidence: Evidence, trainer: Trainer, thrown: Thrown) -> Finding | 
     account = evidence.account(trainer)
     backward = account.shares["backward"]
     forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == thrown.model))
-    share = min(ALL_BUT * backward, BACKWARD * forward * thrown.part)
+    # All of its backward passes take no more of all than its forward passes do of all.
+    most = backward * forward / account.shares["forward"] if forward else 0.0
+    share = min(most, BACKWARD * forward) * thrown.part
     if share < MINOR_SHARE:
         return Clear(
             f"Gradients of {thrown.model} are cleared unused; that takes {units.share(share)} of the loop."
         )
-    line = busiest_line(account, "forward", thrown.model, MOST_OF_CALLS)
-    where = f" at {place(line, '')}" if line else ""
+    is_one_line = thrown.part > MOST_OF_CALLS
+    line = busiest_line(account, "forward", thrown.model, MOST_OF_CALLS) if is_one_line else None
+    where = f"; most of its calls are at {place(line, '')}" if line else ""
     return Finding(
         title=f"About {SHARE} of the training loop goes into gradients of {thrown.model} that are cleared before its "
         "optimizer uses them.",
         share=share,
-        saving=(1.0 - min(ALL_BUT * backward, 1.5 * share), 1.0 - share / 2),
+        saving=(1.0 - min(most * ALL_BUT, 1.5 * share), 1.0 - share / 2),
         evidence=(
             f"In {units.count(thrown.thrown)} of {units.count(thrown.cleared)} clearings the gradients were new and "
             "its optimizer had not used them; none of the model's inputs requires gradients.",
             f"{units.share(thrown.part)} of its backward passes are for nothing; its forward passes take "
             f"{units.share(forward)} of the loop, all backward passes {units.share(backward)}.",
         ),
-        advice=f"Detach what {thrown.model} returns{where} where another model "
-        "learns from it (fake.detach()), or call it under torch.no_grad() there.",
+        advice=f"Detach what {thrown.model} returns where another model learns from it (fake.detach()), or call it "
+        f"under torch.no_grad() for that{where}.",
         verdict="compute-bound",
         location=locate(line),
         confidence="inferred",

@@ -117,6 +117,9 @@ for batch in loader:
         ("pass", "False", "False"),
         ("nn.utils.rnn.pack_padded_sequence(1, 2) if 0 else None", "True", "True"),
         ("self.heads_attn if 0 else None", "False", "True"),
+        ("self.attention_mask if 0 else None", "False", "False"),
+        ("pack = lambda: nn.utils.rnn.pack_padded_sequence(1, 2)", "True", "True"),
+        ("[self.unpad() for _ in ()]", "True", "False"),
     ],
 )
 def test_what_models_do_with_sequences_is_known(train, inside: str, skips: str, mixes: str) -> None:

@@ -100,6 +100,21 @@ for step in range(60):
     whole(torch.ones(2, 3)).sum().backward()
     of_maker.step() if step % 2 else of_judge.step()
 """,
+        # Another optimizer has what is no module's parameter: the gradient may have to go through the model to it.
+        """
+alpha = torch.ones(3, requires_grad=True)
+of_alpha = torch.optim.Adam([alpha])
+maker.forward = lambda x: nn.Linear.forward(maker, x * alpha)
+for step in range(30):
+    of_alpha.zero_grad()
+    maker(torch.ones(2, 3)).sum().backward()
+    of_alpha.step()
+    of_maker.zero_grad()
+    maker(torch.ones(2, 3)).sum().backward()
+    of_maker.step()
+""",
+        # Two models of one class are not told apart by what is recorded.
+        "judge = Maker(4, 1)\nof_judge = torch.optim.SGD(judge.parameters(), 0.1)\ntrain(attached)",
         # A part of the model was called with something that requires gradients.
         """
 class Both(nn.Module):
@@ -127,6 +142,8 @@ for step in range(30):
         "gone through",
         "unknown input",
         "in turn",
+        "no module's",
+        "one class",
         "a part",
     ],
 )
@@ -164,3 +181,25 @@ for before, after in zip(with_it, (maker.state_dict(), judge.state_dict())):
 """
     )
     assert done.returncode == 0
+
+
+def test_parameters_can_be_swapped(train) -> None:
+    done = train(
+        PAIR
+        + """
+torch.__future__.set_swap_module_params_on_conversion(True)
+big = nn.Embedding(5000, 40)
+of_big = torch.optim.SGD(big.parameters(), 0.1)
+big(torch.arange(9)).sum().backward()
+of_big.step()
+train(attached)
+for module in (maker, judge, big):
+    for of in (of_maker, of_judge, of_big): of.zero_grad()
+    module.load_state_dict({name: value.clone() for name, value in module.state_dict().items()})
+    module.half()
+""",
+        check=False,
+    )
+    if "set_swap_module_params_on_conversion" in done.stderr:
+        pytest.skip("this PyTorch does not swap")
+    assert done.returncode == 0, done.stderr
