@@ -61,7 +61,7 @@ RIGHT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; whichever it names is taken as right.
     **dict.fromkeys(("dense_embedding", "double_precision", "phase_balance", "unused_gradients"), COMPUTE),
-    **dict.fromkeys(("repeated_backward", "slow_optimizer"), COMPUTE),
+    **dict.fromkeys(("padded_batches", "repeated_backward", "slow_optimizer"), COMPUTE),
     "straggler_rank": STRAGGLER,
     # Its memory creep is that of GPU memory, and none of its diagnoses is of communication.
     **dict.fromkeys(

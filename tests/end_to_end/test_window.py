@@ -92,7 +92,8 @@ def test_its_steps_are_in_no_figure(recorded) -> None:
     assert account.segments.filter(pl.col("step").is_in([30, 31, 32, 33, 34])).is_empty()
     assert sum(account.ns.values()) == account.total_ns
     # Only what is done once, at the first step.
-    assert account.segments.filter(pl.col("part") == "perfwrap", pl.col("step") > 0).is_empty()
+    own = account.segments.filter(pl.col("part") == "perfwrap", pl.col("step") > 0)
+    assert set(own["name"]) <= {"gradients"}  # looked at behind a step, whether there is a window or not
     (window,) = timeline.coverage.filter(pl.col("what") == WINDOW).iter_rows(named=True)
     assert not account.holds(pl.Series([window["start"], window["end"] - 1]).to_numpy()).any()
 
