@@ -77,7 +77,7 @@ def _names_in(value, depth=3):
     if type(value) is not FunctionType:
         return set()
     wrapped = vars(value).get("__wrapped__")
-    codes, names = [value.__code__], _names_in(wrapped, depth) if depth and wrapped is not value else set()
+    codes, names = [value.__code__], _names_in(wrapped, depth - 1) if depth else set()
     for code in codes:
         names.update(code.co_names)
         codes.extend(each for each in code.co_consts if type(each) is CodeType)
