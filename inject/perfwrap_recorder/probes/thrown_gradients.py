@@ -121,7 +121,9 @@ def _compare():
 
 
 def _say(state, parameter):
-    models = [(model, {id(each) for each in module.parameters()}) for model, module in seen_models.alive()]
+    # Not the modules' own methods: a class of the user's may override them.
+    named = _torch.nn.Module.named_parameters
+    models = [(model, {id(each) for _, each in named(module)}) for model, module in seen_models.alive()]
     holders = [each for each in models if id(parameter) in each[1]]
     if not holders or len(_optimizers) >= MOST:
         return

@@ -59,13 +59,15 @@ def look(torch, optimizers):
 
 def _look_at(torch, module, updated):
     """Return tensors and elements with gradients, those that are unused, and the first unused one's name."""
-    mine = list(islice(module.named_parameters(), MOST_PARAMETERS + 1))
+    # Not the module's own methods: a class of the user's may override them.
+    kind = torch.nn.Module
+    mine = list(islice(kind.named_parameters(module), MOST_PARAMETERS + 1))
     if not mine or len(mine) > MOST_PARAMETERS or mine[0][1].device.type != "cpu":
         return None
     # Of tables, only some rows change.
     tables = {
         id(each._parameters.get("weight"))
-        for each in module.modules()
+        for each in kind.modules(module)
         if isinstance(each, (torch.nn.Embedding, torch.nn.EmbeddingBag))
     }
     with_gradient, unused, compared = [], [], 0

@@ -12,7 +12,7 @@ How the saving is worked out
     Measured are the columns of up to 16 batches in the beginning and a few later ones, on the host. Estimated is what
     they cost: their part of the model's forward and backward pass (of a GPU's work, where its kernels were recorded),
     0.7 times as much at least, since some work is the same for any length, and 1.3 times at most, since that of
-    attention grows with the square of the length. Two scripts gained 1.0 and 1.4 times as much.
+    attention grows with the square of the length. Two scripts gained 1.0 and 1.3 times as much.
 
 How to fix
     Pad each batch to its longest sequence in the collate function: torch.nn.utils.rnn.pad_sequence, or in transformers
