@@ -31,7 +31,8 @@ def describe(torch, module, name):
     start = now()
     # A mode or subclass of the program's must not see these questions.
     with torch._C.DisableTorchFunction():
-        parameters = list(module.parameters())
+        # Not the module's own method: a class of the user's may override it.
+        parameters = [each for _, each in torch.nn.Module.named_parameters(module)]
         if not parameters:
             return
         kind = type(module)

@@ -20,7 +20,7 @@ IN_A_ROW = 2
 MOST_PARAMETERS = 2_000
 """Larger models are not looked at: that would take milliseconds."""
 MOST_COMPARED = 200
-"""So many parameters without an optimizer are compared in one model, at some 25 us each."""
+"""So many parameters without an optimizer are compared in one model, at some 20 us each."""
 
 KEPT = 10_000
 """Parameters after which what was known of them is forgotten."""

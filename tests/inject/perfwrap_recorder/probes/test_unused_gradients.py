@@ -133,3 +133,26 @@ for mine, theirs in zip(net.parameters(), other.parameters()):
 """
     )
     assert done.returncode == 0
+
+
+def test_no_method_of_the_programs_own_is_run(train) -> None:
+    done = train(
+        """
+asked = []
+class Own(nn.Linear):
+    def parameters(self, *arguments): asked.append("parameters"); return super().parameters(*arguments)
+    def named_parameters(self, *arguments, **options):
+        asked.append("named_parameters")
+        return super().named_parameters(*arguments, **options)
+maker, judge = Own(3, 4), nn.Linear(4, 1)
+mine, theirs = ([each.weight, each.bias] for each in (maker, judge))
+of_maker, of_judge = torch.optim.SGD(mine, 0.1), torch.optim.SGD(theirs, 0.1)
+for _ in range(40):
+    for optimizer in (of_judge, of_maker):
+        optimizer.zero_grad()
+        judge(maker(torch.ones(2, 3))).sum().backward()
+        optimizer.step()
+assert not asked, asked
+"""
+    )
+    assert done.journal.facts["model/Own/parameters"] == "16"
