@@ -26,7 +26,7 @@ def note(torch, module):
     global _torch
     _torch = torch
     kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
-    for part in module.modules():
+    for part in torch.nn.Module.modules(module):  # not an override of the program
         if isinstance(part, kinds) and not part.sparse and len(_tables) < MOST_TABLES:
             # Not part.weight: where that is computed, asking for it would run the program's code.
             weight = part._parameters.get("weight")

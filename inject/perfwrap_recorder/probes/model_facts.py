@@ -54,7 +54,7 @@ def describe(torch, module, name):
 
 def describe_sequences(torch, module, name, key):
     """Say of a model that looks up embeddings what its classes and their code name: see SKIPPING and MIXING."""
-    parts = list(module.modules())
+    parts = list(torch.nn.Module.modules(module))  # not an override of the program's
     if not any(isinstance(part, torch.nn.Embedding) for part in parts):
         return
     embedding.add(name)

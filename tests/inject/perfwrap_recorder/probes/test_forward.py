@@ -90,8 +90,13 @@ print(len(seen))
 
 def test_a_module_that_cannot_be_described_is_recorded_all_the_same(train) -> None:
     done = train("""
+class Odd(nn.Parameter):
+    @property
+    def device(self): raise RuntimeError("not now")
 class Net(nn.Module):
-    def parameters(self, recurse=True): raise RuntimeError("not now")
+    def __init__(self):
+        super().__init__()
+        self.odd = Odd(torch.ones(1))
     def forward(self, x): return x
 Net()(1)
 nn.Linear(1, 1)(torch.ones(1))
