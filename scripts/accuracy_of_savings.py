@@ -2,7 +2,9 @@
 
     python scripts/accuracy_of_savings.py                all workloads that say how they are mended
     python scripts/accuracy_of_savings.py gc_ loader     those whose names contain one of the words
-    python scripts/accuracy_of_savings.py --rounds 3     each pair so often, in turns; medians count
+    python scripts/accuracy_of_savings.py --rounds 3     each pair so often; medians count
+    python scripts/accuracy_of_savings.py --keep DIR     keep the runs in DIR, a folder per round
+    python scripts/accuracy_of_savings.py --again DIR    run nothing: diagnose what was kept in DIR anew
 
 Each script runs under the real ``perfwrap run`` as it is and as its mended twin (see scripts/workloads/README.md). The
 measured ratio is that of their mean step times in the steady loop, the predicted one what the finding of the planted
@@ -59,12 +61,18 @@ def mean_step_ns(run: Path) -> float:
     return evidence.account(evidence.main).total_ns / evidence.steps(evidence.main).steady
 
 
-def compare(script: Path, folder: Path) -> Outcome | None:
-    """Run a script and its mended twin; None where the planted problem was not found."""
-    planted = accuracy.profile(script, folder)
+def run_both(script: Path, folder: Path) -> None:
+    """Run a script and its mended twin."""
+    accuracy.profile(script, folder)
     twin = folder / f"{script.stem}_fixed.py"
     twin.write_text(fixed_source(script.read_text(encoding="utf-8")) or "", encoding="utf-8")
-    mended = accuracy.profile(twin, folder)
+    accuracy.profile(twin, folder)
+
+
+def compare(script: Path, folder: Path) -> Outcome | None:
+    """Diagnose the runs of a script and its twin; None where the planted problem was not found."""
+    twin = folder / f"{script.stem}_fixed.py"
+    planted, mended = (accuracy.diagnose_again(each, folder) for each in (script, twin))
     if accuracy.FAILED in (planted.verdict, mended.verdict) or planted.place is None:
         return None
     low, high = planted.findings[planted.place - 1]["saving"].values()
@@ -87,23 +95,36 @@ def show(name: str, outcomes: list[Outcome | None]) -> float | None:
     return error
 
 
+def measure(words: list[str], kept: Path, rounds: int, *, run: bool) -> dict[str, float | None]:
+    """Print a line for each script that was asked for, and return the errors."""
+    errors = {}
+    print("| workload | predicted ratio | measured ratio | error of the saving |\n|---|---|---|---|")
+    for script in sorted(accuracy.WORKLOADS.glob("*.py")):
+        wanted = not words or any(word in script.stem for word in words)
+        if not wanted or fixed_source(script.read_text(encoding="utf-8")) is None:
+            continue
+        folders = [kept / str(number) for number in range(1, rounds + 1)] if run else sorted(kept.iterdir())
+        for folder in folders if run else ():
+            folder.mkdir(parents=True, exist_ok=True)
+            run_both(script, folder)
+        outcomes = [compare(script, folder) for folder in folders if (folder / script.stem).is_dir()]
+        if outcomes:
+            errors[script.stem] = show(script.stem, outcomes)
+    return errors
+
+
 def main() -> int:
     """Run the scripts that were asked for and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("words", nargs="*", help="run only scripts whose names contain one of these")
     parser.add_argument("--rounds", type=int, default=1, help="how often each pair runs (1)")
     parser.add_argument("--json", type=Path, help="write the errors to this file")
+    parser.add_argument("--keep", type=Path, help="keep the runs in this new folder")
+    parser.add_argument("--again", type=Path, help="diagnose the runs that were kept in this folder anew")
     arguments = parser.parse_args()
-    errors = {}
-    print("| workload | predicted ratio | measured ratio | error of the saving |\n|---|---|---|---|")
-    for script in sorted(accuracy.WORKLOADS.glob("*.py")):
-        wanted = not arguments.words or any(word in script.stem for word in arguments.words)
-        if wanted and fixed_source(script.read_text(encoding="utf-8")) is not None:
-            outcomes = []
-            for _ in range(arguments.rounds):
-                with tempfile.TemporaryDirectory() as folder:
-                    outcomes.append(compare(script, Path(folder)))
-            errors[script.stem] = show(script.stem, outcomes)
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = (arguments.again or arguments.keep or Path(temporary)).absolute()
+        errors = measure(arguments.words, kept, arguments.rounds, run=arguments.again is None)
     known = [error for error in errors.values() if error is not None]
     if known:
         print(f"\nmedian error {statistics.median(known):.0%} over {len(known)} workloads")
