@@ -4,7 +4,7 @@ Two things ask for less detail:
 
 - *Cost.* After the first steps, and from then on every few, what the records cost is held against the time
   that the steps took. Where it is more than a four-hundredth, one step in so many stays in detail that it is
-  not; for the others the probes rest. Where even one step in MOST_STRIDE costs more, probes are switched off, one
+  not; for the others the probes rest, and what rests cost leaves detail up to half of that. Where even one step in MOST_STRIDE costs more, probes are switched off, one
   after the other.
 - *Room.* The first half of the budget is for what cost allows. When it is used, and from then on whenever an
   eighth of what is left is used, detail is halved: each such stage then covers 1.75 times as many steps as
@@ -56,6 +56,9 @@ RARE_KEPT_IN_REST = 256
 PASSING = 4
 """To let a call pass by a probe that rests costs one in so many of what it costs to record it: of a step with 9 records
 40 of 160 us (5 ms), 20 of 110 us (0.8 ms), where functions that only count cost 10."""
+
+BARE_REST_NS = 35_000
+"""What even that costs each step, beside one that nobody watches: steps of 7 ms, whose caches torch has used up."""
 
 PART_OF_RUN = 8
 """A rest in which even that is spared may be one in so many of the steps so far: what stands there is seldom changed,
@@ -167,8 +170,12 @@ class Thinning:
         # One stretch with a long wait in it must not bring all detail back at once.
         self._cost = cost if self._cost is None else self._cost + (cost - self._cost) / 4
         self._is_dear = self._cost > PASSING * cost_share
+        allowed = cost_share
+        if self._is_dear:
+            # What rests cost is taken from both halves of what the user allows, but half of ours is left to detail.
+            allowed = min(allowed, max(allowed / 2, 2 * allowed - BARE_REST_NS / self._step_ns))
         self.cost_stride = 1
-        while may_rest and self.cost_stride * cost_share < self._cost and self.cost_stride < MOST_STRIDE:
+        while may_rest and self.cost_stride * allowed < self._cost and self.cost_stride < MOST_STRIDE:
             self.cost_stride *= 2
 
     def is_too_dear(self):

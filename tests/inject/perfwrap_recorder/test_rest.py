@@ -520,6 +520,19 @@ slot = 9 * FIRST_STEPS
 while steps < 100_000:
     rest_and_detail()
     slot += 9 * 16
-assert rests[0] == 112 and max(rests) == rests[-1] == 1_000, rests
+assert rests[0] == 240 and max(rests) == rests[-1] == 1_000, rests
+"""
+    )
+
+
+@pytest.mark.parametrize(("step_ms", "first"), [(15, 7 * 16), (10, 15 * 16), (5, 31 * 16), (0.3, 127 * 16)])
+def test_what_rests_cost_is_taken_from_what_detail_may(run, step_ms: float, first: int) -> None:
+    run(
+        f"STEP_NS = int({step_ms} * 1e6)\n"
+        + PLANNED
+        + f"""
+slot = 9 * FIRST_STEPS
+rest_and_detail()
+assert rests == [{first}], rests
 """
     )
