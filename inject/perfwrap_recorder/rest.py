@@ -61,6 +61,11 @@ mine = {}  # id of an iterator or an optimizer that this thread was seen to use 
 retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
 due = NEVER  # when the journal wants to be asked
 
+MOST_CHANGES = 400
+"""How often functions are taken out at most. From Python 3.13 on a class that was changed a thousand times is looked up
+in slowly for good, with all that inherit from it (MAX_VERSIONS_PER_CLASS), and each time costs it two."""
+
+_changes = []  # one token for each time that functions were taken out
 _places = []  # (kind, owner, name, ours, what stands there instead or None where the owner inherits it)
 _empty = []  # those of them that are taken out at present
 _stays = []  # one token when nothing may be taken out any more
@@ -131,8 +136,9 @@ def take_out():
     Where somebody has put others, they stay. Not before Dynamo is there: it remembers, as it is imported, what stands
     in some places.
     """
-    if "torch._dynamo" not in sys.modules:
+    if "torch._dynamo" not in sys.modules or len(_changes) >= MOST_CHANGES:
         return
+    _changes.append(True)
     for place in _places:
         kind, owner, name, ours, theirs = place
         if (kind in resting or kind == COUNTS) and not _stays and _stands(owner, name) is ours:

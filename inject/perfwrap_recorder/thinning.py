@@ -65,7 +65,11 @@ PART_OF_RUN = 8
 since Python forgets what it knows of a class that is."""
 
 LONGEST_NS = 10_000_000_000
-"""No such rest is planned for a longer time."""
+"""No such rest is planned for a longer time at first."""
+
+MANY_RESTS = 100
+"""After so many such rests they may be longer: Python bears only so many changes of a class (rest.MOST_CHANGES), and a
+week must not have more of them than that."""
 
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
@@ -99,6 +103,7 @@ class Thinning:
         self._step_ns = 0
         self.is_bare = False
         """Whether the present rest is one in which no call shall pass by a probe."""
+        self._bare_rests = 0
         self.seems_slower = False
         """Whether the steps of the present rest took longer, when last looked at, than those before it."""
 
@@ -136,7 +141,10 @@ class Thinning:
         self._planned = self._block_steps() * (self.stride - 1)
         self.is_bare = self.cost_stride > 1 and self._is_dear
         if self.is_bare:
+            self._bare_rests += 1
             longest = int(LONGEST_NS / max(1, self._step_ns))
+            if self._bare_rests > MANY_RESTS:
+                longest = self.ended
             self._planned = max(self._planned, min(self.ended // PART_OF_RUN, longest))
         self.left = self._planned
         self._rare_left = RARE_KEPT if self.room_stride > 1 else max(RARE_KEPT_IN_REST, self._planned // 4)

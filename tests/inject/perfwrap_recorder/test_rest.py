@@ -477,7 +477,8 @@ samples.take()  # BETWEEN
 
 
 PLANNED = """
-from perfwrap_recorder.thinning import FIRST_STEPS, PART_OF_RUN, Thinning
+from perfwrap_recorder import rest
+from perfwrap_recorder.thinning import FIRST_STEPS, MANY_RESTS, PART_OF_RUN, Thinning
 thinning = Thinning(1 << 20)
 slot = moment = steps = 0
 rests = []
@@ -511,16 +512,52 @@ assert 40 < len(rests) < 80 and rests[0] <= 2_032 and rests[-1] > 50_000, rests
     )
 
 
-def test_long_rests_are_planned_for_ten_seconds_at_most(run) -> None:
+def test_long_rests_are_planned_for_ten_seconds_at_most_until_there_were_many(run) -> None:
     run(
         "STEP_NS = 10_000_000\n"
         + PLANNED
         + """
 slot = 9 * FIRST_STEPS
-while steps < 100_000:
+while len(rests) < MANY_RESTS:
     rest_and_detail()
     slot += 9 * 16
 assert rests[0] == 240 and max(rests) == rests[-1] == 1_000, rests
+before = steps
+rest_and_detail()
+assert rests[-1] == before // PART_OF_RUN > 1_000, rests
+"""
+    )
+
+
+@pytest.mark.parametrize("step_ns", [300_000, 10_000_000])
+def test_a_week_does_not_change_classes_too_often_for_python(run, step_ns: int) -> None:
+    run(
+        f"STEP_NS = {step_ns}\n"
+        + PLANNED
+        + """
+slot = 9 * FIRST_STEPS
+while moment < 7 * 24 * 3600 * 10**9:
+    rest_and_detail()
+    slot += 9 * 16
+assert MANY_RESTS < len(rests) < rest.MOST_CHANGES // 2, len(rests)
+"""
+    )
+
+
+@pytest.mark.torch
+def test_functions_stay_where_python_would_forget_their_classes_for_good(run) -> None:
+    run(
+        BARE
+        + """
+rest._changes.extend([True] * (rest.MOST_CHANGES - len(rest._changes) - 1))
+go_on_until(True)  # for the last time
+go_on_until(False)
+rested = False
+for _ in range(5_000):
+    step(torch.ones(2))
+    assert all(ours())
+    rested = rested or bool(rest.resting)
+assert rested
 """
     )
 
