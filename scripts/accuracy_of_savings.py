@@ -53,11 +53,14 @@ def fixed_source(text: str) -> str | None:
     return "\n".join(lines) if found else None
 
 
-def mean_step_ns(run: Path) -> float:
-    """Return the mean time of a step in the steady loop of the trainer that stands for a run, validation included."""
+def mean_step_ns(run: Path) -> float | None:
+    """Return the mean time of a step in the steady loop of the trainer that stands for a run, validation included.
+
+    None where there is no such loop.
+    """
     evidence = Evidence(journal.read(RunFolder(run)))
     if evidence.main is None or not evidence.steps(evidence.main).steady:
-        raise SystemExit(f"{run} holds no steady loop.")
+        return None
     return evidence.account(evidence.main).total_ns / evidence.steps(evidence.main).steady
 
 
@@ -70,21 +73,21 @@ def run_both(script: Path, folder: Path) -> None:
 
 
 def compare(script: Path, folder: Path) -> Outcome | None:
-    """Diagnose the runs of a script and its twin; None where the planted problem was not found."""
+    """Diagnose the runs of a script and its twin; None where nothing was found, or did not train."""
     twin = folder / f"{script.stem}_fixed.py"
     planted, mended = (accuracy.diagnose_again(each, folder) for each in (script, twin))
     if accuracy.FAILED in (planted.verdict, mended.verdict) or planted.place is None:
         return None
     low, high = planted.findings[planted.place - 1]["saving"].values()
-    ratio = mean_step_ns(folder / twin.stem) / mean_step_ns(folder / script.stem)
-    return Outcome(low, high, ratio)
+    before, after = mean_step_ns(folder / script.stem), mean_step_ns(folder / twin.stem)
+    return Outcome(low, high, after / before) if before and after else None
 
 
 def show(name: str, outcomes: list[Outcome | None]) -> float | None:
     """Print one script's line and return the error of its predicted saving."""
     found = [outcome for outcome in outcomes if outcome is not None]
     if not found:
-        print(f"| {name} | not found | | |", flush=True)
+        print(f"| {name} | not found, or did not train | | |", flush=True)
         return None
     low = statistics.median(outcome.low for outcome in found)
     high = statistics.median(outcome.high for outcome in found)

@@ -4,8 +4,8 @@ Two things ask for less detail:
 
 - *Cost.* After the first steps, and from then on every few, what the records cost is held against the time
   that the steps took. Where it is more than a four-hundredth, one step in so many stays in detail that it is
-  not; for the others the probes rest, and what rests cost leaves detail up to half of that. Where even one step in MOST_STRIDE costs more, probes are switched off, one
-  after the other.
+  not; for the others the probes rest, and what rests cost leaves detail up to half of that. Where even one step
+  in MOST_STRIDE costs more, probes are switched off, one after the other.
 - *Room.* The first half of the budget is for what cost allows. When it is used, and from then on whenever an
   eighth of what is left is used, detail is halved: each such stage then covers 1.75 times as many steps as
   the one before.

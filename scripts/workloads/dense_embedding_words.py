@@ -31,7 +31,7 @@ def main(steps=120):
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(9)
     model = SkipGram()
-    # fixed: model.centre.sparse = model.context.sparse = True
+    # fixed: model = SkipGram(); model.centre.sparse = model.context.sparse = True
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     # fixed: optimizer = torch.optim.SparseAdam(model.parameters(), lr=2e-3)
     for step in range(steps):

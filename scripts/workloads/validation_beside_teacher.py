@@ -85,7 +85,7 @@ def main():
         loss.backward()
         opt.step()
         if step % 4 == 3 and stopper.done():  # guilty
-        # fixed: if step % 100 == 99 and stopper.done():
+        # fixed: if step % 12 == 11 and stopper.done():
             break
         if step % 50 == 0:
             print(f"step {step} loss {loss.item():.3f} best {stopper.best:.3f}")

@@ -75,5 +75,5 @@ train_step = make_step(network, torch.optim.Adam(network.parameters(), lr=1e-3, 
 held_back = make_validate(network, partial(mse_loss), make_windows(make_series(365, seed=2)), size=512)
 training = make_batches(make_windows(make_series(730, seed=1)), 128, seed=3)
 final, best = fit(train_step, training, held_back, steps=600, every=10)
-# fixed: final, best = fit(train_step, training, held_back, steps=600, every=40)
+# fixed: final, best = fit(train_step, training, held_back, steps=600, every=30)
 print(f"training loss {final:.4f}, best validation loss {best:.4f}")

@@ -37,7 +37,6 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loop import trains_on_gpu
 from perfwrap.measures.trainers import Trainer
-from perfwrap.measures.what_if import NEARLY_ALL
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
 
@@ -50,6 +49,7 @@ and the widest batch, and how many batches held more than tokens."""
 LEAST_BATCHES = 3
 LEAST_EMPTY = 0.1
 """Part of the columns from which it is told."""
+MOST_SHARE = 0.8
 LEAST_GONE, MOST_GONE = 0.7, 1.3
 """Of the work by the part of the columns: what goes at least and at most."""
 BUSY = 0.8
@@ -114,7 +114,7 @@ def _says(facts: dict[str, str], source: str, what: str) -> bool:
 
 def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, of_window: bool) -> Finding:
     """Return the finding; ``work`` is the share of the loop, or of a GPU's record, that goes by the length."""
-    share = min(NEARLY_ALL, seen.share * work)
+    share = min(MOST_SHARE, seen.share * work)
     whose, where = _maker(evidence, trainer)
     columns = seen.columns / seen.batches
     kept = (1.0 - seen.share) * columns
@@ -123,7 +123,7 @@ def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, o
         title=f"About {SHARE} of {whole} goes into padding: {units.share(seen.share)} of the columns of the batches "
         "hold nothing else.",
         share=share,
-        saving=(1.0 - min(NEARLY_ALL, MOST_GONE * share), 1.0 - LEAST_GONE * share),
+        saving=(1.0 - min(MOST_SHARE, MOST_GONE * share), 1.0 - LEAST_GONE * share),
         evidence=(
             f"In {units.counted(seen.batches, 'batch', 'batches')} that were looked at, rows were {columns:.0f} "
             f"numbers wide; the longest row of a batch held {kept:.0f}, an average row "

@@ -10,10 +10,10 @@ Why it costs
 
 How the saving is worked out
     The time is measured, what it is spent on is not: besides Python itself it may hold tensor operations
-    that are called outside of any module, a loss function for instance. At best all of it goes, at worst
-    four fifths, half where many short stretches are told together, or none where its lines call such operations and
-    nobody sampled how long they take. Where the GPU's kernels were recorded, only the time counts in which the GPU was
-    idle for it: what it hides costs nothing.
+    that are called outside of any module, a loss function for instance. At best all of it goes, and up to three tenths
+    more, as what stands beside it runs faster then. At worst nine tenths go, half where many short stretches are told
+    together, or none where its lines call such operations and nobody sampled how long they take. Where the GPU's
+    kernels were recorded, only the time counts in which the GPU was idle for it: what it hides costs nothing.
 
 How to fix
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. When
@@ -41,7 +41,7 @@ from perfwrap.measures.loop import mean_step_ns
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.measures.stacks import Sampled
 from perfwrap.measures.trainers import Trainer
-from perfwrap.measures.what_if import NEARLY_ALL, NOTHING, without
+from perfwrap.measures.what_if import NOTHING, without, without_measured
 from perfwrap.rules.gaps import gap_lines, gap_location
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
@@ -195,7 +195,7 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code {lines}{most}.",
         share=share,
-        saving=without(share, NOTHING if tensor_calls and sampled is None else NEARLY_ALL),
+        saving=without(share, NOTHING) if tensor_calls and sampled is None else without_measured(share),
         evidence=tuple(words),
         advice=_advice(stretch, f"in {where(hottest)}" if hottest else lines, step_ns),
         verdict="python-bound",
