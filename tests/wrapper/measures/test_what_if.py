@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.measures.what_if import Limit, saving, step_without
+from perfwrap.measures.what_if import Limit, saving, step_without, without_measured
 
 times = st.floats(0, 1e12)
 
@@ -37,3 +37,17 @@ def test_ratios_are_ordered_and_between_nothing_and_today(
 ) -> None:
     best, worst = saving(step, low, high, [Limit("floor", floor) for floor in floors])
     assert 0 <= best <= worst <= 1
+
+
+@given(st.floats(0, 1))
+def test_what_goes_beside_a_measured_waste_leaves_more_than_nothing_and_less_the_more_is_waste(
+    share: float,
+) -> None:
+    best, worst = without_measured(share)
+    assert 0 <= best <= worst <= 1
+    assert best <= 1 - share <= worst
+    assert 1 - best <= 1.3 * share
+
+
+def test_a_quarter_that_was_measured_brings_up_to_three_tenths() -> None:
+    assert without_measured(0.25) == pytest.approx((0.694, 0.775), abs=0.001)

@@ -23,7 +23,9 @@ def test_batches_that_are_quicker_to_make_than_to_receive_are_found(
     loop.worker(0, 0.5, collate=0.5, idle=20)
     finding = find(rule)
     assert finding.share == pytest.approx(3 / 14, abs=0.02)
-    assert finding.saving == pytest.approx((1 - finding.share, 1 - finding.share / 2))
+    assert finding.saving == pytest.approx(
+        (1 - finding.share * (1.3 - 0.3 * finding.share), 1 - 0.9 * finding.share)
+    )
     assert str(finding.location) == "train.py:12"
     assert "4 ms to receive and 1 ms to make" in finding.sentence
     assert "num_workers=0" in finding.advice
