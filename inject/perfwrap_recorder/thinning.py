@@ -4,7 +4,7 @@ Two things ask for less detail:
 
 - *Cost.* After the first steps, and from then on every few, what the records cost is held against the time
   that the steps took. Where it is more than a four-hundredth, one step in so many stays in detail that it is
-  not; for the others the probes rest, and what rests cost leaves detail up to half of that. Where even one step
+  not; for the others the probes rest, and what rests cost may leave detail half of that only. Where even one step
   in MOST_STRIDE costs more, probes are switched off, one after the other.
 - *Room.* The first half of the budget is for what cost allows. When it is used, and from then on whenever an
   eighth of what is left is used, detail is halved: each such stage then covers 1.75 times as many steps as
@@ -179,9 +179,11 @@ class Thinning:
         self._cost = cost if self._cost is None else self._cost + (cost - self._cost) / 4
         self._is_dear = self._cost > PASSING * cost_share
         allowed = cost_share
-        if self._is_dear:
+        left = 2 * allowed - BARE_REST_NS / self._step_ns
+        if self._is_dear and left > 0:
             # What rests cost is taken from both halves of what the user allows, but half of ours is left to detail.
-            allowed = min(allowed, max(allowed / 2, 2 * allowed - BARE_REST_NS / self._step_ns))
+            # Where rests alone cost more, less detail would not keep to it either, and slow changes be harder to see.
+            allowed = min(allowed, max(allowed / 2, left))
         self.cost_stride = 1
         while may_rest and self.cost_stride * allowed < self._cost and self.cost_stride < MOST_STRIDE:
             self.cost_stride *= 2

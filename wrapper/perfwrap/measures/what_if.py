@@ -40,7 +40,7 @@ def without(share: float, least: float = HALF) -> tuple[float, float]:
 
 def without_measured(share: float) -> tuple[float, float]:
     """Return the step-time ratios (best, worst) when a share goes that was measured and that one edit takes out."""
-    return (1.0 - share * (1.0 + BESIDE * (1.0 - share)), 1.0 - NEARLY_ALL * share)
+    return (max(0.0, 1.0 - share * (1.0 + BESIDE * (1.0 - share))), 1.0 - NEARLY_ALL * share)
 
 
 def step_without(step_ns: float, removed_ns: float, limits: Iterable[Limit] = ()) -> float:
