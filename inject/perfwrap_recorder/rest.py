@@ -61,7 +61,8 @@ mine = {}  # id of an iterator or an optimizer that this thread was seen to use 
 retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
 due = NEVER  # when the journal wants to be asked
 
-MOST_CHANGES = 400
+CHANGES_BORNE = 400
+MOST_CHANGES = CHANGES_BORNE if sys.version_info >= (3, 13) else NEVER
 """How often functions are taken out at most. From Python 3.13 on a class that was changed a thousand times is looked up
 in slowly for good, with all that inherit from it (MAX_VERSIONS_PER_CLASS), and each time costs it two."""
 

@@ -16,6 +16,8 @@ do: three of a block's four steps are complete whatever it takes.
 
 from __future__ import annotations
 
+import sys
+
 BLOCK_STEPS = 4
 """Steps that stand in detail together for want of room."""
 
@@ -67,9 +69,9 @@ since Python forgets what it knows of a class that is."""
 LONGEST_NS = 10_000_000_000
 """No such rest is planned for a longer time at first."""
 
-MANY_RESTS = 100
-"""After so many such rests they may be longer: Python bears only so many changes of a class (rest.MOST_CHANGES), and a
-week must not have more of them than that."""
+MANY_RESTS = 100 if sys.version_info >= (3, 13) else 1 << 62
+"""After so many such rests they may be longer: newer Pythons bear only so many changes of a class (rest.MOST_CHANGES),
+and a week must not have more of them than that."""
 
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""

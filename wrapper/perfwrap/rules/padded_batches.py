@@ -50,6 +50,7 @@ LEAST_BATCHES = 3
 LEAST_EMPTY = 0.1
 """Part of the columns from which it is told."""
 MOST_SHARE = 0.8
+"""Of the loop, and of what goes at most: something is always left to do."""
 LEAST_GONE, MOST_GONE = 0.7, 1.3
 """Of the work by the part of the columns: what goes at least and at most."""
 BUSY = 0.8
