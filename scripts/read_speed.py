@@ -11,13 +11,15 @@ it is so large. Peers run in an environment of their own, made once with:
 
 What is timed: perfwrap reads the file, builds the timeline, finds the steps and what each GPU did; Holistic Trace
 Analysis loads a trace of torch.profiler into its table and works out its temporal breakdown; nsys-ai opens an export of
-nsys and works out how kernels overlap, and its iterations. Imports are part of all, as they are for a user.
+nsys and works out how kernels overlap, and its iterations. Imports are part of all, as they are for a user. nsys-ai
+reads by an extension that DuckDB downloads; where it cannot, a line says so, and nsys-ai reads without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import gzip
 import json
 import os
@@ -33,6 +35,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GZIP = b"\x1f\x8b"
+NOTE = "note: "
+"""Begins the lines of a reading that are for the user."""
 
 PERFWRAP = """
 import sys
@@ -54,6 +58,17 @@ analysis.get_temporal_breakdown(visualize=False)
 
 NSYS_AI = """
 import sys
+import duckdb
+connect = duckdb.connect
+try:
+    connect(config={"autoinstall_known_extensions": "false"}).execute("LOAD sqlite_scanner")
+except duckdb.Error:
+    # It would wait for a download that cannot come, and then read by sqlite3 all the same.
+    def without_download(*arguments, config=None, **options):
+        config = {**(config or {}), "autoinstall_known_extensions": "false"}
+        return connect(*arguments, config=config, **options)
+    duckdb.connect = without_download
+    print("note: DuckDB's sqlite_scanner is not there: nsys-ai reads by sqlite3, its slower way")
 from nsys_ai import overlap, profile
 opened = profile.open(sys.argv[1])
 device = profile.select_gpu_device(opened, None)
@@ -88,11 +103,21 @@ def measure(python: str, code: str, trace: Path) -> Reading | None:
         )
         _, status, usage = os.wait4(child, 0)
         seconds = time.monotonic() - began
+        output.seek(0)
+        said = output.read().decode(errors="replace")
         if status:
-            output.seek(0)
-            print(output.read().decode(errors="replace")[-800:], file=sys.stderr)
+            print(said[-800:], file=sys.stderr)
             return None
+        for line in said.splitlines():
+            if line.startswith(NOTE):
+                tell(line)
     return Reading(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+@functools.cache
+def tell(line: str) -> None:
+    """Print what a tool says of how it reads, once."""
+    print(line, file=sys.stderr)
 
 
 def best(readings: list[Reading | None]) -> Reading | None:

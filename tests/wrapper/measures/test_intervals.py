@@ -10,6 +10,7 @@ from perfwrap.measures.intervals import (
     Intervals,
     contain,
     covered,
+    distinct,
     length,
     overlap,
     union,
@@ -86,3 +87,8 @@ def test_nothing_is_nowhere() -> None:
     assert length(NOTHING) == 0
     assert length(union([])) == 0
     assert overlap(*NOTHING) == 0
+
+
+@given(st.lists(st.integers(-LATEST, LATEST)))
+def test_distinct_moments_are_sorted_and_each_is_there_once(some: list[int]) -> None:
+    assert distinct(np.array(some, dtype=np.int64)).tolist() == sorted(set(some))

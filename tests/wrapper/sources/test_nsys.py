@@ -520,6 +520,22 @@ def test_a_compressed_export_is_read_as_the_plain_one(export: Export, tmp_path: 
     assert read(packed).spans.equals(read(plain).spans)
 
 
+def test_a_table_that_is_read_in_many_pieces_is_as_one_that_is_read_at_once(
+    export: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        export.kernel(
+            10 * number + 5, 10 * number + 8, export.call(10 * number, 10 * number + 2), f"gemm{number}"
+        )
+    path = export.write()
+    at_once = read(path)
+    monkeypatch.setattr(nsys_file, "ROWS_AT_ONCE", 2)
+    in_pieces = read(path)
+    assert at_once.spans.height == 14
+    assert in_pieces.spans.equals(at_once.spans)
+    assert in_pieces.coverage.equals(at_once.coverage)
+
+
 def test_a_file_is_recognised_by_its_content_alone(tmp_path: Path) -> None:
     for head in (b"", b"{}", b"\x1f\x8b", b"PK\x03\x04", gzip.compress(b"{}"), b"SQLite format 2"):
         assert not nsys.recognises(tmp_path / "report.sqlite", head)

@@ -93,7 +93,8 @@ def find_gpu_events(timeline: Timeline) -> tuple[DeviceEvents, ...]:
         pl.col("host").fill_null(""),
         pl.col("name").str.extract(STREAM).alias("device"),
     )
-    worked = timeline.spans.filter(
+    wanted = ("start", "duration", "track", "name", "category", "operation", "link", "value", "source")
+    worked = timeline.spans.select(wanted).filter(
         pl.col("category").cast(pl.String).is_in(CATEGORIES),
         pl.col("track").is_in(streams["track"].implode()),
     )
@@ -160,7 +161,8 @@ def _calls(timeline: Timeline) -> pl.DataFrame:
     """Return the calls on threads that have a link: one for each link, from its first beginning."""
     threads = timeline.tracks.filter(pl.col("kind") == "thread")
     return (
-        timeline.spans.filter(pl.col("link").is_not_null())
+        timeline.spans.select("start", "duration", "track", "operation", "link")
+        .filter(pl.col("link").is_not_null())
         .join(
             threads.select(pl.col("id").alias("track"), pl.col("parent").alias("process")),
             on="track",

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from perfwrap.measures.gpu_events import DeviceEvents
 from perfwrap.measures.host_activity import HostActivity, find_host_activity
-from perfwrap.measures.intervals import Intervals, contain, without
+from perfwrap.measures.intervals import Intervals, contain, distinct, without
 from perfwrap.measures.loop_events import Flags, Integers
 from perfwrap.timeline.model import Timeline
 
@@ -45,6 +46,9 @@ the steps that the program marks. queued: the work had been launched before the 
 nothing was recorded. unknown: the launch was not recorded, or the clocks
 of host and GPU do not fit together.
 """
+
+CODES = {name: np.uint8(code) for code, name in enumerate(BLAMES)}
+"""The number of each, which stands for it in columns: a text for each piece takes ten times the room."""
 
 PIECE_COLUMNS: dict[str, Any] = {
     "start": pl.Int64,
@@ -91,7 +95,7 @@ def _blamed(gaps: Intervals, ending: pl.DataFrame, host: HostActivity) -> pl.Dat
     cuts = [start, end, handed]
     for begins, ends in (*host.layers.values(), host.between_steps):
         cuts += [begins, ends]
-    edges = np.unique(np.concatenate(cuts))
+    edges = distinct(np.concatenate(cuts))
     moments = edges[:-1]
     inside = contain(gaps, moments)
     moments, until = moments[inside], edges[1:][inside]
@@ -99,29 +103,34 @@ def _blamed(gaps: Intervals, ending: pl.DataFrame, host: HostActivity) -> pl.Dat
     blame, inferred = _labels(moments, gap, gaps, ending, host)
     on_launch = moments >= handed[gap]
     is_copy = (ending["category"] == "copy").to_numpy()
-    blame[on_launch] = np.where(is_copy[gap], "transfer", "dispatch")[on_launch]
-    blame[(known & (launched < start))[gap]] = "queued"
-    blame[~known[gap]] = "unknown"
-    return pl.DataFrame(
-        {"start": moments, "end": until, "blame": blame.astype(str), "inferred": inferred & (blame == "data")}
-    ).cast(PIECE_COLUMNS)  # type: ignore[arg-type]
+    blame[on_launch] = np.where(is_copy, CODES["transfer"], CODES["dispatch"])[gap[on_launch]]
+    blame[(known & (launched < start))[gap]] = CODES["queued"]
+    blame[~known[gap]] = CODES["unknown"]
+    named = pl.Series(BLAMES, dtype=PIECE_COLUMNS["blame"]).gather(blame)
+    inferred &= blame == CODES["data"]
+    return pl.DataFrame({"start": moments, "end": until, "blame": named, "inferred": inferred})
 
 
 def _labels(
     moments: Integers, gap: Integers, gaps: Intervals, ending: pl.DataFrame, host: HostActivity
-) -> tuple[Any, Flags]:
-    """Return what the host was at at each moment, and whether that is inferred rather than seen."""
-    within = [contain(intervals, moments) for intervals in host.layers.values()]
-    names = list(host.layers)
-    blame = np.select(within, names, default=host.otherwise).astype(object)
+) -> tuple[NDArray[np.uint8], Flags]:
+    """Return the code of what the host was at at each moment, and whether that is inferred rather than seen."""
+    blame = np.full(moments.size, CODES[host.otherwise], dtype=np.uint8)
+    for name, intervals in reversed(host.layers.items()):
+        blame[contain(intervals, moments)] = CODES[name]
     # A loop that marks its steps around all but `for batch in loader` has only that between them; that the next
     # step begins with bringing something to the GPU tells that a batch had come.
-    between = contain(host.between_steps, moments) & np.isin(blame, ["python", "host", "waiting"])
+    between = contain(host.between_steps, moments) & np.isin(blame, _codes("python", "host", "waiting"))
     brought = (ending["operation"] == "h2d").to_numpy()[gap]
-    blame[between] = np.where(brought, "data", "between_steps")[between]
+    blame[between] = np.where(brought, CODES["data"], CODES["between_steps"])[between]
     dry_in_sync = contain(host.blocked, gaps[0])[gap]
-    blame[dry_in_sync & np.isin(blame, AFTERMATH)] = "sync"
+    blame[dry_in_sync & np.isin(blame, _codes(*AFTERMATH))] = CODES["sync"]
     return blame, between
+
+
+def _codes(*names: str) -> list[np.uint8]:
+    """Return the codes of some blames."""
+    return [CODES[name] for name in names]
 
 
 def idle_ns(pieces: pl.DataFrame) -> dict[str, int]:

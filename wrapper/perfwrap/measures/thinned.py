@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from perfwrap.measures.intervals import distinct
 from perfwrap.measures.loop_events import Integers
 from perfwrap.measures.parts import PART_OF
 from perfwrap.measures.rests import leftovers
-from perfwrap.measures.tiling import distinct
 
 KEY = ("operation", "name", "file", "line")
 LENGTH = (pl.col("end") - pl.col("start")).alias("ns")

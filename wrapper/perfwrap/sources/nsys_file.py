@@ -29,7 +29,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_UNPACKED = 16 << 30
 """Bytes; a small gzip file can become any size."""
 UNPACK_BYTES = 1 << 20
-ROWS_AT_ONCE = 1 << 16
+ROWS_AT_ONCE = 1 << 14
+"""Rows of Python's take ten times the room of columns."""
 LEAST_ROW_BYTES = 4
 """A row takes so many in a file at least; a damaged or hostile file may lead to the same page a million times."""
 LARGEST_VALUE = 64 << 20
@@ -56,12 +57,19 @@ class NsysFile:
         self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
     ) -> pl.DataFrame:
         """Return these columns of a table; null what it lacks, and no rows where there is no such table."""
+        return pl.concat(self.pieces(table, integers, texts, where))
+
+    def pieces(
+        self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
+    ) -> Iterator[pl.DataFrame]:
+        """Return what ``read`` does in pieces, of which the first has no rows."""
         schema: dict[str, pl.DataType] = {
             **dict.fromkeys(integers, pl.Int64()),
             **dict.fromkeys(texts, pl.String()),
         }
+        yield pl.DataFrame(schema=schema)
         if table not in self.columns:
-            return pl.DataFrame(schema=schema)
+            return
         chosen = ", ".join(
             f"CAST({_quoted(name)} AS {'INTEGER' if name in integers else 'TEXT'})"
             if name in self.columns[table]
@@ -70,9 +78,8 @@ class NsysFile:
         )
         condition = f" WHERE {where}" if where else ""
         query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
-        pieces = [pl.DataFrame(schema=schema)]
-        pieces += (_frame(rows, schema) for rows in self._rows(table, query))
-        return pl.concat(pieces)
+        for rows in self._rows(table, query):
+            yield _frame(rows, schema)
 
     def _rows(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
         """Return the rows, many at a time; those that stand before damage all the same."""

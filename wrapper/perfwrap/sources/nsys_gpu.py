@@ -39,10 +39,12 @@ def add(capture: Capture) -> pl.DataFrame:
 def _kernels(capture: Capture) -> pl.DataFrame:
     """Add the kernels, by the name that tells most: a template's short name is often just ``Kernel``."""
     names = ("demangledName", "shortName", "mangledName")
-    rows = capture.file.read(KERNEL, integers=(*PLACE, *names))
-    texts = [capture.file.strings(rows[name]) for name in names]
-    rows = rows.with_columns(pl.coalesce(*texts, pl.lit("kernel without a name")).alias("name"))
-    return _add(capture, rows, "kernel", operation=pl.lit("kernel"))
+    added = []
+    for rows in capture.file.pieces(KERNEL, integers=(*PLACE, *names)):
+        texts = [capture.file.strings(rows[name]) for name in names]
+        name = pl.coalesce(*texts, pl.lit("kernel without a name"))
+        added.append(_add(capture, rows.with_columns(name=name), "kernel", operation=pl.lit("kernel")))
+    return pl.concat(added)
 
 
 def _copies(capture: Capture) -> pl.DataFrame:

@@ -37,24 +37,26 @@ DOMAIN_BITS = 20
 
 def add_calls(capture: Capture) -> pl.DataFrame:
     """Add the calls of CUDA's runtime and driver; return pid, thread, link, start, end and name of each."""
-    rows = capture.file.read(RUNTIME, integers=(*CALL, "correlationId"))
-    rows = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
-    rows = rows.with_columns(
-        pl.col("name").fill_null("CUDA call without a name").str.replace(VERSION_SUFFIX, ""),
-        capture.pids(rows["globalTid"]),
-    )
-    rows = rows.with_columns(capture.links(rows["pid"], rows["correlationId"]))
-    _add(capture, rows, operation=pl.col("name"), link=pl.col("link"))
-    return rows.select("pid", "globalTid", "link", "start", "end", "name")
+    added = []
+    for rows in capture.file.pieces(RUNTIME, integers=(*CALL, "correlationId")):
+        whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
+        whole = whole.with_columns(
+            pl.col("name").fill_null("CUDA call without a name").str.replace(VERSION_SUFFIX, ""),
+            capture.pids(whole["globalTid"]),
+        )
+        whole = whole.with_columns(capture.links(whole["pid"], whole["correlationId"]))
+        _add(capture, whole, operation=pl.col("name"), link=pl.col("link"))
+        added.append(whole.select("pid", "globalTid", "link", "start", "end", "name"))
+    return pl.concat(added)
 
 
 def add_library_calls(capture: Capture) -> None:
     """Add the calls of the system and of CUDA's libraries, and what the profiler itself cost."""
     for table, operation in LIBRARIES:
-        rows = capture.file.read(table, integers=CALL)
-        rows = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
-        rows = rows.filter(~pl.col("name").fill_null("").str.ends_with(BEGAN))
-        _add(capture, rows, operation=pl.lit(operation))
+        for rows in capture.file.pieces(table, integers=CALL):
+            whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
+            whole = whole.filter(~pl.col("name").fill_null("").str.ends_with(BEGAN))
+            _add(capture, whole, operation=pl.lit(operation))
 
 
 def add_nvtx(capture: Capture) -> int:
