@@ -28,6 +28,10 @@ else:
     SIZES = [(4096, width) for width in WIDTHS]
 
 
+HOLES, SMALL, LARGE = 48, 1 << 16, 1 << 23
+"""How many pieces of memory there are between what a loop uses, and their most bytes: kept ones and holes."""
+
+
 class Batches(Dataset):
     """Ready batches, so that the loop is cheap enough for a step of a third of a millisecond."""
 
@@ -73,13 +77,18 @@ class Training:
 
 
 def scatter() -> list[torch.Tensor]:
-    """Return memory to keep, of random sizes, so that what is allocated afterwards lies elsewhere in each process.
+    """Return memory to keep, of random sizes with random holes between, so that tensors lie elsewhere in each process.
 
-    Where tensors lie in a page and to each other is worth some percent, and is the same in all processes of a variant
-    whatever the kernel randomises: without this it would pass for the variant's cost.
+    Where tensors lie in a page, and to each other, is worth some percent, and is the same in all processes of a variant
+    whatever the kernel randomises: without this it would pass for the variant's cost. A heap that nothing has used
+    before is the best place of all, which of the variants only the bare one would have.
     """
     chance = random.SystemRandom()
-    return [torch.empty(chance.randrange(1, 1 << 16), dtype=torch.uint8) for _ in range(chance.randrange(64))]
+    kept, holes = [], []
+    for _ in range(HOLES):
+        kept.append(torch.empty(chance.randrange(1, SMALL), dtype=torch.uint8))
+        holes.append(torch.empty(chance.randrange(SMALL, LARGE), dtype=torch.uint8))
+    return kept
 
 
 def calibrate(target_ms: float) -> str:
