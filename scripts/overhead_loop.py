@@ -80,8 +80,8 @@ def scatter() -> list[torch.Tensor]:
     """Return memory to keep, of random sizes with random holes between, so that tensors lie elsewhere in each process.
 
     Where tensors lie in a page, and to each other, is worth some percent, and is the same in all processes of a variant
-    whatever the kernel randomises: without this it would pass for the variant's cost. A heap that nothing has used
-    before is the best place of all, which of the variants only the bare one would have.
+    whatever the kernel randomises: without this it would pass for the variant's cost. With the holes a loop does not
+    get a heap either that nothing has used before, as of the variants only the bare one would.
     """
     chance = random.SystemRandom()
     kept, holes = [], []
