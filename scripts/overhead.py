@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -153,11 +153,15 @@ class Variant:
 
 @dataclass
 class Ratio:
-    """The median over casts of their ratio to bare, less one, with its 95 % bootstrap interval."""
+    """The median over casts of their ratio to bare, less one, with its 95 % bootstrap interval.
+
+    ``casts`` are those of each cast, so that several measurements can be taken together.
+    """
 
     median: float
     low: float
     high: float
+    casts: list[float] = field(default_factory=list)
 
     @staticmethod
     def of(values: list[float]) -> Ratio:
@@ -165,7 +169,7 @@ class Ratio:
         sample = np.asarray(values) - 1
         draws = np.random.default_rng(0).choice(sample, size=(4000, len(sample)))
         low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-        return Ratio(float(np.median(sample)), float(low), float(high))
+        return Ratio(float(np.median(sample)), float(low), float(high), sample.tolist())
 
     def __str__(self) -> str:
         """Return e.g. ``+1.3 % (0.9 … 1.8)``."""

@@ -29,6 +29,7 @@ from perfwrap.measures.overview import TrainerOverview as TrainerOverview
 from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
+from perfwrap.measures.parts import UNKNOWN as UNKNOWN
 from perfwrap.measures.process_roles import process_roles
 from perfwrap.measures.processors import Processors
 from perfwrap.measures.rank_differences import CORES
@@ -107,7 +108,8 @@ class Diagnosis:
     """What holds a run back.
 
     ``findings`` stand by cost, ``outcomes`` in the order of RULES. ``account`` holds each part of the
-    training loop in nanoseconds, of all trainers together; it is empty when there was no steady loop.
+    training loop in nanoseconds, of all trainers together, UNKNOWN alone where an imported file does not tell them; it
+    is empty when there was no steady loop.
     ``gpus`` are those that a monitor or the recorder sampled, with means over that loop. ``run`` is the manifest.
     """
 
@@ -234,14 +236,15 @@ def _diagnose(
         explained.update(dropped)
     findings = _merged(evidence, found) if found else _of_the_run(rules, evidence)
     account = _account(evidence)
+    is_told = evidence.missing("phases") is None
     main = evidence.main
     return Diagnosis(
         verdict=judge(evidence, findings, account),
         findings=findings,
         outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
-        account=account,
+        account=account if is_told else _untold(account),
         steps=_steps(evidence),
-        ranks=tuple(_rank(evidence, trainer) for trainer in evidence.trainers),
+        ranks=tuple(_rank(evidence, trainer, is_told) for trainer in evidence.trainers),
         skew=_guarded(lambda: evidence.skew, None)[0],
         processes=process_roles(timeline, evidence.training),
         warnings=timeline.warnings + _not_looked_at(evidence),
@@ -423,6 +426,11 @@ def _account(evidence: Evidence) -> dict[str, int]:
     return {part: sum(account.ns[part] for account in accounts) for part in PARTS}
 
 
+def _untold(account: Mapping[str, int]) -> dict[str, int]:
+    """Return the account of a loop in which nothing tells what the program did."""
+    return {UNKNOWN: sum(account.values())} if account else {}
+
+
 def _gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
     """Return what each GPU did whose kernels were recorded."""
     return tuple(gpu_figures(gpu, evidence.matrix_work(gpu)) for gpu in evidence.gpu_activity)
@@ -467,14 +475,15 @@ def _steps(evidence: Evidence) -> StepFigures:
     return StepFigures(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s, steps.anchor)
 
 
-def _rank(evidence: Evidence, trainer: Trainer) -> RankFigures:
-    """Return one trainer's figures."""
+def _rank(evidence: Evidence, trainer: Trainer, is_told: bool) -> RankFigures:
+    """Return one trainer's figures; ``is_told`` says whether it is known what the program did in its steps."""
     steps, account = evidence.steps(trainer), evidence.account(trainer)
+    parts = dict(account.ns) if account.total_ns else {}
     skew, _ = _guarded(lambda: evidence.skew.of(trainer) if evidence.skew else None, None)
     return RankFigures(
         *(trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns),
         start=trainer.start,
-        account=dict(account.ns) if account.total_ns else {},
+        account=parts if is_told else _untold(parts),
         waiting=account.waiting_ns,
         cores=evidence.facts(trainer.process).get(CORES, ""),
         skew=skew,

@@ -105,6 +105,16 @@ def test_an_abstention_needs_no_figures(drawn: Draw) -> None:
     assert "Next: perfwrap doctor" in text
 
 
+def test_an_imported_loop_of_which_no_phase_is_known_is_said_to_be_so(
+    diagnosis: Diagnosis, drawn: Draw
+) -> None:
+    told = "The imported files do not tell what the program did in its steps."
+    text = drawn(replace(diagnosis, account={"unknown": 7}))
+    assert "unknown      100.0 %" in text
+    assert told in " ".join(text.split())
+    assert told not in " ".join(drawn(diagnosis).split())
+
+
 @pytest.mark.parametrize(
     ("rule", "benign", "command"),
     [

@@ -395,6 +395,9 @@ def test_a_trace_that_tells_no_phase_does_not_blame_python(tmp_path: Path) -> No
         "not checked", "The imported files do not tell what the program did in its steps."
     )  # fmt: skip
     assert diagnosis.verdict.id == "unknown"
+    assert diagnosis.steps.steady > 0
+    assert list(diagnosis.account) == ["unknown"]
+    assert [list(rank.account) for rank in diagnosis.ranks] == [["unknown"]]
 
 
 def test_functions_outside_of_any_step_are_no_forward_passes(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ PARTS = (
 )
 """The exclusive parts, in the order in which reports show them."""
 
+UNKNOWN = "unknown"
+"""Stands for all parts of an imported loop in which nothing tells what the program did."""
+
 PART_OF = {
     category: category
     for category in (

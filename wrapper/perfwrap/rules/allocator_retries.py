@@ -79,8 +79,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             share=share,
             saving=without(share),
             evidence=(f"Seen in {window(gpu)}: {', '.join(named)}.",),
-            advice="Let PyTorch keep its memory: no PYTORCH_NO_CUDA_MEMORY_CACHING, no empty_cache() in the loop, "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; if the card is nearly full, lower the peak.",
+            advice="Keep memory instead of allocating it in the loop. PyTorch does so by itself: no "
+            "PYTORCH_NO_CUDA_MEMORY_CACHING, no empty_cache() in the loop, "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; if the card is nearly full, lower the peak. Other "
+            "programs take a pool (cudaMallocAsync).",
             verdict="memory-bound",
             of_window=True,
         )

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from perfwrap.diagnosis import diagnose
+from perfwrap.measures.idle_blame import BLAMES
+from perfwrap.reports import html
 from perfwrap.reports.html.document import document
 from perfwrap.reports.html.encoding import embedded
 from perfwrap.timeline.model import Timeline
@@ -162,6 +165,24 @@ def test_stacks_are_grouped_by_what_the_gpu_was_doing(make_recording: Any, told:
     assert sum(samples for label, samples in groups.items() if label.startswith("GPU idle: ")) == 2
     states = panel(page, "states")["layers"][0]["parts"]
     assert sum(read(values) for values in states.values()) == pytest.approx(100, abs=0.1)
+
+
+def test_every_cause_of_idleness_has_a_colour() -> None:
+    theme = (Path(html.__file__).parent / "assets" / "theme.js").read_text()
+    states = theme.partition("const STATES = {")[2].partition("};")[0]
+    assert {name for name in BLAMES if f" {name}: '#" not in states} == set()
+
+
+def test_an_imported_loop_of_which_no_phase_is_known_has_no_parts(make_recording: Any, told: Any) -> None:
+    recording = make_recording()
+    for number in range(6):
+        recording.step(1_000.0 * number, 1_000)
+        recording.work(1_000.0 * number + 20, 400, launched=1_000.0 * number + 10)
+    _, page = told(recording.builder.build({"imported": [{"format": "nsys"}]}))
+    assert [row["part"] for row in page["account"]] == ["unknown"]
+    shown = [found["id"] for found in page["panels"]]
+    assert "steps" in shown
+    assert "parts" not in shown
 
 
 def test_ranks_are_compared_step_by_step_in_every_large_part(make_run: Any, told: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, Overview
+from perfwrap.diagnosis import UNKNOWN, Diagnosis, Overview
 from perfwrap.reports.html import account, flames, lanes, machine, marks, ranks, summary, tables
 from perfwrap.reports.html.encoding import SECOND_NS, clipped
 from perfwrap.timeline.model import CATEGORIES, Timeline
@@ -24,7 +24,7 @@ def document(diagnosis: Diagnosis, timeline: Timeline) -> dict[str, Any]:
     first, last = _extent(timeline)
     panels = [
         account.steps_panel(overview, first),
-        account.parts_panel(overview, first),
+        None if UNKNOWN in diagnosis.account else account.parts_panel(overview, first),
         account.states_panel(overview, first),
         *machine.machine_panels(timeline, overview, first),
     ]

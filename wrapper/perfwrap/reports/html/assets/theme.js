@@ -3,15 +3,18 @@
 const PARTS = {
   data: '#e69f00', transfer: '#f0e442', forward: '#0072b2', backward: '#56b4e9', optimizer: '#009e73', sync: '#d55e00',
   checkpoint: '#cc79a7', validation: '#8f7ee7', compile: '#a5673f', gc: '#7f8c8d', perfwrap: '#c0c6cc', python: '#5b6b7b',
+  unknown: '#9aa5b1',
 };
 const MEANINGS = {
   data: 'waiting for batches', transfer: 'copies between devices', forward: 'forward pass', backward: 'backward pass',
   optimizer: 'optimizer step', sync: 'waiting for values', checkpoint: 'saving or loading', validation: 'validation',
   compile: 'compiling', gc: 'garbage collection', perfwrap: 'perfwrap itself', python: 'Python between the phases',
+  unknown: 'nothing tells what the program did',
 };
 const STATES = {
   busy: '#009e73', data: '#e69f00', sync: '#d55e00', transfer: '#f0e442', dispatch: '#56b4e9', queued: '#8f7ee7',
   python: '#5b6b7b', checkpoint: '#cc79a7', validation: '#8f7ee7', gc: '#7f8c8d', compile: '#a5673f', optimizer: '#0072b2', profiler: '#c0c6cc',
+  allocation: '#999933', collective: '#882255', waiting: '#44aa99', host: '#5b6b7b', between_steps: '#ddcc77', unknown: '#9aa5b1',
 };
 const CATEGORIES = Object.assign({}, PARTS, {
   step: '#c0c6cc', kernel: '#999933', copy: '#f0e442', memset: '#c0c6cc', collective: '#8f7ee7', other: '#9aa5b1',
