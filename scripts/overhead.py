@@ -41,11 +41,10 @@ LOOP = Path(__file__).with_name("overhead_loop.py")
 STEP_TIMES_MS = (0.3, 1.0, 10.0)
 TARGETS = {0.3: 0.05, 1.0: 0.02, 10.0: 0.005}
 """Cost per step that is aimed at, as the median share, by step time in ms."""
-TURNS = {0.3: 2048, 1.0: 2048, 2.4: 1024}
-DEFAULT_TURN = 256
-"""Steps per turn, by step time in ms: as many as the recorder takes from detail to rest and back. It goes by the time
-that passes: where a variant waits for the others after each few steps, its steps seem to last three times as long, and
-it records more of them than in a program that is left alone (measured: one step of 10 ms in 4 to 8 instead of 16)."""
+TURNS = {0.3: (2048, 1), 1.0: (2048, 1), 2.4: (10, 104)}
+DEFAULT_TURN = (10, 26)
+"""Steps per turn, by step time in ms, and how many turns make a round: a whole turn of the recorder's from detail to
+rest and back. Short turns, in which the variants follow each other quickly, follow the machine's drift."""
 GLIBC_KEEPS = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 JEMALLOC_KEEPS = {"MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"}
 """For all variants alike: otherwise glibc gives each large tensor back to the kernel and asks for it anew, and which
@@ -228,7 +227,7 @@ def measure(
     """Return the ratios of one loop, its real step time, and the monitors' share of a core meanwhile."""
     calibrate = [sys.executable, str(LOOP), "calibrate", str(step_ms)]
     size = subprocess.check_output(calibrate, text=True, env=os.environ | memory()).strip()
-    steps = TURNS.get(step_ms, DEFAULT_TURN)
+    steps, turns = TURNS.get(step_ms, DEFAULT_TURN)
     ratios: dict[str, list[float]] = {name: [] for name in wanted if name != BARE}
     shares, bare = [], []
     for cast in range(casts):
@@ -237,7 +236,7 @@ def measure(
             variant.turn(steps)
         monitors = Monitors(next(found.process.pid for found in variants if found.name == WRAPPED))
         times: dict[str, list[int]] = {name: [] for name in wanted}
-        for _ in range(rounds):
+        for _ in range(rounds * turns):
             for variant in random.sample(variants, len(variants)):
                 took = variant.turn(steps)
                 if took is None:
@@ -250,7 +249,10 @@ def measure(
             variant.end()
         bare += times[BARE]
         for name in [name for name in wanted if name != BARE]:
-            ratios[name].append(float(np.median(np.divide(times[name], times[BARE]))))
+            mine, his = np.asarray(times[name]), np.asarray(times[BARE])
+            # Where turns are short, detail stands in few of them: only all of them tell what it costs.
+            ratio = np.median(mine / his) if turns == 1 else mine.sum() / his.sum()
+            ratios[name].append(float(ratio))
     share = statistics.median(share for share in shares if share is not None) if any(shares) else None
     return {
         "step_ns": statistics.median(bare) / steps,
