@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes.util
+import functools
 import json
 import os
 import random
@@ -52,6 +53,7 @@ pages a process gets then makes equal processes differ by a sixth of a step for 
 BARE, BARE_AGAIN, WRAPPED = "bare", "bare again", "perfwrap run"
 
 
+@functools.cache
 def memory() -> dict[str, str]:
     """Return the variables by which all variants get memory alike: that of jemalloc where that is installed.
 

@@ -81,8 +81,8 @@ def scatter() -> list[torch.Tensor]:
     """Return memory to keep, of random sizes with random holes between, so that tensors lie elsewhere in each process.
 
     Where tensors lie in a page, and to each other, is worth some percent, and is the same in all processes of a variant
-    whatever the kernel randomises: without this it would pass for the variant's cost. With the holes a loop does not
-    get a heap either that nothing has used before, as of the variants only the bare one would.
+    whatever the kernel randomises: without this it would pass for the variant's cost. The holes make it a heap that has
+    been used, as a program's is.
     """
     chance = random.SystemRandom()
     kept, holes = [], []
