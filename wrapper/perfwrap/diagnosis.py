@@ -30,6 +30,7 @@ from perfwrap.measures.overview import find_overview
 from perfwrap.measures.own_cost import OwnCost
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.parts import UNKNOWN as UNKNOWN
+from perfwrap.measures.parts import UNTOLD as UNTOLD
 from perfwrap.measures.process_roles import process_roles
 from perfwrap.measures.processors import Processors
 from perfwrap.measures.rank_differences import CORES

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from perfwrap.measures.parts import UNTOLD
 from perfwrap.measures.steps import enough_steady_steps
 from perfwrap.timeline.coverage import RECORDER, notes
 
@@ -124,7 +125,7 @@ def _phases(evidence: Evidence) -> str | None:
         return None
     threads = [trainer.thread for trainer in evidence.trainers]
     told = evidence.timeline.spans.filter(pl.col("operation").is_in(PHASES), pl.col("track").is_in(threads))
-    return None if told.height else "The imported files do not tell what the program did in its steps."
+    return None if told.height else UNTOLD
 
 
 def _recorder(what: str) -> Callable[[Evidence], str | None]:

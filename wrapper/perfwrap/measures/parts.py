@@ -20,6 +20,7 @@ PARTS = (
 
 UNKNOWN = "unknown"
 """Stands for all parts of an imported loop in which nothing tells what the program did."""
+UNTOLD = "The imported files do not tell what the program did in its steps."
 
 PART_OF = {
     category: category

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path, PurePath
 
 from perfwrap import units
-from perfwrap.diagnosis import UNKNOWN, Diagnosis
+from perfwrap.diagnosis import UNKNOWN, UNTOLD, Diagnosis
 from perfwrap.reports import ending
 from perfwrap.reports.activity import draw_gpus
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
@@ -138,9 +138,7 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
             bar = page.bar(value / WHOLE, page.width - 26)
             page.line((f"{part:<12}", ""), (f"{value / 10:>6.1f} %  ", ""), (bar, "cyan"), indent=2)
     if UNKNOWN in tenths:
-        page.paragraph(
-            "The imported files do not tell what the program did in its steps.", style="dim", indent=2
-        )
+        page.paragraph(UNTOLD, style="dim", indent=2)
 
 
 def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) -> None:
