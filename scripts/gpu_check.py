@@ -179,7 +179,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--casts", type=int, default=4, help="how often all variants are started anew (4)")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each variant in each cast (15)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds of turns of each variant in each cast (3)"
+    )
     parser.add_argument("--steps", type=float, nargs="*", default=STEP_TIMES_MS, help="step times in ms")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()

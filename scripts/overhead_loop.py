@@ -134,7 +134,7 @@ def follow(port: int, name: str, size: str) -> None:
     training = Training(*map(int, size.split("x")))
     if name == "traceml":
         edit_for_traceml(training)
-    training.steps(700)  # the recorder has settled by then
+    training.steps(700)  # past those that the recorder has all in detail
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         lines.write(name + "\n")
         lines.flush()

@@ -273,8 +273,10 @@ def step_kind():
 
 
 def forgive(duration):
-    """Leave a time that has passed out of what the cost of detail is held against: steps were not as usual."""
+    """Leave a time that has passed out of account, in detail and in a rest: steps were not as usual."""
+    global _looked
     _thinning.forgive(duration)
+    _looked += duration
 
 
 def look_often(look):

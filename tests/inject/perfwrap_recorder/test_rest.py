@@ -105,6 +105,32 @@ print(number)
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("is_forgiven", [True, False])
+def test_a_rest_goes_on_after_pauses_that_are_forgiven(run, is_forgiven: bool) -> None:
+    done = run(
+        LOOP
+        + f"""
+import time
+from perfwrap_recorder import journal
+for batch in loader: step(batch)
+while rest.resting: step(torch.ones(2))
+go_on_until_a_rest()
+batches = iter(loader)
+def pause():
+    time.sleep(0.3)
+    if {is_forgiven}: journal.forgive(300_000_000)
+pauses = 0
+while rest.resting and pauses < 6:
+    pause()
+    pauses += 1
+    for _ in range(10): step(next(batches))
+print(pauses)
+"""
+    )
+    assert (int(done.stdout) == 6) == is_forgiven
+
+
+@pytest.mark.torch
 def test_full_collections_of_garbage_stand_in_detail_in_a_rest_too(run) -> None:
     done = run(
         LOOP
