@@ -14,14 +14,16 @@ import pytest
 
 PATIENCE_SECONDS = 120
 TRAINING = """
-import subprocess, sys
-subprocess.run([sys.executable, "-I", "-c", "import sys, time; time.sleep(1); print('isolated')"])
+import subprocess, sys, time
+isolated = subprocess.Popen([sys.executable, "-I", "-c", "input(); print('isolated')"], stdin=subprocess.PIPE)
 import torch
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(3):
     model(torch.ones(4, 2)).sum().backward()
     optimizer.step()
+time.sleep(1)
+isolated.communicate(b"\\n")
 print("trained", file=sys.stderr)
 sys.exit(4)
 """
