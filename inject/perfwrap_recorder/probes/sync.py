@@ -120,14 +120,14 @@ def _make_with_options(finish, torch):
 
 
 def _make_conversion(finish, torch):
-    is_tracing = torch._C._is_tracing
+    is_tracing, is_grad_enabled = torch._C._is_tracing, torch.is_grad_enabled
 
     def make(original, _, is_compiling):
         # The one warning comes from C++ and names the Python line that runs: it must be the caller's.
         unwarned = [True]
 
         def convert(tensor, frame):
-            if frame and unwarned and _is_plain(torch, tensor) and tensor.requires_grad:
+            if frame and unwarned and is_grad_enabled() and _is_plain(torch, tensor) and tensor.requires_grad:
                 unwarned.clear()
                 return source_lines.call_from(frame, original, tensor)
             return original(tensor)
@@ -138,10 +138,10 @@ def _make_conversion(finish, torch):
             if is_tracing():
                 return source_lines.call_from(_getframe().f_back, original, self)
             if SYNC in resting:
-                return original(self)
+                return convert(self, _getframe().f_back) if unwarned else original(self)
             thread = get_ident()
             if thread in busy:
-                return original(self)
+                return convert(self, _getframe().f_back) if unwarned else original(self)
             busy.add(thread)
             try:
                 start = now()

@@ -112,14 +112,26 @@ for call in (many.item, lambda: bool(many), lambda: float(many), lambda: many.re
     assert [record.label for record in done.journal.of("SYNC")] == ["Tensor.item"]
 
 
-def test_a_warning_names_the_users_line(train) -> None:
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "with torch.no_grad(): float(leaf)",
+        "rest.resting.update(rest.RESTING)",
+    ],
+    ids=["at once", "after one without gradients", "in a rest"],
+)
+def test_a_warning_names_the_users_line(train, before: str) -> None:
     done = train(
-        """
+        f"""
 import warnings
+from perfwrap_recorder import rest
 def convert(value):
     return float(value)  # CONVERT
+leaf = torch.ones((), requires_grad=True)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
+    {before}
     assert convert(torch.ones((), requires_grad=True) * 2) == 2.0
     convert(torch.ones((), requires_grad=True) * 2)
 print([(os.path.basename(w.filename), w.lineno) for w in caught])
@@ -127,7 +139,7 @@ print([(os.path.basename(w.filename), w.lineno) for w in caught])
     )
     program = (done.run_dir / "program.py").read_text().splitlines()
     line = next(number for number, text in enumerate(program, 1) if text.endswith("# CONVERT"))
-    assert done.stdout in (f"[('program.py', {line})]\n", "[]\n")
+    assert done.stdout in (f"[('program.py', {line})]\n", "[]\n")  # [] of a torch that does not warn
 
 
 def test_warnings_of_a_tracer_name_the_users_lines(train) -> None:
