@@ -41,6 +41,7 @@ from perfwrap_recorder.journal_format import (
     NON_FINITE,
     OPEN,
     OPEN_SLOTS,
+    PERFWRAP,
     RECORD,
     SAMPLE,
     SAVE,
@@ -69,6 +70,8 @@ REST_STEPS = 128
 """So long, and so many steps, may what a rest counts stay unwritten."""
 PAUSE_S, PAUSES = 0.001, 100
 """How long a thread waits, and how often, until another that turns from detail to sums has done so."""
+LONG_WORK_NS = 20_000
+"""From here on work of a probe's is written: otherwise it would pass for the program's Python."""
 LAST_THREAD = 0xFFFF
 """The index that all threads beyond it share."""
 
@@ -176,6 +179,13 @@ def instant(moment, value, name, kind):
 def record(start, duration, value, name, kind):
     """Write one record of this thread's, whether steps are thinned or not."""
     put(start, duration, value, name, threads.get(get_ident()) or _add_thread(), kind)
+
+
+def own_work(since):
+    """Write what a probe has done since an event was over, where that took long; the rest is reckoned afterwards."""
+    duration = now() - since
+    if duration > LONG_WORK_NS:
+        span(since, duration, 0, text("probes"), PERFWRAP)
 
 
 def put(start, duration, value, name, thread, kind):

@@ -93,7 +93,7 @@ def test_its_steps_are_in_no_figure(recorded) -> None:
     assert sum(account.ns.values()) == account.total_ns
     # Only what is done once, at the first step.
     own = account.segments.filter(pl.col("part") == "perfwrap", pl.col("step") > 0)
-    assert set(own["name"]) <= {"gradients"}  # looked at behind a step, whether there is a window or not
+    assert set(own["name"]) <= {None, "probes"}  # looked at behind a step, whether there is a window or not
     (window,) = timeline.coverage.filter(pl.col("what") == WINDOW).iter_rows(named=True)
     assert not account.holds(pl.Series([window["start"], window["end"] - 1]).to_numpy()).any()
 

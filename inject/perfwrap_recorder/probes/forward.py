@@ -162,6 +162,7 @@ def _finish_with(torch):
                 torch_facts.look()
         if name in model_facts.embedding and value & TRAINED == TRAINED and padding_facts.left["model"] > 0:
             guard.run("padding_facts", padding_facts.note, torch, "model", name, held)
+        journal.own_work(end)
         return number
 
     return finish

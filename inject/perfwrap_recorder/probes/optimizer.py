@@ -131,16 +131,15 @@ def _finish(frame, optimizer, start, end):
         unused_gradients.left -= 1
         if not unused_gradients.left:
             _look_at_gradients()
+    journal.own_work(end)
     return name
 
 
 def _look_at_gradients():
-    begin = now()
     known = [
         optimizer for optimizer in (each[0]() for each in list(_numbers.values())) if optimizer is not None
     ]
     guard.run("unused_gradients", unused_gradients.look, sys.modules["torch"], known)
-    journal.record(begin, now() - begin, 0, journal.text("gradients"), journal_format.PERFWRAP)
 
 
 def _number(optimizer):

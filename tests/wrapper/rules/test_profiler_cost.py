@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from perfwrap.measures import own_cost
+from perfwrap.measures import detail_cost
 from perfwrap.rules import profiler_cost as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -29,7 +29,7 @@ def test_short_steps_have_a_larger_budget(
     loop: Any, ask: Callable[[Rule], Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A machine on which a span costs little: some 3 % of these steps, above the budget of longer ones.
-    monkeypatch.setattr(own_cost, "RECORD_NS", 700)
+    monkeypatch.setattr(detail_cost, "RECORD_NS", 700)
     for _ in range(40):
         loop.compute(0.15, 0.2, 0.04)
         loop.span("perfwrap", 0.01, "flush")

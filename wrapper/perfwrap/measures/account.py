@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.loop_events import Flags, Integers, thread_spans
+from perfwrap.measures.own_work import without_own_work
 from perfwrap.measures.parts import INSIDES, INTERRUPTIONS, PART_OF, PARTS, WHOLES
 from perfwrap.measures.rests import with_lines
 from perfwrap.measures.steps import Steps
@@ -48,8 +49,9 @@ class Account:
     ``validation``, whatever its operation. ``step`` is the index in the steps' table, null after the last
     step. ``waits_for`` is the rank that a segment is waiting for, null where none is known.
     ``estimated`` segments stand for thinned steps: their lengths come from exact sums, or in a rest of the probes from
-    the steps in detail around it; their places do not. ``sums`` are those of the thinned stretches that overlap the
-    account, each with a line where detail tells one.
+    the steps in detail around it; their places do not. So do those without an operation that ``own_work`` cuts off from
+    the program's Python: ``perfwrap`` for the probes' own time, ``optimizer`` for torch's. ``sums`` are those of the
+    thinned stretches that overlap the account, each with a line where detail tells one.
     """
 
     segments: pl.DataFrame
@@ -122,6 +124,7 @@ def find_account(
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
     edges = np.sort(np.concatenate([stretch_edges(sums), waiting]))
     segments = _with_surroundings(_segments(tiling, spans, steps, edges))
+    segments = without_own_work(segments, steps.detail_ns, np.sort(stretch_edges(sums)))
     holes = steps.table.filter("windowed", pl.col("start") >= begin)
     segments = segments.filter(~pl.col("step").is_in(holes["index"].to_list()).fill_null(False))
     sums = with_lines(sums, spans, steps.phases)

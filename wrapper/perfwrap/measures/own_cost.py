@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from perfwrap.measures.account import Account
+from perfwrap.measures.detail_cost import DOUBT, estimated_ns, measured_ns
 from perfwrap.measures.loop_events import thread_spans
 from perfwrap.measures.loop_spans import thinned_sums
 from perfwrap.measures.steps import Steps
@@ -21,26 +21,8 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of, samples_of
 from perfwrap.timeline.model import Timeline
 
-RECORD_NS = 8_000
-"""What one span costs the thread that writes it, its probe included, in a real loop with its cold caches: about
-60 us for the eight spans of a step of a third of a millisecond."""
-
-HOT_RECORD_NS = 1_000
-"""What a span costs that comes right after others of its kind: ``item()`` under perfwrap less ``item()`` without."""
-
-COLD_PER_STEP = 10
-"""Spans of a step that are taken for cold; a step with more of them repeats one kind."""
-
 REST_STEP_NS = 13_000
 """What a step costs though the probes rest: about 4 % of a step of a third of a millisecond."""
-
-ENOUGH_BLOCKS = 6
-"""Rests, and blocks of detail, that a measurement wants."""
-
-DOUBT = 2.0
-"""An estimate may be wrong by this factor."""
-
-DRAWS, MOST_BLOCKS = 2_000, 500
 
 
 @dataclass(frozen=True)
@@ -70,7 +52,8 @@ def find_own_cost(timeline: Timeline, trainer: Trainer, steps: Steps, account: A
     starts = thread_spans(timeline, trainer)["start"].to_numpy()
     records = int(np.count_nonzero(account.holds(starts)))
     records += int(thinned_sums(account).filter(~pl.col("rest"))["count"].sum())
-    recorded = account.ns["perfwrap"]
+    timed = (pl.col("part") == "perfwrap") & pl.col("operation").is_not_null()
+    recorded = round(account.share_of(timed) * account.total_ns)
     size = facts_of(timeline, trainer.process).get("journal_bytes", "")
     measured, estimated = _measured(steps, account), _estimated(records, steps)
     if measured is not None and measured[2] - measured[0] > estimated[2] - estimated[0]:
@@ -97,38 +80,15 @@ def find_own_cost(timeline: Timeline, trainer: Trainer, steps: Steps, account: A
 
 def _estimated(records: int, steps: Steps) -> tuple[float, float, float]:
     """Return low, likely and high nanoseconds of the probes by the number of their records."""
-    cold = min(records, COLD_PER_STEP * steps.steady)
-    likely = cold * RECORD_NS + (records - cold) * HOT_RECORD_NS
+    likely = steps.steady * estimated_ns(records / max(1, steps.steady))
     return likely / DOUBT, likely, likely * DOUBT
 
 
 def _measured(steps: Steps, account: Account) -> tuple[float, float, float] | None:
     """Return low, likely and high nanoseconds by comparison with the rests; None without enough of them."""
-    rests = account.sums.filter("rest").select("start", "end").unique().sort("start")
-    if rests.height < ENOUGH_BLOCKS:
-        return None
-    steady = steps.table.filter("steady")
-    block = np.searchsorted(rests["start"].to_numpy(), steady["end"].to_numpy(), side="left")
-    means = (
-        steady.with_columns(pl.Series("block", block))
-        .group_by("detailed", "block")
-        .agg(pl.col("duration").mean(), pl.len())
-        .filter(pl.col("len") > 1)
-    )
-    detail, rest = (means.filter(pl.col("detailed") == flag)["duration"].to_numpy() for flag in (True, False))
-    if min(detail.size, rest.size) < ENOUGH_BLOCKS:
-        return None
-    more = _medians(detail) - _medians(rest)
-    low, likely, high = (max(0.0, float(value)) for value in np.percentile(more, [2.5, 50, 97.5]))
-    count = int(steady["detailed"].sum())
-    return low * count, likely * count, high * count
-
-
-def _medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the medians of resampled values."""
-    values = values[:: 1 + values.size // MOST_BLOCKS]
-    draws = np.random.default_rng(0).integers(values.size, size=(DRAWS, values.size))
-    return np.asarray(np.median(values[draws], axis=1))
+    found = measured_ns(steps.table, account.sums)
+    count = steps.table.filter("steady", "detailed").height
+    return found and (found[0] * count, found[1] * count, found[2] * count)
 
 
 def _monitor_cores(timeline: Timeline, host: str) -> float | None:

@@ -75,7 +75,7 @@ def leftovers(
     validating = detailed.filter(pl.col("part") == "validation")
     if validating["operation"].is_in(BEGINNINGS).any():
         validating = validating.clear()
-    outside = detailed.filter(pl.col("part") != "validation")
+    outside = detailed.filter(~pl.col("part").is_in(["validation", "perfwrap"]))
     steps = max(1, outside["step"].n_unique())
     shares = _shares(
         outside.filter(pl.col("operation").is_null() | pl.col("operation").is_in(RESTED)), labels

@@ -67,9 +67,9 @@ LENGTH = pl.col("end") - pl.col("start")
 def find_slow_steps(timeline: Timeline, trainer: Trainer, steps: Steps, account: Account) -> SlowSteps | None:
     """Return the spread of the steady steps and the causes of slow ones; None without steady steps."""
     steady = steps.table.filter("steady", "detailed")
-    if steady.is_empty() or steps.median_ns is None or steps.p99_ns is None:
+    middle = steps.detailed_quantile(0.5)
+    if middle is None or steps.median_ns is None or steps.p99_ns is None:
         return None
-    middle = steps.median_ns
     slow = steady.filter(pl.col("duration") > SLOW * middle)
     found = _explained(timeline, trainer, steady, slow, account, middle)
     causes: dict[str, int] = {}
@@ -77,9 +77,9 @@ def find_slow_steps(timeline: Timeline, trainer: Trainer, steps: Steps, account:
         causes[step.cause] = causes.get(step.cause, 0) + step.excess_ns
     excess = sum(step.excess_ns for step in found)
     return SlowSteps(
-        p50_ns=middle,
+        p50_ns=steps.median_ns,
         p99_ns=steps.p99_ns,
-        spread=steps.p99_ns / middle if middle else 1.0,
+        spread=steps.p99_ns / steps.median_ns if steps.median_ns else 1.0,
         slow=found,
         excess_ns=excess,
         share=excess / max(1, account.total_ns),

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from perfwrap.measures.detail_cost import find_detail_ns
 from perfwrap.measures.epochs import batches_of
 from perfwrap.measures.loop_end import find_loop_end
 from perfwrap.measures.loop_events import Integers, LoopEvents, loop_events, thread_spans
@@ -65,6 +66,8 @@ class Steps:
     """The validation phases, which the search for steps found along the way."""
     events: LoopEvents
     """What the search worked on."""
+    detail_ns: float = 0.0
+    """What recording a steady step in detail cost it, likely."""
 
     @property
     def count(self) -> int:
@@ -83,13 +86,13 @@ class Steps:
 
     @property
     def median_ns(self) -> float | None:
-        """The median duration of the steady, detailed steps."""
-        return self._quantile(0.5)
+        """The median duration of the steady, detailed steps, as it is without the recording where most steps rest."""
+        return self._without_detail(0.5)
 
     @property
     def p99_ns(self) -> float | None:
-        """The duration that 99 % of the steady, detailed steps stay below."""
-        return self._quantile(0.99)
+        """The duration that 99 % of the steady, detailed steps stay below, in the same way."""
+        return self._without_detail(0.99)
 
     @property
     def samples_per_s(self) -> float | None:
@@ -98,10 +101,17 @@ class Steps:
         samples, duration = known.select(pl.col("samples", "duration").sum()).row(0)
         return samples / duration * 1e9 if duration else None
 
-    def _quantile(self, share: float) -> float | None:
-        """Return a quantile of the steady, detailed steps' durations."""
+    def detailed_quantile(self, share: float) -> float | None:
+        """Return a quantile of the steady, detailed steps' durations as they were."""
         durations = self.table.filter("steady", "detailed")["duration"]
         return None if durations.is_empty() else float(durations.quantile(share, "linear") or 0.0)
+
+    def _without_detail(self, share: float) -> float | None:
+        """Return that quantile less the recording, unless most steps were recorded."""
+        found = self.detailed_quantile(share)
+        if found is None or self.table.filter("steady")["detailed"].mean() >= 0.5:  # type: ignore[operator]
+            return found
+        return max(0.0, found - self.detail_ns)
 
 
 def enough_steady_steps(timeline: Timeline) -> int:
@@ -148,7 +158,8 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
         schema_overrides=STEP_COLUMNS,
     )
     loop_end = find_loop_end(spans, phases, found.start, ends)
-    return Steps(table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases, events)
+    detail_ns = find_detail_ns(timeline, trainer, table, spans, thinned)
+    return Steps(table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases, events, detail_ns)
 
 
 def _with_thinned(

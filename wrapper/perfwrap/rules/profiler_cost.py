@@ -13,8 +13,8 @@ How the saving is worked out
     about that much less.
 
 How to fix
-    Nothing in the program. Compare with PERFWRAP_OFF=1, which records nothing, and report loops in which
-    perfwrap is this expensive.
+    Nothing in the program: this is never the verdict, and never more than minor. Compare with PERFWRAP_OFF=1,
+    which records nothing, and report loops in which perfwrap is this expensive.
 
 When it is wrong
     Where it is estimated, the cost per record comes from another machine; it may be off by a factor of two.
@@ -48,18 +48,21 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{units.share(cost.high)}); its budget is {units.share(budget)}."
         )
     steady = evidence.steps(trainer).steady
+    words = [
+        f"{units.counted(cost.records, 'record')} in {units.counted(steady, 'step')} of {units.duration(step_ns)}."
+    ]
+    if not evidence.account(trainer).sums["rest"].any():
+        words.append("Each of these steps is recorded in detail; in a longer run most steps are not.")
     return [
         Finding(
             title=f"perfwrap itself takes about {SHARE} of the training loop, more than "
             f"its budget of {units.share(budget)}.",
             share=cost.share,
             saving=(1.0 - min(1.0, cost.high), 1.0 - cost.low),
-            evidence=(
-                f"{units.counted(cost.records, 'record')} in {units.counted(steady, 'step')} of "
-                f"{units.duration(step_ns)}.",
-            ),
+            evidence=tuple(words),
             advice="Read the other shares with that in mind; nothing in the program needs to change.",
             confidence="inferred",
             claims=pl.col("part") == "perfwrap",
+            of_run=True,
         )
     ]

@@ -1,0 +1,72 @@
+"""Takes out of the program's Python what is not the program's: work that the recorder's probes do around each event.
+
+A probe looks up lines and writes its record once the event is over, so this time lies between events and would pass
+for Python's. It is cut off at the beginning of each such gap, the same length everywhere: what recording a step cost,
+over the gaps of a step. What torch itself does around an optimizer's hooks is cut off from the gaps beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.loop_events import Integers
+
+BEFORE_HOOKS_NS, AFTER_HOOKS_NS = 20_000, 10_000
+"""What ``Optimizer.step`` takes before it calls the hooks by which it is timed, and after: 22 and 10 us of 1 ms
+without perfwrap (torch 2.13), for its ``record_function`` and the look-up of hooks."""
+
+BESIDES = (
+    "operation",
+    "name",
+    "file",
+    "line",
+    "function",
+    "until_line",
+    "after_operation",
+    "before_operation",
+)
+
+
+def without_own_work(segments: pl.DataFrame, detail_ns: float, edges: Integers) -> pl.DataFrame:
+    """Return the segments, the gaps between two events in detail cut into own work and the program's.
+
+    ``segments`` are an account's in order, ``edges`` the sorted starts and ends of thinned stretches.
+    """
+    in_detail = pl.Series(np.searchsorted(edges, segments["start"].to_numpy(), side="right") % 2 == 0)
+    is_gap = (
+        (pl.col("part") == "python")
+        & pl.col("operation").is_null()
+        & pl.col("after_operation").is_not_null()
+        & pl.col("before_operation").is_not_null()
+        & in_detail
+    )
+    gaps = segments.filter(is_gap)
+    if not detail_ns or gaps.is_empty():
+        return segments
+    each = round(detail_ns * gaps["step"].n_unique() / gaps.height)
+    start, end = pl.col("start"), pl.col("end")
+    is_before, is_after = pl.col("before_operation") == "optimizer", pl.col("after_operation") == "optimizer"
+    ours = pl.min_horizontal(start + each, end)
+    after = pl.min_horizontal(ours + is_after.cast(pl.Int64) * AFTER_HOOKS_NS, end)
+    before = pl.max_horizontal(end - is_before.cast(pl.Int64) * BEFORE_HOOKS_NS, after)
+    cut = (
+        gaps.with_columns(ours.alias("ours"))
+        .with_columns(after.alias("after"))
+        .with_columns(before.alias("before"))
+    )
+    nobody = [pl.lit(None).cast(segments.schema[name]).alias(name) for name in BESIDES]
+    pieces = [
+        cut.with_columns(
+            start=pl.col(since), end=pl.col(until), part=pl.lit(part), estimated=pl.lit(True)
+        ).with_columns(nobody)
+        for since, until, part in (
+            ("start", "ours", "perfwrap"),
+            ("ours", "after", "optimizer"),
+            ("before", "end", "optimizer"),
+        )
+    ]
+    pieces.append(cut.with_columns(start=pl.col("after"), end=pl.col("before")))
+    rows = [piece.select(segments.columns).cast(segments.schema) for piece in pieces]
+    whole = pl.concat([segments.filter(~is_gap), *rows])
+    return whole.filter(pl.col("start") < pl.col("end")).sort("start")
