@@ -65,19 +65,19 @@ sums = st.lists(
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(span, min_size=1, max_size=60), sums)
+@given(st.lists(span, min_size=1, max_size=60), sums, st.booleans(), st.sampled_from([1, 1_000]))
 def test_the_parts_add_up_to_the_nanosecond_for_any_spans(
-    found: list[tuple[Any, ...]], thinned: list[tuple[Any, ...]]
+    found: list[tuple[Any, ...]], thinned: list[tuple[Any, ...]], injected: bool, unit: int
 ) -> None:
     builder = TimelineBuilder()
     process = builder.process("here", 1)
-    builder.describe(process, role="main")
+    builder.describe(process, role="main", **({"reached_by": "sitecustomize"} if injected else {}))
     threads = [builder.thread(process, index, "", None) for index in (1, 2)]
     for start, duration, operation, thread, name, value in found:
         builder.add_row(
             "spans",
-            start=start,
-            duration=duration,
+            start=start * unit,
+            duration=duration * unit,
             track=threads[thread],
             name=name,
             operation=operation,
@@ -89,13 +89,13 @@ def test_the_parts_add_up_to_the_nanosecond_for_any_spans(
     for place, count, operation, duration in thinned:
         builder.add_row(
             "sums",
-            start=50 * place,
-            end=50 * place + 40,
+            start=50 * place * unit,
+            end=(50 * place + 40) * unit,
             track=threads[0],
             operation=operation,
             category=CATEGORY.get(operation, operation),
             count=count,
-            duration=duration,
+            duration=duration * unit,
         )
     timeline = builder.build({})
     for trainer in find_trainers(timeline):

@@ -221,3 +221,23 @@ print(torch.equal(before, torch.get_rng_state()))
     assert 0.005 <= float(facts["optimizer/Adam#1/embedding_touched"]) <= 0.02
     assert "optimizer/SGD#2/embedding_rows" not in facts
     assert not [span for span in done.journal.of("SYNC") if span.label == "Tensor.item"]
+
+
+def test_what_the_recorder_does_behind_a_step_is_its_own_time_where_that_is_long(train) -> None:
+    done = train("""
+import time
+from perfwrap_recorder.probes import model_facts, unused_gradients
+model_facts.describe = lambda *arguments: time.sleep(0.02)
+unused_gradients.look = lambda *arguments: time.sleep(0.03)
+net = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(60):
+    optimizer.zero_grad()
+    net(torch.ones(2)).sum().backward()
+    optimizer.step()
+""")
+    read = done.journal
+    for kind, least in ("FORWARD", 20_000_000), ("OPTIMIZER", 30_000_000):
+        ends = {span.start + span.duration for span in read.of(kind)}
+        own = [span.duration for span in read.of("PERFWRAP") if span.label == "probes" and span.start in ends]
+        assert max(own) >= least
