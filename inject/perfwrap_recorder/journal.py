@@ -170,6 +170,14 @@ def span(start, duration, value, name, kind):
     pack(memory, slot << SHIFT, start, duration, value, name, thread, kind)
 
 
+def rare_span(start, duration, value, name, kind):
+    """Write a span of which there are few, also while steps are thinned, unless there is little room."""
+    if not summing or _thinning.keep_rare():
+        record(start, duration, value, name, kind)
+    else:
+        _add_to_sum(start, duration, value, name, kind)
+
+
 def instant(moment, value, name, kind):
     """Write an instant whose value is a float."""
     if not summing or _thinning.keep_rare():

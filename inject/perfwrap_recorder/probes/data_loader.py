@@ -48,6 +48,7 @@ _loaders = {}  # id of a DataLoader -> (weak reference to it, name)
 _named = {}  # what is known of a loader when it is made, and where -> [[weak reference to the last, name, how many]]
 _used = set()  # names of loaders of which the last one made was iterated over
 _iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1, tally)
+_fresh = set()  # ids of iterators of which the next batch is the first of an epoch
 
 
 def install(torch):
@@ -91,7 +92,7 @@ def _make_next(torch):
                 leave(_getframe().f_back, self, start, error)
                 raise
             duration = now() - start
-            if is_rest:
+            if is_rest and id(self) not in _fresh:
                 tally = _iterators.get(id(self), STRANGER)[3]
                 tally.count += 1
                 tally.duration += duration
@@ -107,7 +108,11 @@ def _make_next(torch):
         def counter(self):
             tally = mine.get(id(self)) or _tally_here(self)
             if tally is None:
-                return wrapper(self)
+                try:
+                    return wrapper(self)
+                except BaseException as error:
+                    drop_frame(error)
+                    raise
             start = now()
             try:
                 data = call(self)
@@ -127,14 +132,17 @@ def _make_next(torch):
             finish_last(frame, iterator, start, now() - start)
         else:
             close(journal_format.DATA)
-            error.__traceback__ = error.__traceback__.tb_next  # without our frame, from Python 3.11 on
+            drop_frame(error)
+
+    def drop_frame(error):
+        error.__traceback__ = error.__traceback__.tb_next  # ours, which comes back up to Python 3.10
 
     return make, make_counter
 
 
 def _tally_here(iterator):
-    """Return what the batches of an iterator count in while others rest; None in another thread."""
-    if get_ident() not in counting:
+    """Return what an iterator's batches count in while others rest; None in another thread and for a first batch."""
+    if get_ident() not in counting or id(iterator) in _fresh:
         return None
     tally = _known(iterator)[3]
     if tally is STRANGER[3] or not journal.is_alone():
@@ -156,7 +164,11 @@ def _finish_with(torch):
         _, name, size, _ = _known(iterator)
         if ready is not None:
             guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
-        journal.span(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
+        write = journal.span
+        if id(iterator) in _fresh:
+            _fresh.remove(id(iterator))
+            write = journal.rare_span
+        write(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
         if padding_facts.left["loader"] > 0:
             guard.run("padding_facts", padding_facts.note, torch, "loader", name, data)
 
@@ -167,6 +179,16 @@ def _finish_last(frame, iterator, start, duration):
     journal.close_call(journal_format.DATA)
     journal.span(start, duration, 0, label(_known(iterator)[1], frame), journal_format.DATA_END)
     journal.begin_phase(start + duration)
+    _note_beginning(iterator)
+
+
+def _note_beginning(iterator):
+    """Have the first wait of an epoch written by itself though others are only counted: no sum would tell it."""
+    if journal.step_kind() != journal_format.DATA:
+        if len(_fresh) >= KEPT:
+            _fresh.clear()
+        _fresh.add(id(iterator))
+        mine.pop(id(iterator), None)
 
 
 def _make_get_iterator(original, call, is_compiling):
@@ -201,6 +223,7 @@ def _finish_start(loader, iterator, start, duration, frame):
     size = loader.batch_size if type(loader.batch_size) is int else -1
     _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal_format.DATA, name)
     journal.span(start, duration, loader.num_workers, label(name, frame), journal_format.LOADER_START)
+    _note_beginning(iterator)
     workers = vars(iterator).get("_workers")
     if type(workers) is list and _next_start() <= MAXIMUM_STARTS:
         journal.fact(name + "/workers", " ".join(str(worker.pid) for worker in workers))

@@ -74,6 +74,37 @@ print(waited)
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("out", [False, True], ids=["wrappers rest", "wrappers are out"])
+@pytest.mark.parametrize("stays", [False, True], ids=["new iterators", "one iterator"])
+def test_the_first_wait_of_an_epoch_stands_by_itself_in_a_rest_too(run, out: bool, stays: bool) -> None:
+    done = run(
+        ("import torch._dynamo\n" if out else "")
+        + LOOP
+        + f"""
+import time
+class Order(torch.utils.data.Sampler):
+    def __iter__(self):
+        time.sleep(0.05)
+        yield from range(1_000)
+loader = torch.utils.data.DataLoader(Rows(), batch_size=None, sampler=Order())
+class Again:  # an iterator that begins anew, as that of workers that persist does
+    def __init__(self): self.batches = iter(loader)
+    def __iter__(self):
+        self.batches._sampler_iter = iter(loader._index_sampler)
+        yield from self.batches
+epochs = Again() if {stays} else loader
+for batch in loader: step(batch)
+for _ in range(9):
+    go_on_until_a_rest()
+    for batch in epochs: step(batch)
+"""
+    )
+    read = done.journal
+    assert count(read, "DATA") == 10_000
+    assert len([found for found in read.of("DATA") if found.duration >= 50_000_000]) == 10
+
+
+@pytest.mark.torch
 def test_no_sum_reaches_over_the_start_or_the_end_of_an_epoch(run) -> None:
     read = run(LOOP + "for _ in range(6):\n    for batch in loader: step(batch)").journal
     turns = [found.start for found in read.of("THIN")]
@@ -401,7 +432,7 @@ other = torch.optim.Adam(torch.nn.Linear(2, 1).parameters())
 other.step()
 batches = iter(torch.utils.data.DataLoader(range(9), batch_size=None))
 go_on_until(True)
-next(batches)
+next(batches), next(batches)  # an epoch's first counts in nothing
 other.step()
 gone = {id(other), id(batches)}
 assert gone <= set(rest.mine), rest.mine

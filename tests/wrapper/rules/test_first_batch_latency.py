@@ -84,3 +84,32 @@ def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], 
     )
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["first_batch_latency"]
     assert outcome.state == "not checked"
+
+
+@pytest.mark.parametrize(("first", "is_long"), [(1.2, False), (60, True)])
+def test_in_rests_only_the_first_wait_itself_counts(
+    loop: Any, ask: Callable[[Rule], Answer], first: float, is_long: bool
+) -> None:
+    # Short steps: most are counted only, and what is summed behind the beginning are the waits of forty batches.
+    loop.loader()
+    ms = 1_000_000
+    for _ in range(20):
+        for _ in range(20):
+            loop.batch(1)
+            loop.compute(0.4, 0.5, 0.1)
+        loop.span("data_end", 0.1, "loader/1", 0, 20)
+        begin = loop.journal.now
+        loop.journal.describe("THIN", start=begin, value=-1)
+        loop.span("loader_start", 0.1, "loader/1", 0, 20)
+        loop.batch(first)
+        loop.journal.sum("data", begin, 39, 39 * ms, "loader/1")
+        loop.journal.sum("optimizer", begin, 40, 0, "SGD#1")
+        loop.python(79)
+        loop.journal.describe("THIN", start=loop.journal.now, value=8)
+    answer = ask(rule)
+    if not is_long:
+        assert isinstance(answer, Clear)
+        return
+    (finding,) = answer  # type: ignore[misc]
+    assert finding.share == pytest.approx((first - 1) / (first + 40 + 79), abs=0.03)
+    assert "on average, making a usual one takes 1 ms" in finding.evidence[0]

@@ -25,7 +25,7 @@ from perfwrap.measures.loop_events import (
     LoopEvents,
 )
 from perfwrap.measures.loop_spans import thinned_sums
-from perfwrap.measures.phases import DATA, LOADER_START, TRAINED
+from perfwrap.measures.phases import DATA, FOREVER, LOADER_START, TRAINED
 from perfwrap.measures.steps import Steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.workers import worker_cpu_ns
@@ -117,20 +117,25 @@ def _use(
     """Return the figures of one loader, its fetch time still unknown."""
     own = events.loader.key == key
     loader, kind = events.loader.only(own), events.loader_kind[own]
+    first_waits = events.first_waits.only(events.first_waits.key == key)
+    first_waits = first_waits.only(account.holds(first_waits.start))
     iteration, use = steps.phases.iteration[own], steps.phases.use[own]
     inside = account.holds(loader.start)
     waits = (loader.end - loader.start)[inside & (kind == DATA)]
     clipped = np.minimum(loader.end, account.end) - loader.start
-    wait = int(clipped[inside].sum()) + int(sums["duration"].sum())
+    alone = int((first_waits.end - first_waits.start).sum())
+    wait = int(clipped[inside].sum()) + alone + int(sums["duration"].sum())
     middle = float(np.median(waits)) if waits.size else None
-    begun = _epoch_starts(loader, kind, iteration, inside, middle or 0.0)
+    begun = _epoch_starts(loader, kind, first_waits, inside, middle or 0.0)
     setting = partial(_setting, facts, events.names[key])
     is_training = bool(np.count_nonzero(use == TRAINED) * 2 > use.size)
     of_account = account.share_of((pl.col("part") == "data") & (pl.col("name") == events.names[key]))
     return LoaderUse(
         name=events.names[key],
         training=is_training,
-        batches=int(waits.size) + int(sums.filter(pl.col("operation") == "data")["count"].sum()),
+        batches=waits.size
+        + len(first_waits)
+        + int(sums.filter(pl.col("operation") == "data")["count"].sum()),
         wait_ns=wait,
         share=of_account if is_training else wait / max(1, account.total_ns),
         median_wait_ns=middle,
@@ -171,15 +176,21 @@ def _with_insides(
 
 
 def _epoch_starts(
-    loader: Events, kind: Integers, iteration: Integers, inside: Flags, middle: float
+    loader: Events, kind: Integers, first_waits: Events, inside: Flags, middle: float
 ) -> list[float]:
     """Return what each start of an epoch cost: its iterator, and its first batch beyond a median one."""
+    waits = loader.only(kind == DATA)
+    start, end = (np.append(getattr(waits, name), getattr(first_waits, name)) for name in ("start", "end"))
+    order = np.argsort(start)
+    start, took = start[order], (end - start)[order]
     costs = []
-    for place in np.flatnonzero(inside & (kind == LOADER_START)).tolist():
-        made = float(loader.end[place] - loader.start[place])
-        later = np.flatnonzero((iteration == iteration[place]) & (kind == DATA))
-        first = float(loader.end[later[0]] - loader.start[later[0]]) if later.size else 0.0
-        costs.append(made + max(0.0, first - middle))
+    begun = np.flatnonzero(kind == LOADER_START)
+    until = np.append(loader.start[begun], FOREVER)[1:]
+    for place, following in zip(begun.tolist(), until.tolist(), strict=True):
+        first = int(np.searchsorted(start, loader.end[place]))
+        more = took[first] - middle if first < start.size and start[first] < following else 0.0
+        if inside[place]:
+            costs.append(float(loader.end[place] - loader.start[place] + max(0.0, more)))
     return costs
 
 

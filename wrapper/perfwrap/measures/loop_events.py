@@ -21,11 +21,13 @@ RECORDED = tuple(name.lower() for name in SPANS)
 what they are part of."""
 OPTIMIZERS = ("optimizer", "scaler_step")
 LOADER = ("data", "data_end", "loader_start")
+FIRST = "first data"
+"""Stands for a data wait that was written by itself though the others were summed."""
 UNKNOWN = -1
+"""The value of a batch whose size nobody knew."""
 SKIPPED = " skipped"
 """Ends the name of a scaler's step that skipped its optimizer."""
-"""The value of a batch whose size nobody knew."""
-NAMED = (*LOADER, "optimizer")
+NAMED = (*LOADER, FIRST, "optimizer")
 """Operations whose events are told apart by name; the others by the line that called them."""
 USES = ("sync", "transfer")
 """Operations by which a batch, or what came of it, is used outside of a model."""
@@ -55,7 +57,8 @@ class LoopEvents:
     ``optimizer``: steps of optimizers or of gradient scalers, those called inside another one left out
     (wrappers). ``backward``: outside of optimizers (a closure's belongs to its optimizer). ``forward``:
     outside of both. ``loader``: data waits, ends and starts of loaders, ``loader_kind`` says which (an
-    index into LOADER). ``use``: values read and tensors copied between devices.
+    index into LOADER). ``first_waits``: data waits that stand by themselves where the others were only summed, those
+    with which epochs began; not among ``loader``. ``use``: values read and tensors copied between devices.
     """
 
     optimizer: Events
@@ -63,6 +66,7 @@ class LoopEvents:
     forward: Events
     loader: Events
     loader_kind: Integers
+    first_waits: Events
     use: Events
     names: tuple[str, ...]
     """What the keys stand for: the name of a loader or an optimizer, else name, file and line."""
@@ -78,14 +82,25 @@ def thread_spans(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
     return timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation").is_in(RECORDED))
 
 
-def loop_events(spans: pl.DataFrame) -> LoopEvents:
-    """Return the loop events among one thread's spans, which are sorted by start, the longer first."""
+def loop_events(spans: pl.DataFrame, summed: Flags) -> LoopEvents:
+    """Return the loop events among one thread's spans, which are sorted by start, the longer first.
+
+    ``summed`` says which of them lie where most others were only summed.
+    """
+    spans = spans.with_columns(
+        pl.when(pl.Series(summed, dtype=pl.Boolean) & (pl.col("operation") == "data"))
+        .then(pl.lit(FIRST))
+        .otherwise("operation")
+        .alias("operation")
+    )
     by_line = pl.concat_str(
         [pl.col("name").str.strip_suffix(SKIPPED), "file", pl.col("line").cast(pl.String)],
         separator=":",
         ignore_nulls=True,
     )
-    used = spans.filter(pl.col("operation").is_in((*OPTIMIZERS, *LOADER, "backward", "forward", *USES)))
+    used = spans.filter(
+        pl.col("operation").is_in((*OPTIMIZERS, *LOADER, FIRST, "backward", "forward", *USES))
+    )
     rows = used.with_columns(
         pl.when(pl.col("operation").is_in(NAMED)).then("name").otherwise(by_line).fill_null("").alias("key"),
         pl.col("value").fill_null(pl.when(pl.col("operation").is_in(LOADER)).then(UNKNOWN).otherwise(0)),
@@ -105,6 +120,7 @@ def loop_events(spans: pl.DataFrame) -> LoopEvents:
         _outermost(forward),
         loader.only(outer),
         kinds.to_numpy().astype(np.int64)[outer],
+        _pick(rows, FIRST),
         _pick(rows, *USES),
         tuple(names.to_list()),
     )

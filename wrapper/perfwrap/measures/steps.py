@@ -17,6 +17,7 @@ from perfwrap.measures.periodic_steps import periodic_steps
 from perfwrap.measures.phases import Phases, find_phases
 from perfwrap.measures.rests import with_lines
 from perfwrap.measures.step_ends import StepEnds, ends_of_marks, find_step_ends
+from perfwrap.measures.thinned import stretch_edges
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.warm_up import warm_up_length
 from perfwrap.measures.windows import find_windows, touched
@@ -121,8 +122,10 @@ def enough_steady_steps(timeline: Timeline) -> int:
 
 def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
     """Return the steps of a trainer; none when its thread did nothing that could be a step."""
-    spans = thread_spans(timeline, trainer)
-    events = loop_events(spans)
+    spans, sums = thread_spans(timeline, trainer), timeline.sums.filter(pl.col("track") == trainer.thread)
+    summed = np.searchsorted(stretch_edges(sums), spans["start"].to_numpy(), side="right") % 2 == 1
+    events = loop_events(spans, summed)
+    spans = spans.filter(pl.Series(~summed, dtype=pl.Boolean) | (pl.col("operation") != "data"))
     phases = find_phases(events)
     marks, windows = marked_steps(timeline, trainer), find_windows(timeline, trainer)
     # The marks of a window are perfwrap's own: they tell of a few steps that are known anyway.
@@ -133,7 +136,7 @@ def find_steps(timeline: Timeline, trainer: Trainer) -> Steps:
         found = periodic_steps(timeline, trainer)
     if found is None:
         return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
-    thinned = with_lines(timeline.sums.filter(pl.col("track") == trainer.thread), spans, phases)
+    thinned = with_lines(sums, spans, phases)
     thinned = thinned.filter(~pl.col("validating") | ~pl.col("rest"))
     ends, detailed = _with_thinned(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])

@@ -110,10 +110,11 @@ def _begins(loader: LoaderUse) -> pl.Expr:
 def _claims(loader: LoaderUse) -> pl.Expr:
     """Return what is waited between the beginning of an epoch and the first use of a batch.
 
-    The first wait may be in pieces: garbage is collected in it.
+    The first wait may be in pieces: garbage is collected in it. Not what sums tell, which are those of many batches.
     """
     marker = pl.when(_begins(loader)).then(True).when(pl.col("part").is_in(list(COMPUTE_PARTS))).then(False)
-    return _own(loader) & (pl.col("operation") == "data") & marker.forward_fill().fill_null(False)
+    is_first = marker.forward_fill().fill_null(False) & ~pl.col("estimated")
+    return _own(loader) & (pl.col("operation") == "data") & is_first
 
 
 def _own(loader: LoaderUse) -> pl.Expr:

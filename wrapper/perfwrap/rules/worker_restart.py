@@ -108,4 +108,5 @@ def _claims(loader: LoaderUse) -> pl.Expr:
     """Return the loader's starts, its ends, and the first batch after each start."""
     own = (pl.col("part") == "data") & (pl.col("name") == loader.name)
     before = pl.when(own).then(pl.col("operation")).forward_fill().shift(1)
-    return own & (pl.col("operation").is_in(["loader_start", "data_end"]) | (before == "loader_start"))
+    is_first = (before == "loader_start") & ~pl.col("estimated")
+    return own & (pl.col("operation").is_in(["loader_start", "data_end"]) | is_first)
