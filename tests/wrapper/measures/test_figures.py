@@ -282,15 +282,6 @@ def test_slow_steps_are_explained_by_the_part_that_they_have_more_of(run) -> Non
     assert next(iter(found.causes)) == "checkpoint"
 
 
-def test_slow_steps_that_come_regularly_have_a_period(run) -> None:
-    journal = run.journal()
-    for number in range(1, 101):
-        journal.step()
-        if number % 10 == 0:
-            journal.python(300)
-    assert of(run, "slow_steps").period == 10
-
-
 def test_the_first_step_of_an_epoch_is_said_to_be_that(run) -> None:
     journal = run.journal()
     for epoch in range(4):
