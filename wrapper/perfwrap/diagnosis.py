@@ -67,7 +67,7 @@ NO_MEMORY: tuple[GpuMemory, ...] = ()
 
 @dataclass(frozen=True)
 class StepFigures:
-    """The steps of the trainer that stands for the run; samples per second are of all trainers together."""
+    """The steps of the trainer that stands for the run; samples per second are of all that trained at the same time."""
 
     count: int = 0
     steady: int = 0
@@ -76,6 +76,8 @@ class StepFigures:
     samples_per_s: float | None = None
     anchor: str = ""
     """What ended a step, in words."""
+    trainer: str = ""
+    """The name of that trainer."""
 
 
 CLAIMED = {"start": pl.Int64, "end": pl.Int64, "rule": pl.String}
@@ -94,6 +96,8 @@ class RankFigures:
     median_ns: float | None
     start: int = 1
     """Which start of its rank it is."""
+    turn: int = 1
+    """Trainers of the same turn were at work at the same time; turns follow each other in time."""
     account: dict[str, int] = field(default_factory=dict)
     """Each part of its own training loop in nanoseconds; empty without a steady loop."""
     waiting: dict[str, int] = field(default_factory=dict)
@@ -212,6 +216,7 @@ def with_fleet(diagnosis: Diagnosis, fleet: Fleet) -> Diagnosis:
             main.p99_ns,
             sum(known) if len(known) == len(rates) else None,
             main.anchor,
+            main.name,
         ),
         warnings=diagnosis.warnings + (told if looked_at else ()),
     )
@@ -260,9 +265,9 @@ def _diagnose(
         windows=tuple(note for trainer in evidence.trainers for note in window_notes(timeline, trainer)),
         stretches=find_stretches(evidence.steps(main)) if main else Stretches(),
         conditions=find_conditions(
-            timeline, main, len(evidence.trainers), evidence.steps(main) if main else None
+            timeline, main, len(evidence.at_once), evidence.steps(main) if main else None
         ),
-        processors=evidence.processors(main.host) if main else None,
+        processors=evidence.processors(main) if main else None,
         claimed=claimed,
         step_tables={trainer.thread: evidence.steps(trainer).table for trainer in evidence.trainers},
         overview=_guarded(lambda: _overview(evidence, rules, findings), None)[0] if overview else None,
@@ -468,12 +473,13 @@ def _steps(evidence: Evidence) -> StepFigures:
     if evidence.main is None:
         return StepFigures()
     steps = evidence.steps(evidence.main)
-    # Of ranks that were started anew, one start: the others were not at work at the same time.
-    at_once = evidence.together or evidence.trainers
-    rates = [evidence.steps(trainer).samples_per_s for trainer in at_once]
+    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.at_once]
     known = [rate for rate in rates if rate is not None]
     samples_per_s = sum(known) if known and len(known) == len(rates) else None
-    return StepFigures(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s, steps.anchor)
+    return StepFigures(
+        *(steps.count, steps.steady, steps.median_ns, steps.p99_ns, samples_per_s, steps.anchor),
+        trainer=evidence.main.name,
+    )
 
 
 def _rank(evidence: Evidence, trainer: Trainer, is_told: bool) -> RankFigures:
@@ -484,6 +490,7 @@ def _rank(evidence: Evidence, trainer: Trainer, is_told: bool) -> RankFigures:
     return RankFigures(
         *(trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns),
         start=trainer.start,
+        turn=next(number for number, turn in enumerate(evidence.turns, start=1) if trainer in turn),
         account=parts if is_told else _untold(parts),
         waiting=account.waiting_ns,
         cores=evidence.facts(trainer.process).get(CORES, ""),

@@ -282,15 +282,6 @@ def test_slow_steps_are_explained_by_the_part_that_they_have_more_of(run) -> Non
     assert next(iter(found.causes)) == "checkpoint"
 
 
-def test_slow_steps_that_come_regularly_have_a_period(run) -> None:
-    journal = run.journal()
-    for number in range(1, 101):
-        journal.step()
-        if number % 10 == 0:
-            journal.python(300)
-    assert of(run, "slow_steps").period == 10
-
-
 def test_the_first_step_of_an_epoch_is_said_to_be_that(run) -> None:
     journal = run.journal()
     for epoch in range(4):
@@ -359,7 +350,8 @@ def test_processors_compare_what_is_wanted_with_what_there_is(run) -> None:
         monitor.sample("process/101", "cpu_cores", 1.0, time)
         monitor.sample("process/50", "cpu_cores", 0.1, time)
         monitor.sample("process/100", "involuntary_switches_per_s", 120.0, time)
-    found = Evidence(run.read()).processors("here")
+    evidence = Evidence(run.read())
+    found = evidence.processors(evidence.trainers[0])
     assert (found.usable, found.online, found.trainers, found.workers) == (4.0, 64, 1, 4)
     assert (found.threads_per_trainer, found.wanted_threads) == (8, 12)
     assert (found.runnable, found.tree_busy, found.involuntary_switches_per_s) == (9.0, 3.5, 120.0)
@@ -373,7 +365,8 @@ def test_ranks_that_are_bound_to_cores_of_their_own_have_them_all(run, quota, us
         for _ in range(40):
             journal.step()
     run.journal(pid=50, role="monitor", cores_usable=2, cores_affinity=2, cores_online=8, **quota)
-    found = Evidence(run.read()).processors("here")
+    evidence = Evidence(run.read())
+    found = evidence.processors(evidence.trainers[0])
     assert (found.usable, found.allowed, found.wanted_threads) == (usable, 4, 4)
 
 
@@ -385,7 +378,8 @@ def test_processes_that_are_looked_at_by_turns_are_summed_all_the_same(run) -> N
     for turn in range(10):
         monitor.sample("process/100", "cpu_cores", 2.5, 1_000 + 200 * turn)
         monitor.sample("process/101", "cpu_cores", 1.0, 1_100 + 200 * turn)
-    found = Evidence(run.read()).processors("here")
+    evidence = Evidence(run.read())
+    found = evidence.processors(evidence.trainers[0])
     assert found.tree_busy == pytest.approx(3.5, rel=0.06)
 
 

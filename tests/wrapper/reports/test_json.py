@@ -78,7 +78,7 @@ def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
         *("rule", "severity", "share", "saving", "location", "evidence", "advice", "experiment")
     ]
     assert list(document["steps"]) == [
-        *("count", "steady", "median_ns", "p99_ns", "samples_per_s", "anchor", "stretches")
+        *("count", "steady", "median_ns", "p99_ns", "samples_per_s", "anchor", "trainer", "stretches")
     ]
     assert document["format"] == json_report.FORMAT == SCHEMA["properties"]["format"]["const"]
 

@@ -5,9 +5,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from perfwrap.diagnosis import diagnose
+import pytest
+from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.measures.evidence import Evidence
 from perfwrap.reports import json as json_report
 from perfwrap.reports.html import ranks as page_ranks
+from perfwrap.reports.html.summary import verdict
 from perfwrap.reports.page import Page
 from perfwrap.reports.ranks import draw_ranks
 
@@ -82,3 +85,54 @@ def test_the_page_has_a_map_of_the_waiting(run: Any, make_run: Callable[[], Any]
     alone = make_run()
     job(alone, 1, late=0)
     assert page_ranks.ranks(diagnose(alone.read(), overview=True)) is None
+
+
+def trained(run: Any, *begins: int) -> Diagnosis:
+    """Diagnose trainers without ranks, each of 20 samples/s for some 20 seconds from such a second on."""
+    for number, begin in enumerate(begins):
+        journal = run.journal(pid=100 + number, opened=(1 + begin) * 1_000 * MS)
+        for _ in range(200 + number):
+            journal.data(1 * MS, batch=2, line="train.py:20:main")
+            journal.forward(59 * MS, line="train.py:21:main")
+            journal.optimizer(40 * MS)
+    return diagnose(run.read())
+
+
+def test_trainers_one_after_another_are_not_called_beside_each_other_nor_their_rates_added(run: Any) -> None:
+    diagnosis = trained(run, 0, 21, 42)
+    assert diagnosis.steps.samples_per_s == pytest.approx(20)
+    text = " ".join(drawn(diagnosis).split())
+    assert text.startswith(
+        "3 trainers one after another Steps and samples/s are those of trainer 3; where the time goes is of all "
+    )
+    assert "beside" not in text
+    told = json.loads(json_report.text(diagnosis))
+    assert [rank["turn"] for rank in told["ranks"]] == [1, 2, 3]
+    assert told["steps"]["trainer"] == "trainer 3"
+    assert told["steps"]["samples_per_s"] == pytest.approx(20)
+    assert told["conditions"]["trainers"] == "1"
+    assert ("At work", "3 trainers one after another") in [
+        (figure["name"], figure["value"]) for figure in verdict(diagnosis)["figures"]
+    ]
+
+
+def test_the_rates_of_trainers_beside_each_other_are_added(run: Any) -> None:
+    diagnosis = trained(run, 0, 1)
+    assert diagnosis.steps.samples_per_s == pytest.approx(40)
+    assert "2 trainers beside each other" in drawn(diagnosis)
+    assert {figures.turn for figures in diagnosis.ranks} == {1}
+    assert diagnosis.conditions["trainers"] == "2"
+
+
+def test_of_trainers_that_take_turns_in_pairs_a_pair_is_added(run: Any) -> None:
+    diagnosis = trained(run, 0, 1, 30, 31)
+    assert diagnosis.steps.samples_per_s == pytest.approx(40)
+    text = " ".join(drawn(diagnosis).split())
+    assert "4 trainers, at most 2 at once" in text
+    assert "Steps are those of trainer 4, samples/s of all beside it" in text
+
+
+def test_processors_are_counted_for_the_trainers_of_one_turn(run: Any) -> None:
+    trained(run, 0, 21)
+    evidence = Evidence(run.read())
+    assert [evidence.processors(trainer).trainers for trainer in evidence.trainers] == [1, 1]

@@ -89,3 +89,20 @@ def test_slow_compute_that_comes_regularly_gives_no_verdict(loop: Any, diagnosis
     assert "more time in backward" in found.sentence
     assert result.verdict.id == "unknown"
     assert found.sentence in result.verdict.sentence
+
+
+def test_few_slow_steps_for_no_reason_in_the_program_are_told_with_doubt(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(70):
+        loop.compute(backward=60 if step % 10 == 9 else 5)
+    finding = find(rule)
+    assert "steps, perhaps every 10th, take up to" in finding.sentence
+    assert finding.advice.startswith("Let it run longer first: so few may be an accident.")
+
+
+def test_a_rhythm_of_another_program_is_not_the_loops(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    slow = {7, 14, 21, 29, 36, 43, 51, 58, 65, 73, 80, 87, 95, 102, 109, 117}
+    for step in range(120):
+        loop.compute(backward=60 if step in slow else 5)
+    assert isinstance(ask(rule), Clear)

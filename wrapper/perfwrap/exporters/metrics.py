@@ -18,7 +18,9 @@ STEPS = Metric("steps", "{step}", "Training steps that were recorded.")
 STEADY_STEPS = Metric("steady_steps", "{step}", "Steps after the warm-up.")
 STEP_TIME = Metric("step_time", "s", "Duration of a training step.")
 SLOWEST_STEP = Metric("slowest_step_time", "s", "Duration of the slowest step of each point.")
-SAMPLES = Metric("samples_per_second", "{sample}/s", "Samples per second, of all trainers together.")
+SAMPLES = Metric(
+    "samples_per_second", "{sample}/s", "Samples per second, of all trainers at work at the same time."
+)
 DURATION = Metric("run_duration", "s", "From the start of the command to its end.")
 ACCOUNT = Metric("account", "1", "Share of the steady training loop that a part takes.")
 VERDICT = Metric("verdict", "1", "Share of the training loop that the verdict rests on.")

@@ -103,7 +103,7 @@ def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> V
     if main is None:
         return View(**shared)
     steps = evidence.steps(main)
-    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.trainers]
+    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.at_once]
     known = [rate for rate in rates if rate is not None]
     accounts = [evidence.account(trainer) for trainer in evidence.trainers]
     return View(

@@ -52,8 +52,9 @@ from perfwrap.measures.start_up import StartUp, find_start_up
 from perfwrap.measures.steps import Steps, find_steps
 from perfwrap.measures.stragglers import Straggler, find_straggler
 from perfwrap.measures.syncs import SyncLine, find_syncs
-from perfwrap.measures.trainers import Trainer, at_work_together, find_trainers, training_processes
+from perfwrap.measures.trainers import Trainer, find_trainers, training_processes
 from perfwrap.measures.transfers import TransferLine, find_transfers
+from perfwrap.measures.turns import find_turns, ranks_together
 from perfwrap.measures.validation import Validation, find_validation
 from perfwrap.measures.worker_states import (
     MakingStates,
@@ -108,7 +109,17 @@ class Evidence:
     @cached_property
     def together(self) -> tuple[Trainer, ...]:
         """The ranks at work at the same time as the main one, itself included; empty outside of a job."""
-        return at_work_together(self.trainers, self.main)
+        return ranks_together(self._loops, self.main)
+
+    @cached_property
+    def turns(self) -> tuple[tuple[Trainer, ...], ...]:
+        """The trainers in the order in which they were at work, those of one turn at the same time."""
+        return find_turns(self._loops, self.together)
+
+    @cached_property
+    def at_once(self) -> tuple[Trainer, ...]:
+        """The trainers at work at the same time as the main one, itself included; of a job its ranks."""
+        return () if self.main is None else self._beside(self.main)
 
     @cached_property
     def meetings(self) -> Meetings:
@@ -335,9 +346,13 @@ class Evidence:
             ),
         )
 
-    def processors(self, host: str) -> Processors:
-        """Usable, busy and wanted processors of a host during the steady loop of its trainers."""
-        return self._once("processors", host, lambda: find_processors(self.timeline, host, self._trained()))
+    def processors(self, trainer: Trainer) -> Processors:
+        """Usable, busy and wanted processors of a trainer's host while it and those beside it trained there."""
+        beside = tuple(other for other in self._beside(trainer) if other.host == trainer.host)
+        trained = (Trained(other, self.account(other), self.loaders(other)) for other in beside)
+        return self._once(
+            "processors", beside, lambda: find_processors(self.timeline, trainer.host, tuple(trained))
+        )
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -448,10 +463,24 @@ class Evidence:
         """Return what most measures work on."""
         return self.timeline, trainer, self.steps(trainer), self.account(trainer)
 
-    def _trained(self) -> tuple[Trained, ...]:
-        """Return the trainers with their accounts and loaders; of ranks that were started anew one start."""
-        at_once = self.together or self.trainers
-        return tuple(Trained(trainer, self.account(trainer), self.loaders(trainer)) for trainer in at_once)
+    @cached_property
+    def _loops(self) -> dict[Trainer, tuple[int, int]]:
+        """Return when each trainer's steps begin and end, those of the main one first; without steps, its events."""
+        order = sorted(self.trainers, key=lambda trainer: trainer != self.main)
+        return {trainer: self._loop(trainer) for trainer in order}
+
+    def _loop(self, trainer: Trainer) -> tuple[int, int]:
+        """Return when a trainer's steps begin and end."""
+        table = self.steps(trainer).table
+        if table.is_empty():
+            return trainer.first_ns, trainer.last_ns
+        return int(table["start"][0]), int(table["end"][-1])
+
+    def _beside(self, trainer: Trainer) -> tuple[Trainer, ...]:
+        """Return the trainers at work at the same time as this one, itself included."""
+        if trainer in self.together:
+            return self.together
+        return next(turn for turn in self.turns if trainer in turn)
 
     def _once(self, figure: str, key: object, work: Callable[[], Figure]) -> Figure:
         """Return the figure, worked out at the first question."""

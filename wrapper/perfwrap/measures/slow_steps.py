@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from perfwrap.measures.account import Account
@@ -48,8 +47,6 @@ class SlowSteps:
     """``excess_ns`` over the whole account."""
     causes: dict[str, int]
     """Excess per cause, most first."""
-    period: int | None
-    """Slow steps come every so many steps, None when they come irregularly."""
 
 
 SLOW = 1.5
@@ -57,9 +54,6 @@ SLOW = 1.5
 
 MOSTLY = 0.5
 """A part explains a slow step when it holds this much of the excess."""
-
-REGULAR = 0.8
-"""Slow steps come regularly when this much of their distances are the same."""
 
 LENGTH = pl.col("end") - pl.col("start")
 
@@ -84,7 +78,6 @@ def find_slow_steps(timeline: Timeline, trainer: Trainer, steps: Steps, account:
         excess_ns=excess,
         share=excess / max(1, account.total_ns),
         causes=dict(sorted(causes.items(), key=lambda item: -item[1])),
-        period=_period(slow["index"].to_list()),
     )
 
 
@@ -144,13 +137,3 @@ def _busiest_line(account: Account, step: int, part: str) -> Line | None:
         .sort("ns", "line", descending=True)
     )
     return line_of(*lines.select("file", "line", "function").row(0)) if lines.height else None
-
-
-def _period(indices: list[int]) -> int | None:
-    """Return the distance from one slow step to the next; None for irregular ones or fewer than three."""
-    distances = np.diff(np.array(indices, dtype=np.int64))
-    if distances.size < 2:
-        return None
-    middle = int(np.median(distances))
-    same = float(np.mean(distances == middle))
-    return middle if middle > 1 and same >= REGULAR else None

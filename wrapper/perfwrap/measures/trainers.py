@@ -40,8 +40,10 @@ class Trainer:
     host: str
     start: int = 1
     """Which start of its rank it is: launchers start a rank anew when one has failed."""
+    first_ns: int = 0
+    """When the first event began that tells a trainer."""
     last_ns: int = 0
-    """When its last event ended."""
+    """When the last of them ended."""
 
 
 def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
@@ -58,20 +60,6 @@ def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
 def training_processes(timeline: Timeline) -> frozenset[int]:
     """Return the tracks of all processes that trained, also of those that are not looked at."""
     return frozenset(_training_threads(timeline)["parent"].to_list())
-
-
-def at_work_together(trainers: tuple[Trainer, ...], main: Trainer | None) -> tuple[Trainer, ...]:
-    """Return the ranks that were at work at the same time as the main one, itself included, one trainer each.
-
-    Empty where the main trainer is no rank of a job.
-    """
-    if main is None or main.rank is None:
-        return ()
-    found: dict[int, Trainer] = {}
-    for trainer in trainers:
-        if trainer.rank is not None and trainer.start == main.start:
-            found.setdefault(trainer.rank, trainer)
-    return tuple(found.values())
 
 
 def _training_threads(timeline: Timeline) -> pl.DataFrame:
@@ -144,6 +132,7 @@ def _named(threads: pl.DataFrame, restarts: dict[int, int]) -> tuple[Trainer, ..
             Trainer(
                 *(row["parent"], row["track"], name, row["rank"], row["pid"], row["host"]),
                 start=start,
+                first_ns=row["start"],
                 last_ns=row["end"],
             )
         )

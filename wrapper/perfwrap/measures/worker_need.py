@@ -102,7 +102,7 @@ def measured_step(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> St
     # Receiving batches that are ready stays as it is, unless the workers take the cores that it needs.
     crowded = evidence.denied_share(trainer) >= DENIED_SHARE
     rest_ns = (1.0 - (loader.share if crowded else loader.late_share)) * now_ns
-    processors = evidence.processors(trainer.host)
+    processors = evidence.processors(trainer)
     on_gpu = trains_on_gpu(evidence, trainer)
     threads = 1 if on_gpu else processors.threads_per_trainer or 1
     states = evidence.making_states(trainer, loader)

@@ -55,6 +55,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             "p99_ns": _nanoseconds(steps.p99_ns),
             "samples_per_s": _rounded(steps.samples_per_s, 4),
             "anchor": steps.anchor,
+            "trainer": steps.trainer,
             "stretches": {
                 "steps": diagnosis.stretches.steps,
                 "mean_ns": [round(mean) for mean in diagnosis.stretches.mean_ns],
@@ -131,6 +132,7 @@ def _rank(figures: RankFigures) -> dict[str, Any]:
         "steady": figures.steady,
         "median_ns": _nanoseconds(figures.median_ns),
         "start": figures.start,
+        "turn": figures.turn,
         "account": account_shares(figures.account),
         "cores": figures.cores or None,
         "meetings": None

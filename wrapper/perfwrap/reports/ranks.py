@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from perfwrap import units
 from perfwrap.diagnosis import Diagnosis, RankFigures
 from perfwrap.reports.page import Page
@@ -16,9 +18,14 @@ NAME, STEP, SHARE = 20, 11, 8
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """Return how the ranks wait for each other, in one or two sentences; empty where there is one process."""
+    """Return how the ranks wait for each other and whose steps are told; empty where there is nothing to say of it."""
     if len(diagnosis.ranks) < 2:
         return ""
+    return " ".join(sentence for sentence in (_waiting(diagnosis), _whose(diagnosis)) if sentence)
+
+
+def _waiting(diagnosis: Diagnosis) -> str:
+    """Return how the ranks wait for each other, in one or two sentences; empty where they are no ranks."""
     skew = diagnosis.skew
     if skew is None:
         if diagnosis.ranks[0].rank is None:
@@ -32,12 +39,28 @@ def summary(diagnosis: Diagnosis) -> str:
     return f"{waits}, {whom}{turns} ({how})." if skew.latest_share else f"{waits} ({how})."
 
 
+def _whose(diagnosis: Diagnosis) -> str:
+    """Return whose steps are told where not all trained at the same time; empty where they did."""
+    turns = _turns(diagnosis)
+    if len(turns) < 2:
+        return ""
+    name = diagnosis.steps.trainer
+    alone = max(turns.values()) == 1
+    told = (
+        f"and samples/s are those of {name}" if alone else f"are those of {name}, samples/s of all beside it"
+    )
+    return f"Steps {told}; where the time goes is of all trainers."
+
+
 def trainers(diagnosis: Diagnosis) -> str:
-    """Return e.g. ``4 trainers`` or, where ranks were started anew, ``4 trainers in 2 starts``."""
-    starts = {figures.start for figures in diagnosis.ranks}
-    most = max(sum(figures.start == start for figures in diagnosis.ranks) for start in starts)
-    again = f" in {units.count(len(starts))} starts" if len(starts) > 1 else ""
-    return units.counted(most, "trainer") + again
+    """Return e.g. ``4 trainers``, ``4 trainers in 2 starts`` of ranks, or ``4 trainers one after another``."""
+    starts = Counter(figures.start for figures in diagnosis.ranks)
+    if len(starts) > 1:
+        return f"{units.counted(max(starts.values()), 'trainer')} in {units.count(len(starts))} starts"
+    words, most = units.counted(len(diagnosis.ranks), "trainer"), max(_turns(diagnosis).values())
+    if most == len(diagnosis.ranks):
+        return words
+    return f"{words} one after another" if most == 1 else f"{words}, at most {units.count(most)} at once"
 
 
 def processes(diagnosis: Diagnosis) -> str:
@@ -55,7 +78,9 @@ def draw_ranks(diagnosis: Diagnosis, page: Page) -> None:
     if len(diagnosis.ranks) < 2:
         return
     page.blank()
-    page.line((f"{trainers(diagnosis)} beside each other", "bold"))
+    starts = {figures.start for figures in diagnosis.ranks}
+    beside = " beside each other" if len(starts) > 1 or len(_turns(diagnosis)) == 1 else ""
+    page.line((trainers(diagnosis) + beside, "bold"))
     page.paragraph(summary(diagnosis), indent=2)
     page.paragraph(processes(diagnosis), style="dim", indent=2, hanging="Processes: ")
     heads = ("", "step", "waits", "is last", "its own time")
@@ -79,6 +104,11 @@ def wait_share(diagnosis: Diagnosis, figures: RankFigures) -> float | None:
     """Return what of a step a rank waits for others; None where that is not known."""
     whole = diagnosis.skew.step_ns if diagnosis.skew is not None else 0.0
     return None if figures.skew is None or not whole else min(1.0, figures.skew.wait_ns / whole)
+
+
+def _turns(diagnosis: Diagnosis) -> Counter[int]:
+    """Return how many trainers each turn has."""
+    return Counter(figures.turn for figures in diagnosis.ranks)
 
 
 def _shown(ranks: tuple[RankFigures, ...]) -> list[RankFigures]:

@@ -45,7 +45,7 @@ HOST_PARTS = ("python", "data")
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Compare the cores that the run may use with those that there are."""
-    cores = evidence.processors(trainer.host)
+    cores = evidence.processors(trainer)
     allowed = cores.allowed
     if allowed is None or cores.online is None:
         return NotChecked("Which cores the run may use is not known.")

@@ -43,7 +43,7 @@ HOST_PARTS = ("python", "data")
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look at what the quota withheld."""
-    cores = evidence.processors(trainer.host)
+    cores = evidence.processors(trainer)
     withheld = cores.throttled_share
     quota = evidence.host_facts(trainer.host).get("cpu_quota_cores")
     if withheld is None:

@@ -98,7 +98,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: flo
     step_ns = mean_step_ns(evidence, trainer)
     rest_ns = (1.0 - loader.share) * step_ns
     where = named("the DataLoader", loader.created)
-    cores = evidence.processors(trainer.host)
+    cores = evidence.processors(trainer)
     busy = cores.busy if cores.busy is not None else cores.tree_busy
     full = bool(cores.usable and busy is not None and busy >= BUSY_SHARE * cores.usable)
     needed = _needed(loader, rest_ns)

@@ -48,7 +48,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     known = [(loader, need) for loader, need in needs if need is not None]
     if not known or free is None or not free.isdigit():
         return NotChecked("The size of /dev/shm or of a batch is not known.")
-    trainers = max(1, evidence.processors(trainer.host).trainers)
+    trainers = max(1, evidence.processors(trainer).trainers)
     whole = trainers * sum(need for _, need in known)
     words = f"Batches that are ready take up to {units.size(whole)} of {units.size(int(free))} in /dev/shm"
     if whole < FULL_SHARE * int(free):

@@ -19,13 +19,11 @@ How to fix
 
 When it is wrong
     When the machine is shared: steps that are slow now and then because the same work took longer are what
-    other programs leave over. They are not reported, unless they come regularly.
+    other programs leave over. They are not reported, unless they come regularly: on the same of every so many steps,
+    counted through the run or in each epoch, far more often than chance would have it.
 """
 
 from __future__ import annotations
-
-from itertools import pairwise
-from statistics import mode
 
 import polars as pl
 
@@ -34,6 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.lines import Line
 from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.parts import PARTS
+from perfwrap.measures.periods import find_period
 from perfwrap.measures.slow_steps import SlowStep, SlowSteps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import without_measured
@@ -71,11 +70,14 @@ VERDICTS = {
 """The verdict that each cause speaks for; that the same work took longer speaks for none."""
 
 REGULAR = 0.6
-"""Share of the distances between slow steps that must be the same for a period, and of the loop that it must
-cover; a shared machine adds others, and has rhythms of its own for a while."""
+"""Share of the slow steps that must lie on a period, and of the period's steps that must be slow; a shared machine adds
+others, and has rhythms of its own for a while."""
 
-LEAST_FOR_PERIOD = 4
-"""Slow steps that it takes: three equal distances are no accident."""
+CHANCE = 0.01
+"""Slow steps come regularly when chance would put them so with a probability below this."""
+
+FEW = 10
+"""Slow steps for no reason in the program are told with doubt when they are fewer: other programs have rhythms, too."""
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
@@ -89,7 +91,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
         share = sum(step.cause_ns for step in slow) / max(1, evidence.account(trainer).total_ns)
-        period = _period([step.index for step in slow], evidence.steps(trainer).steady)
+        period = find_period([step.index for step in slow], evidence.steps(trainer).table, CHANCE, REGULAR)
         if share >= QUIET_SHARE and (period or _stands_out(steps, cause, share)):
             return [_finding(steps, slow, share, period)]
     return Clear(f"{spread}, irregularly and for no reason in the program: what a shared machine does.")
@@ -104,21 +106,11 @@ def _stands_out(steps: SlowSteps, cause: str, share: float) -> bool:
     return cause not in (*NOISE, "python") and share >= MINOR_SHARE and steps.causes[cause] > noise_ns
 
 
-def _period(indices: list[int], steady: int) -> int | None:
-    """Return the distance at which slow steps come, None when they come irregularly or for a while only."""
-    distances = [later - earlier for earlier, later in pairwise(indices)]
-    if len(indices) < LEAST_FOR_PERIOD:
-        return None
-    usual = mode(distances)
-    regular = distances.count(usual) >= REGULAR * len(distances)
-    return usual if usual > 1 and regular and len(indices) * usual >= REGULAR * steady else None
-
-
 def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int | None) -> Finding:
     """Return the finding about the slow steps of one cause."""
     cause, where = slow[0].cause, _line(slow)
-    often = f"Every {units.ordinal(period)} step" if period else units.counted(len(slow), "step")
-    verb = "takes" if period or len(slow) == 1 else "take"
+    doubtful = cause in NOISE and len(slow) < FEW
+    often, verb = _often(len(slow), period, doubtful)
     longest = units.times(max(step.duration_ns for step in slow) / steps.p50_ns)
     at = f" at {place(where, '')}" if where else ""
     return Finding(
@@ -131,12 +123,21 @@ def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int |
             f"{units.counted(len(slow), 'slow step')} of this kind, e.g. step {units.count(slow[0].index)} "
             f"with {units.duration(slow[0].duration_ns)}.",
         ),
-        advice=_advice(cause, at, period),
+        advice=("Let it run longer first: so few may be an accident. " if doubtful else "")
+        + _advice(cause, at, period),
         verdict=VERDICTS.get(cause),
         location=locate(where),
         confidence="inferred" if cause in NOISE else "measured",
         claims=_claims(slow, cause),
     )
+
+
+def _often(count: int, period: int | None, doubtful: bool) -> tuple[str, str]:
+    """Return the beginning of the sentence, which says how often steps are slow, and its verb."""
+    if period and not doubtful:
+        return f"Every {units.ordinal(period)} step", "takes"
+    steps, verb = units.counted(count, "step"), "takes" if count == 1 else "take"
+    return f"{steps}, perhaps every {units.ordinal(period)}," if period else steps, verb
 
 
 def _line(slow: list[SlowStep]) -> Line | None:

@@ -24,7 +24,7 @@ def least_exchange_ns(evidence: Evidence) -> float | NotChecked:
     """Return what exchanging gradients takes on the rank that waits least for others, as DDP's own logger measured."""
     exchanges = [
         model.exchange_ns
-        for rank in evidence.together or evidence.trainers
+        for rank in evidence.at_once
         for model in evidence.spread_models(rank)
         if model.exchange_ns is not None
     ]

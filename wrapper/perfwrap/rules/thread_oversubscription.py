@@ -51,7 +51,7 @@ THROTTLED_SHARE = 0.05
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Compare the threads that want to run with the cores that there are."""
-    cores = evidence.processors(trainer.host)
+    cores = evidence.processors(trainer)
     if cores.usable is None or cores.wanted_threads is None:
         return NotChecked("The number of usable cores or of compute threads is not known.")
     threads = (

@@ -58,7 +58,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear("No DataLoader with workers fed the training.")
     known = [(loader, _threads(evidence, trainer, loader)) for loader in loaders]
     counted = [(loader, threads) for loader, threads in known if threads is not None]
-    cores = evidence.processors(trainer.host)
+    cores = evidence.processors(trainer)
     if not counted or cores.usable is None or cores.runnable is None:
         return NotChecked(
             "The threads of the workers, the usable cores or the tasks that want them were not seen."
