@@ -159,7 +159,15 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
     if largest is not None and largest.share > 0:
         rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"
     work = f"{units.share(compute)} of the training loop is the model's own work"
-    return Verdict("healthy", compute, f"{VERDICTS['healthy']}: {work}; {rest}.", "measured")
+    return Verdict(
+        "healthy", compute, f"{VERDICTS['healthy']}: {work}{_hottest(findings)}; {rest}.", "measured"
+    )
+
+
+def _hottest(findings: Sequence[Finding]) -> str:
+    """Return the line of the model's own work with most samples, where one stood out."""
+    where = next((finding.location for finding in findings if finding.rule == "compute_bound"), None)
+    return f" (hottest at {where})" if where else ""
 
 
 def _ranks_doubt(skew: Skew | None) -> str:

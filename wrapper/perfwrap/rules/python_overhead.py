@@ -239,8 +239,8 @@ def _advice(stretch: Stretch, lines: str, step_ns: float) -> str:
         return "Do more in each step: a larger batch, or torch.compile over the whole step."
     if stretch.holds_loss:
         return (
-            f"Look at the code {lines}: the loss function runs there. If it is made of many small tensor "
-            "operations, write it with few of them for the whole batch, or compile it."
+            f"Look at the code {lines}: the loss function runs there. Replace loops over samples or values by tensor "
+            "operations; if it is made of many small ones, write it with few for the whole batch, or compile it."
         )
     if stretch.longest.before_operation == "forward":
         return (
