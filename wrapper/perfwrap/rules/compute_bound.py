@@ -132,8 +132,7 @@ def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
         found,
         evidence=(*found.evidence, quote_shares(sampled)),
         advice=f"See whether {place(hottest.line, '')} must do all that in each step: what never changes can be worked "
-        "out once, a loop over rows be one operation, and what nobody trains there run under torch.no_grad(). "
-        f"{LEVERS}",
+        f"out once, a loop over rows be one operation. {LEVERS}",
         location=locate(hottest.line) if is_only else None,
     )
 
