@@ -106,6 +106,15 @@ def test_a_sure_gain_stands_before_one_that_may_be_nothing(run: Any) -> None:
     assert diagnosis.verdict.id == "data-bound"
 
 
+def test_what_may_be_nothing_at_all_gives_the_verdict_to_what_is_sure(run: Any) -> None:
+    write(run, data=8, python=9)
+    doubtful = rule("doubtful", lambda: [finding(0.6, "python", verdict="throttled", at_most="minor")])
+    sure = rule("sure", lambda: [finding(0.12, "data", verdict="data-bound")])
+    diagnosis = diagnose(run.read(), (doubtful, sure))
+    assert [found.rule for found in diagnosis.findings] == ["sure", "doubtful"]
+    assert diagnosis.verdict.id == "data-bound"
+
+
 def test_no_time_is_sold_twice(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])

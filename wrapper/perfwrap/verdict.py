@@ -97,7 +97,8 @@ def _apart(group: list[Finding]) -> list[Finding]:
 
 def _weight(group: list[Finding], share: float) -> tuple[int, float, float]:
     """Return what kinds are held against each other by, as findings are: how bad, what mending gains, what it costs."""
-    return SEVERITIES.index(severity_of(share)), sum(finding.gain for finding in group), share
+    worst = max(SEVERITIES.index(finding.at_most) for finding in group)
+    return min(SEVERITIES.index(severity_of(share)), worst), sum(finding.gain for finding in group), share
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:

@@ -14,7 +14,8 @@ Why it costs
 How the saving is worked out
     Inferred: with as many runnable tasks as cores the compute phases would have the cores that they now
     share, so at best they shrink by cores / runnable tasks. What spinning costs beyond is not known, and
-    neither is what other programs on the machine take: at worst nothing is gained.
+    neither is whether fewer threads would be faster: at worst nothing is gained. It is never called worse than minor
+    for that reason.
 
 How to fix
     Give each process cores / processes threads: OMP_NUM_THREADS=N in the environment (torchrun sets 1) or
@@ -82,6 +83,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             advice=_advice(cores),
             verdict="throttled",
             experiment=f"threads={_good(cores)}",
+            at_most="minor",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),
         )
@@ -91,9 +93,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 def _pressure(cores: Processors) -> float | None:
     """Return how many times too many tasks wanted the cores: 1 for enough cores, None for unknown."""
     usable = cores.usable or 1.0
-    if cores.runnable is not None and cores.runnable >= RUNNABLE_PER_CORE * usable:
-        # Other programs' tasks are counted too: never more than the run itself can have added.
-        return min(cores.runnable, float(cores.wanted_threads or 0)) / usable
+    if cores.own_runnable is not None and cores.own_runnable >= RUNNABLE_PER_CORE * usable:
+        # Where the run's own part is not known: never more than it can have added.
+        return min(cores.own_runnable, float(cores.wanted_threads or 0)) / usable
     if cores.throttled_share is not None and cores.throttled_share >= THROTTLED_SHARE:
         return 1.0 / (1.0 - min(cores.throttled_share, 0.9))
     return None if cores.runnable is None else 1.0
@@ -106,7 +108,9 @@ def _words(cores: Processors) -> tuple[str, ...]:
     each = " each" if cores.trainers > 1 else ""
     words = [f"{processes} with {threads}{each}{_and_workers(cores)}."]
     if cores.runnable is not None:
-        words.append(f"{units.number(cores.runnable)} tasks wanted to run on average.")
+        own = cores.own_runnable or 0.0
+        others = f", about {units.number(own)} of them this run's own" if own < cores.runnable else ""
+        words.append(f"{units.number(cores.runnable)} tasks wanted to run on average{others}.")
     if cores.throttled_share:
         words.append(f"The CPU quota held the run back {units.share(cores.throttled_share)} of the time.")
     if cores.involuntary_switches_per_s is not None:
