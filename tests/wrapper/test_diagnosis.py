@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from perfwrap.diagnosis import Diagnosis, diagnose
 from perfwrap.rules import RULES
-from perfwrap.rules.model import Clear, Finding, NotChecked, Rule, rule_id
+from perfwrap.rules.model import Clear, Finding, Location, NotChecked, Rule, rule_id
 from perfwrap.timeline.model import Timeline
 
 MS = 1_000_000
@@ -106,6 +106,15 @@ def test_a_sure_gain_stands_before_one_that_may_be_nothing(run: Any) -> None:
     assert diagnosis.verdict.id == "data-bound"
 
 
+def test_what_may_be_nothing_at_all_gives_the_verdict_to_what_is_sure(run: Any) -> None:
+    write(run, data=8, python=9)
+    doubtful = rule("doubtful", lambda: [finding(0.6, "python", verdict="throttled", at_most="minor")])
+    sure = rule("sure", lambda: [finding(0.12, "data", verdict="data-bound")])
+    diagnosis = diagnose(run.read(), (doubtful, sure))
+    assert [found.rule for found in diagnosis.findings] == ["sure", "doubtful"]
+    assert diagnosis.verdict.id == "data-bound"
+
+
 def test_no_time_is_sold_twice(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])
@@ -143,6 +152,40 @@ def test_what_is_left_of_a_finding_keeps_its_own_part(run: Any) -> None:
     assert left.saving == pytest.approx((0.75, 1.0), abs=0.01)
 
 
+def good_end(line: int | None) -> Finding:
+    where = None if line is None else Location("net.py", line, "normalise")
+    good = finding(0.9, "backward", verdict="compute-bound", benign=True, location=where)
+    return replace(good, claims=pl.col("part").is_in(["backward", "forward"]))
+
+
+@pytest.mark.parametrize(("line", "rules"), [(51, ["first", "compute_bound"]), (None, ["first"])])
+def test_the_good_end_goes_where_a_problem_lies_in_it_but_a_line_that_only_it_names_stays(
+    run: Any, line: int | None, rules: list[str]
+) -> None:
+    write(run)
+    first = rule("first", lambda: [finding(0.08, "forward", verdict="python-bound")])
+    diagnosis = diagnose(run.read(), (first, rule("compute_bound", lambda: [good_end(line)])))
+    assert [found.rule for found in diagnosis.findings] == rules
+    assert diagnosis.verdict.id == "healthy"
+    assert ("hottest at net.py:51" in diagnosis.verdict.sentence) == (line is not None)
+
+
+def test_the_good_end_is_not_told_of_a_function_that_a_problem_names(run: Any) -> None:
+    write(run)
+    first = rule("first", lambda: [finding(0.08, "forward", location=Location("net.py", 40, "normalise"))])
+    diagnosis = diagnose(run.read(), (first, rule("compute_bound", lambda: [good_end(51)])))
+    assert [found.rule for found in diagnosis.findings] == ["first"]
+
+
+def test_a_little_that_a_note_takes_of_the_good_end_leaves_it_the_verdict(run: Any) -> None:
+    write(run, steps=100)
+    little = pl.col("step").is_in([50, 51, 52, 53, 54, 55]) & (pl.col("part") == "forward")
+    first = rule("first", lambda: [replace(finding(0.03), claims=little)])
+    diagnosis = diagnose(run.read(), (first, rule("compute_bound", lambda: [good_end(None)])))
+    assert [found.rule for found in diagnosis.findings] == ["first", "compute_bound"]
+    assert diagnosis.verdict.id == "compute-bound"
+
+
 def test_health_is_shown_even_when_its_time_is_taken(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])
@@ -160,6 +203,18 @@ def test_several_findings_of_a_kind_give_one_verdict_together(run: Any) -> None:
     verdict = diagnose(run.read(), rules).verdict
     assert (verdict.id, verdict.share) == ("data-bound", pytest.approx(0.13))
     assert "With 1 finding more" in verdict.sentence
+
+
+def test_a_dear_loss_is_not_called_the_good_end(run: Any) -> None:
+    journal = run.journal(opened=1_000 * MS)
+    for _ in range(40):
+        journal.span("forward", 4 * MS, "Net", NET, "train.py:21:main")
+        journal.python(2 * MS)
+        journal.span("backward", 4 * MS, line="train.py:23:main")
+        journal.span("optimizer", MS, "SGD#1", line="train.py:24:main")
+    diagnosis = diagnose(run.read())
+    assert diagnosis.verdict.id == "python-bound"
+    assert [found.rule for found in diagnosis.findings] == ["python_overhead"]
 
 
 def test_a_loop_without_a_large_problem_is_healthy(run: Any) -> None:

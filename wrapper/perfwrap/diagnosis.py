@@ -43,6 +43,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.windows import window_notes
 from perfwrap.rules import RULES
 from perfwrap.rules.model import (
+    MINOR_SHARE,
     QUIET_SHARE,
     SEVERITIES,
     Answer,
@@ -350,8 +351,11 @@ def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], d
         claimed = account.segments.select(finding.claims.fill_null(False).alias("claimed"))["claimed"]
         taken = claimed & (owner >= 0)
         lost = int(lengths.filter(taken).sum()) / account.total_ns
-        # The good end is not good any more when a problem lies in it.
-        left = finding.share - lost if not finding.benign or lost < QUIET_SHARE else 0.0
+        left = finding.share - lost
+        if finding.benign and lost >= MINOR_SHARE:
+            # The good end is not good any more when a problem lies in it; a line that only it names is still hot.
+            finding = replace(finding, verdict=None)
+            left = left if _names_more(finding, kept) else 0.0
         if lost and (left < QUIET_SHARE or not (claimed & ~taken).any()) and not finding.health:
             dropped[finding.rule] = findings[int(owner.filter(taken).mode()[0])].rule
             continue
@@ -359,6 +363,12 @@ def _settle(account: Account, findings: list[Finding]) -> tuple[list[Finding], d
         owner = owner.set(claimed & ~taken, number)
         kept.append(_reduced(finding, lost, first) if lost else finding)
     return kept, dropped, _claimed(account, owner, [finding.rule for finding in findings])
+
+
+def _names_more(finding: Finding, others: Sequence[Finding]) -> bool:
+    """Say whether a finding names a line in a function that none of the others names."""
+    named = {(other.location.file, other.location.function) for other in others if other.location}
+    return finding.location is not None and (finding.location.file, finding.location.function) not in named
 
 
 def _claimed(account: Account, owner: pl.Series, rules: list[str]) -> pl.DataFrame:

@@ -97,7 +97,8 @@ def _apart(group: list[Finding]) -> list[Finding]:
 
 def _weight(group: list[Finding], share: float) -> tuple[int, float, float]:
     """Return what kinds are held against each other by, as findings are: how bad, what mending gains, what it costs."""
-    return SEVERITIES.index(severity_of(share)), sum(finding.gain for finding in group), share
+    worst = max(SEVERITIES.index(finding.at_most) for finding in group)
+    return min(SEVERITIES.index(severity_of(share)), worst), sum(finding.gain for finding in group), share
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -159,7 +160,15 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
     if largest is not None and largest.share > 0:
         rest = f"the largest problem, {largest.rule}, takes {units.share(largest.share)}"
     work = f"{units.share(compute)} of the training loop is the model's own work"
-    return Verdict("healthy", compute, f"{VERDICTS['healthy']}: {work}; {rest}.", "measured")
+    return Verdict(
+        "healthy", compute, f"{VERDICTS['healthy']}: {work}{_hottest(findings)}; {rest}.", "measured"
+    )
+
+
+def _hottest(findings: Sequence[Finding]) -> str:
+    """Return the line of the model's own work with most samples, where one stood out."""
+    where = next((finding.location for finding in findings if finding.rule == "compute_bound"), None)
+    return f" (hottest at {where})" if where else ""
 
 
 def _ranks_doubt(skew: Skew | None) -> str:

@@ -1,7 +1,8 @@
 """Times the collections of Python's garbage collector.
 
 Adds a function to ``gc.callbacks`` until the program exits. The user could notice it in that list. A full
-collection bears the line that was running: where it is ``gc.collect()``, the program asked for it.
+collection that the program asked for (``gc.collect()``) bears its line. Python's own bear none: they stop whatever
+line made one object too many.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from perfwrap_recorder.source_lines import label
 
 FULL = 2
 
-_started = {}  # generation -> start of its collection; collections never overlap
+_started = {}  # generation -> start of its collection, and whether it was asked for; collections never overlap
 
 
 def install(_):
@@ -30,15 +31,22 @@ def install(_):
 def _note(phase, information):
     generation = information["generation"]
     if phase == "start":
-        _started[generation] = now()
+        _started[generation] = now(), generation == FULL and _is_asked_for()
         return
-    start = _started.pop(generation, None)
+    start, asked = _started.pop(generation, (None, False))
     if start is not None:
-        guard.run("garbage", _finish, _getframe().f_back, start, now() - start, generation)
+        frame = _getframe().f_back if asked else None
+        guard.run("garbage", _finish, frame, start, now() - start, generation)
+
+
+def _is_asked_for():
+    """Say whether Python had no reason of its own for the full collection that begins."""
+    # Up to 3.13 it begins one only beyond the last threshold, 3.14 none at all: its last count and threshold are 0.
+    return gc.get_count()[FULL] <= gc.get_threshold()[FULL]
 
 
 def _finish(frame, start, duration, generation):
-    name = label("gc", frame) if generation == FULL else journal.text("gc")
+    name = journal.text("gc") if frame is None else label("gc", frame)
     journal.span(start, duration, generation, name, journal_format.GC)
 
 

@@ -141,6 +141,7 @@ def test_the_function_of_the_model_with_most_samples_is_named_and_not_accused(
     assert (finding.location.file, finding.location.line) == ("net.py", 51)
     assert "60 % in normalise at net.py:51, 10 % in forward at net.py:60" in finding.evidence[1]
     assert "net.py:51" in finding.advice
+    assert "no_grad" not in finding.advice
 
 
 def test_what_the_sampler_inside_saw_is_quoted_and_no_line_blamed(

@@ -32,6 +32,35 @@ def test_gradients_in_a_validation_are_found_at_the_forward_pass(
     assert "inference_mode" in finding.advice
 
 
+def write_both(loop: Any, with_grad: float, without: float) -> None:
+    """Write validations of which one line runs with gradients and another without, so many milliseconds each."""
+    for step in range(60):
+        loop.compute()
+        if step % 10 == 9:
+            loop.span("loader_start", 0.1, "loader/2", 0, 50)
+            for _ in range(4):
+                loop.span("data", 1, "loader/2", 32, 50)
+                loop.span("forward", without, "Net", 0, 51)
+                loop.span("forward", with_grad, "Probe", GRAD, 53)
+            loop.span("data_end", 0.1, "loader/2", 0, 50)
+
+
+def test_a_line_without_gradients_is_not_blamed_for_another(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_both(loop, with_grad=3, without=4)
+    finding = find(rule)
+    assert str(finding.location) == "train.py:53"
+    assert finding.share == pytest.approx(0.4 * 12 / 132, abs=0.01)
+
+
+def test_short_passes_with_gradients_among_long_ones_without_are_clear(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    write_both(loop, with_grad=0.1, without=4)
+    assert isinstance(ask(rule), Clear)
+
+
 def test_without_gradients_it_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, 0)
     assert isinstance(ask(rule), Clear)

@@ -25,7 +25,31 @@ def test_collecting_in_each_step_is_found(loop: Any, find: Callable[[Rule], Find
 
 def test_the_line_that_collects_is_named_when_it_is_known(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop, pause=10, line=33)
-    assert str(find(rule).location) == "train.py:33"
+    finding = find(rule)
+    assert str(finding.location) == "train.py:33"
+    assert "asks for at train.py:33" in finding.evidence[0]
+    assert "Take the collection at train.py:33 out of the step" in finding.advice
+
+
+def test_collections_that_nobody_asked_for_are_no_call_of_the_programs(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, pause=10)
+    finding = find(rule)
+    assert finding.location is None
+    assert "out of the step" not in finding.advice
+    assert "If the loop calls" not in finding.advice
+
+
+def test_a_line_that_asks_for_a_few_is_not_blamed_for_pythons_own(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(60):
+        loop.compute()
+        loop.span("gc", 5, "", 1)
+        if step % 20 == 19:
+            loop.span("gc", 10, "", 2, 33)
+    assert find(rule).location is None
 
 
 def test_now_and_then_a_long_pause_is_found(loop: Any, find: Callable[[Rule], Finding]) -> None:

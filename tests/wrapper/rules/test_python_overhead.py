@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.python_gaps import PythonGap
 from perfwrap.rules import python_overhead as rule
 from perfwrap.rules import sampled
@@ -155,7 +156,6 @@ def test_of_python_only_the_time_counts_in_which_the_gpu_is_idle_for_it(gpu_loop
         ("backward", "data", "between the backward pass and the batch"),
         ("", "data", "before the batch"),
         ("backward", "", "after the backward pass"),
-        ("", "", "with no recorded event around it"),
     ],
 )
 def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
@@ -164,6 +164,16 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
     finding = rule._finding(rule.Stretch((gap,)), 2e6, None, ())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
+
+
+def test_time_of_rests_that_nobody_can_place_is_not_the_programs(
+    loop: Any, ask: Callable[[Rule], Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(40):
+        loop.compute()
+    unplaced = PythonGap(None, None, "", "", 9, 1e6, 40_000_000, 0.3)
+    monkeypatch.setattr(Evidence, "python_gaps", lambda evidence, trainer: (unplaced,))
+    assert isinstance(ask(rule), Clear)
 
 
 def test_operations_on_tensors_in_the_stretch_are_named_and_promise_nothing(

@@ -89,6 +89,7 @@ def test_what_costs_no_time_but_the_run_has_a_least_severity(
 
 def test_the_good_end_is_a_note() -> None:
     assert Finding("It is good.", 0.99, (1, 1), (), "Go on.", benign=True).severity == "note"
+    assert Finding("It may be.", 0.99, (0.01, 1), (), "Try.", at_most="minor").severity == "minor"
 
 
 RECORDED_ONLY = (

@@ -38,6 +38,33 @@ def test_what_checkpoints_explain_is_told_by_their_rule(loop: Any, diagnosis: Ca
     assert "checkpoint_stall" in outcomes["slow_steps"].why
 
 
+def validate(loop: Any) -> None:
+    loop.span("loader_start", 0.1, "loader/2", 0, 50)
+    for _ in range(5):
+        loop.span("data", 1, "loader/2", 32, 50)
+        loop.span("forward", 3, "Net", 0, 51)
+    loop.span("data_end", 0.1, "loader/2", 0, 50)
+
+
+def test_a_short_validation_every_tenth_step_is_a_choice(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(80):
+        loop.compute()
+        if step % 10 == 9:
+            validate(loop)
+    answer = ask(rule)
+    assert isinstance(answer, Clear)
+    assert "validation_share" in answer.why
+
+
+def test_other_slow_steps_are_found_beside_validation(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for step in range(120):
+        loop.compute()
+        if step % 10 == 9:
+            validate(loop)
+        loop.python(15 if step % 10 == 4 else 0.1)
+    assert "the program's own code" in find(rule).sentence
+
+
 def test_even_steps_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     for _ in range(40):
         loop.compute()

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.rules import sampled
 from perfwrap.rules import slowing_steps as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
+MS = 1_000_000
 STEPS = 240
 
 
@@ -22,6 +25,23 @@ def test_a_stretch_that_grows_with_each_step_is_named(loop: Any, find: Callable[
     assert finding.share == pytest.approx(6 / 26, abs=0.02)
     assert finding.saving == pytest.approx((1 - finding.share, 1 - finding.share / 2))
     assert "a step takes 43 ms after twice as many steps" in finding.evidence[-1]
+
+
+def test_the_function_with_most_samples_of_the_stretch_is_named(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(sampled, "OUTSIDE", "recorder")
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(0.05 * step)
+        label = FIELD_SEPARATOR.join(("", "train.py", "41", "main"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now, MS, 1, label, 1)
+    finding = find(rule)
+    assert str(finding.location) == "train.py:41"
+    assert "most of it in main at train.py:41, works on something that grows" in finding.sentence
+    assert "in main at train.py:41: bound it" in finding.advice
+    assert "samples there were in main at train.py:41" in finding.evidence[1]
 
 
 def test_what_the_stretch_feeds_is_named_and_claimed_with_it(loop: Any, diagnosis: Callable[[], Any]) -> None:

@@ -23,6 +23,7 @@ def test_threads_in_each_others_way_are_found(
     assert finding.saving == pytest.approx((0.5, 1.0), abs=0.02)
     assert "OMP_NUM_THREADS=4" in finding.advice
     assert finding.location is None
+    assert finding.severity == "minor"
 
 
 def test_other_programs_tasks_are_not_charged_to_the_run(
@@ -30,6 +31,30 @@ def test_other_programs_tasks_are_not_charged_to_the_run(
 ) -> None:
     write(make_loop(threads=8)).cores(4, runnable=100)
     assert find(rule).share == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("own", "severity", "seen"),
+    [
+        (1.0, None, ""),
+        (3.0, "minor", "about 7.5 of them this run's own"),
+        (4.0, "critical", "10 tasks wanted"),
+    ],
+)
+def test_as_much_of_the_tasks_is_the_runs_own_as_of_the_busy_cores(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer], own: float, severity: str | None, seen: str
+) -> None:
+    loop = write(make_loop(threads=8))
+    loop.cores(4, runnable=10, busy=4)
+    loop.sample("process/100", "cpu_cores", own)
+    answer = ask(rule)
+    if severity is None:
+        assert isinstance(answer, Clear)
+        return
+    (finding,) = answer  # type: ignore[misc]
+    assert finding.share == pytest.approx(1 - 4 / min(8, 10 * own / 4), abs=0.02)
+    assert finding.severity == severity
+    assert seen in finding.evidence[1]
 
 
 def test_a_quota_that_holds_the_run_back_is_found(

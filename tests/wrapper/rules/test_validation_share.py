@@ -32,7 +32,21 @@ def test_a_large_validation_is_found_at_its_busiest_line(loop: Any, find: Callab
 
 def test_gradients_in_a_validation_are_told(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop, batches=20, flags=2)
-    assert "inference_mode" in find(rule).advice
+    assert "train.py:51 in torch.inference_mode()" in find(rule).advice
+
+
+def test_hardly_any_gradients_in_a_validation_are_not_worth_a_word(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(60):
+        loop.compute()
+        if step % 10 == 9:
+            loop.span("loader_start", 0.1, "loader/2", 0, 50)
+            for batch in range(20):
+                loop.span("data", 1, "loader/2", 32, 50)
+                loop.span("forward", 0.1 if batch == 7 else 4, "Net", 2 if batch == 7 else 0, 51)
+            loop.span("data_end", 0.1, "loader/2", 0, 50)
+    assert "inference_mode" not in find(rule).advice
 
 
 def test_a_light_validation_is_a_choice(loop: Any, ask: Callable[[Rule], Answer]) -> None:

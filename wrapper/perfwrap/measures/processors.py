@@ -57,6 +57,13 @@ class Processors:
     involuntary_switches_per_s: float | None
     """Of the trainers, together: how often the kernel took a processor away from a thread that wanted it."""
 
+    @property
+    def own_runnable(self) -> float | None:
+        """The run's own part of the runnable tasks: that of the busy cores; all of them where that is not known."""
+        if not self.runnable or not self.busy or self.tree_busy is None:
+            return self.runnable
+        return self.runnable * min(1.0, self.tree_busy / self.busy)
+
 
 THREADS_PER_WORKER = 1
 """torch gives its DataLoader workers one compute thread each, unless the data set changes that."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from perfwrap.measures.account import Account
 from perfwrap.measures.lines import Line
-from perfwrap.measures.loop_events import has_grad
+from perfwrap.measures.loop_events import Events, has_grad
 from perfwrap.measures.steps import Steps
 
 
@@ -31,7 +31,7 @@ class Validation:
     grad_share: float
     """Time of those forwards in the steady loop, over the whole account."""
     grad_line: Line | None
-    """The line that called most of them."""
+    """The line that called most of them, by their time."""
 
 
 FORWARD = (pl.col("part") == "validation") & (pl.col("operation") == "forward")
@@ -62,14 +62,26 @@ def find_validation(steps: Steps, account: Account) -> Validation:
         share=account.shares["validation"],
         median_ns=float(np.median(durations)) if durations.size else None,
         with_grad=bool(has_grad(inside).any()),
-        grad_share=float(has_grad(inside).mean()) * account.share_of(FORWARD) if len(inside) else 0.0,
-        grad_line=_line(account),
+        grad_share=_grad_part(inside) * account.share_of(FORWARD),
+        grad_line=_grad_line(inside, account),
     )
 
 
-def _line(account: Account) -> Line | None:
-    """Return the line on which most of the phases' forward passes were."""
+def _grad_part(inside: Events) -> float:
+    """Return the part of the time of forward passes that those with gradients have."""
+    lengths = inside.end - inside.start
+    return float(lengths[has_grad(inside)].sum() / max(1, lengths.sum()))
+
+
+def _grad_line(inside: Events, account: Account) -> Line | None:
+    """Return the line on which most of the phases' forward passes with gradients were."""
     known = account.segments.filter(FORWARD, pl.col("file").is_not_null())
+    with_grad = inside.only(has_grad(inside))
+    if len(with_grad) < len(inside):
+        # Segments of steps that were not looked at in detail lie in no forward pass: whose they are is not known.
+        begun = np.searchsorted(with_grad.start, known["start"].to_numpy(), side="right") - 1
+        ends = np.append(with_grad.end, 0)[begun]
+        known = known.filter(pl.Series(known["start"].to_numpy() < ends))
     if known.is_empty():
         return None
     length = (pl.col("end") - pl.col("start")).sum().alias("ns")

@@ -30,6 +30,8 @@ When it is wrong
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 import polars as pl
 
@@ -95,6 +97,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
     words = f"{parts}, the loss and what else runs between forward and backward {units.share(loss)}."
     found = _finding(compute, words)
+    # Where another rule accuses the loss, that time is no good end: it speaks for one of them only.
+    found = replace(found, claims=reduce(or_, (gap.segments for gap in losses), _at_work()))
     sampled = evidence.sampled_computing(trainer, losses)
     if sampled is not None:
         # Of several trainers each may have another hottest line, and what they share would be told once for each.
@@ -128,8 +132,7 @@ def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
         found,
         evidence=(*found.evidence, quote_shares(sampled)),
         advice=f"See whether {place(hottest.line, '')} must do all that in each step: what never changes can be worked "
-        "out once, a loop over rows be one operation, and what nobody trains there run under torch.no_grad(). "
-        f"{LEVERS}",
+        f"out once, a loop over rows be one operation. {LEVERS}",
         location=locate(hottest.line) if is_only else None,
     )
 
@@ -182,6 +185,11 @@ def _finding(share: float, words: str, prefix: str = "") -> Finding:
         advice=f"No time is lost around it; whether that work could be less itself, perfwrap does not judge. {LEVERS}",
         verdict="compute-bound",
         experiment="three-run",
-        claims=pl.col("part").is_in([*COMPUTE_PARTS]),
+        claims=_at_work(),
         benign=True,
     )
+
+
+def _at_work() -> pl.Expr:
+    """Return the segments of the account in which the model itself is at work."""
+    return pl.col("part").is_in([*COMPUTE_PARTS])

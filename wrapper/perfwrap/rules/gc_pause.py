@@ -40,8 +40,10 @@ FULL = 2
 """The generation that walks through everything."""
 
 EACH_STEP = 0.5
-"""Steps with a long pause, over all steps, from which collecting looks like a habit of the loop, not of
-Python."""
+"""Steps with a long pause, over all steps, from which collecting looks like a habit of the loop."""
+
+MOSTLY = 0.5
+"""Part of the pauses that must be of collections that one line asked for, from which it is the reason."""
 
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
@@ -51,7 +53,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear(
             f"{units.counted(garbage.count, 'collection')} take {units.share(garbage.share)} of the loop."
         )
-    line = busiest_line(evidence.account(trainer), "gc")
+    line = _asking_line(evidence, trainer, garbage)
     often = garbage.steps_hit >= EACH_STEP * max(1, evidence.steps(trainer).steady)
     return [
         Finding(
@@ -59,7 +61,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{units.duration(garbage.longest_ns)} at once.",
             share=garbage.share,
             saving=without_measured(garbage.share),
-            evidence=_words(garbage),
+            evidence=_words(garbage, line),
             advice=_advice(line, often),
             verdict="python-bound",
             location=locate(line),
@@ -69,23 +71,29 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _words(garbage: Garbage) -> tuple[str, ...]:
+def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage) -> Line | None:
+    """Return the line that asked for the collections of most of the time; Python's own bear no line."""
+    line = busiest_line(evidence.account(trainer), "gc")
+    if line is None:
+        return None
+    on_line = (pl.col("part") == "gc") & (pl.col("file") == line.file) & (pl.col("line") == line.line)
+    return line if evidence.account(trainer).share_of(on_line) >= MOSTLY * garbage.share else None
+
+
+def _words(garbage: Garbage, line: Line | None) -> tuple[str, ...]:
     """Return what was seen."""
     full = units.duration(garbage.by_generation.get(FULL, 0))
+    asked = f" Most of that the program asks for at {place(line, '')}." if line else ""
     return (
         f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "
-        f"it full ones; {units.counted(garbage.steps_hit, 'step')} had a pause of a millisecond or more.",
+        f"it full ones; {units.counted(garbage.steps_hit, 'step')} had a pause of a millisecond or more.{asked}",
     )
 
 
 def _advice(line: Line | None, often: bool) -> str:
     """Return what to change."""
     freeze = "Call gc.collect() and gc.freeze() once, between the set-up and the loop"
-    if line is not None and often:
-        return (
-            f"Take the collection at {place(line, '')} out of the step, or call it every few hundred steps. "
-            f"{freeze}."
-        )
-    if often:
-        return f"If the loop calls gc.collect() itself, do it every few hundred steps only. {freeze}."
+    if line is not None:
+        rarer = "call it every few hundred steps" if often else "call it more rarely"
+        return f"Take the collection at {place(line, '')} out of the step, or {rarer}. {freeze}."
     return f"{freeze}, and keep what the loop remembers in arrays instead of Python objects."

@@ -118,6 +118,8 @@ class Finding:
     """Every rank loses this share, whichever shows the cause or claims the time: it is not averaged over the ranks."""
     at_least: Severity = "note"
     """The least severity, for what costs no time but the run itself."""
+    at_most: Severity = "critical"
+    """The worst severity, for what may cost its share and may as well cost nothing."""
     benign: bool = False
     """No waste but the good end: always a note, shown last."""
     rule: str = ""
@@ -146,7 +148,9 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """How bad it is, on the one scale of all rules."""
-        return max(self._severity, self.at_least, key=SEVERITIES.index)
+        return min(
+            max(self._severity, self.at_least, key=SEVERITIES.index), self.at_most, key=SEVERITIES.index
+        )
 
     @property
     def _severity(self) -> Severity:

@@ -119,7 +119,7 @@ class Stretch:
 
 def check(evidence: Evidence, trainer: Trainer) -> Answer:
     """Look for long stretches of the program's own code, or for very many short ones."""
-    stretches = _stretches(evidence.python_gaps(trainer))
+    stretches = _stretches([gap for gap in evidence.python_gaps(trainer) if _is_placed(gap)])
     step_ns = mean_step_ns(evidence, trainer)
     large = [stretch for stretch in stretches if stretch.is_large]
     found = [
@@ -145,6 +145,14 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return Clear(
         f"The program's own code between the phases takes {units.share(total)} of the loop, no stretch much."
     )
+
+
+def _is_placed(gap: PythonGap) -> bool:
+    """Say whether it is known where a stretch was.
+
+    What rests of the probes took longer than detail explains may be anything, other programs on the machine too.
+    """
+    return bool(gap.after or gap.after_operation or gap.before_operation)
 
 
 def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
@@ -211,7 +219,7 @@ def _surroundings(gap: PythonGap) -> str:
     after = NAMES.get(gap.before_operation, gap.before_operation)
     if before and after:
         return f"between {before} and {after}"
-    return f"after {before}" if before else f"before {after}" if after else "with no recorded event around it"
+    return f"after {before}" if before else f"before {after}"
 
 
 def _scattered(stretches: Sequence[Stretch]) -> Finding:
@@ -239,8 +247,8 @@ def _advice(stretch: Stretch, lines: str, step_ns: float) -> str:
         return "Do more in each step: a larger batch, or torch.compile over the whole step."
     if stretch.holds_loss:
         return (
-            f"Look at the code {lines}: the loss function runs there. If it is made of many small tensor "
-            "operations, write it with few of them for the whole batch, or compile it."
+            f"Look at the code {lines}: the loss function runs there. Replace loops over samples or values by tensor "
+            "operations; if it is made of many small ones, write it with few for the whole batch, or compile it."
         )
     if stretch.longest.before_operation == "forward":
         return (

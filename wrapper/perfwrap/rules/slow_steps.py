@@ -3,7 +3,7 @@
 What it finds
     A p99 of the steady steps of 1.5 times the median or more, when the time beyond as many median steps is
     2 % of the training loop or more. Each slow step is explained by the part of the account that it has more
-    of.
+    of. Steps that validate are left to validation_share, which says how much of that is a choice.
 
 Why it costs
     In a job of several ranks all of them wait for the slow one. Alone, it is time that most steps do without.
@@ -63,11 +63,13 @@ VERDICTS = {
     "transfer": "transfer-bound",
     "sync": "sync-bound",
     "checkpoint": "checkpoint/validation-bound",
-    "validation": "checkpoint/validation-bound",
     "gc": "python-bound",
     "python": "python-bound",
 }
 """The verdict that each cause speaks for; that the same work took longer speaks for none."""
+
+ELSEWHERE = "validation"
+"""The cause that validation_share judges: below its share, steps that are longer for it are a choice."""
 
 REGULAR = 0.6
 """Share of the slow steps that must lie on a period, and of the period's steps that must be slow; a shared machine adds
@@ -91,9 +93,13 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
         share = sum(step.cause_ns for step in slow) / max(1, evidence.account(trainer).total_ns)
+        if cause == ELSEWHERE or share < QUIET_SHARE:
+            continue
         period = find_period([step.index for step in slow], evidence.steps(trainer).table, CHANCE, REGULAR)
-        if share >= QUIET_SHARE and (period or _stands_out(steps, cause, share)):
+        if period or _stands_out(steps, cause, share):
             return [_finding(steps, slow, share, period)]
+    if next(iter(steps.causes)) == ELSEWHERE:
+        return Clear(f"{spread}, mostly for validation, which validation_share judges.")
     return Clear(f"{spread}, irregularly and for no reason in the program: what a shared machine does.")
 
 

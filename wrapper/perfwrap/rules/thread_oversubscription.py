@@ -14,7 +14,8 @@ Why it costs
 How the saving is worked out
     Inferred: with as many runnable tasks as cores the compute phases would have the cores that they now
     share, so at best they shrink by cores / runnable tasks. What spinning costs beyond is not known, and
-    neither is what other programs on the machine take: at worst nothing is gained.
+    neither is whether fewer threads would be faster: at worst nothing is gained. Where other programs want the
+    cores as well, or nobody knows, it is never called worse than minor.
 
 How to fix
     Give each process cores / processes threads: OMP_NUM_THREADS=N in the environment (torchrun sets 1) or
@@ -44,6 +45,9 @@ problem."""
 
 RUNNABLE_PER_CORE = 1.25
 """Runnable tasks per usable core from which the threads are known to be in each other's way."""
+
+ALONE = 0.9
+"""The run's own part of the runnable tasks from which nobody else is to blame."""
 
 THROTTLED_SHARE = 0.05
 """Share of the time held back by the cgroup's quota that says the same."""
@@ -82,6 +86,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             advice=_advice(cores),
             verdict="throttled",
             experiment=f"threads={_good(cores)}",
+            at_most="critical" if _is_alone(cores) else "minor",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),
         )
@@ -91,12 +96,17 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 def _pressure(cores: Processors) -> float | None:
     """Return how many times too many tasks wanted the cores: 1 for enough cores, None for unknown."""
     usable = cores.usable or 1.0
-    if cores.runnable is not None and cores.runnable >= RUNNABLE_PER_CORE * usable:
-        # Other programs' tasks are counted too: never more than the run itself can have added.
-        return min(cores.runnable, float(cores.wanted_threads or 0)) / usable
+    if cores.own_runnable is not None and cores.own_runnable >= RUNNABLE_PER_CORE * usable:
+        # Where the run's own part is not known: never more than it can have added.
+        return min(cores.own_runnable, float(cores.wanted_threads or 0)) / usable
     if cores.throttled_share is not None and cores.throttled_share >= THROTTLED_SHARE:
         return 1.0 / (1.0 - min(cores.throttled_share, 0.9))
     return None if cores.runnable is None else 1.0
+
+
+def _is_alone(cores: Processors) -> bool:
+    """Say whether the tasks that want the cores are known to be the run's own."""
+    return cores.tree_busy is not None and (cores.own_runnable or 0.0) >= ALONE * (cores.runnable or 0.0)
 
 
 def _words(cores: Processors) -> tuple[str, ...]:
@@ -106,7 +116,9 @@ def _words(cores: Processors) -> tuple[str, ...]:
     each = " each" if cores.trainers > 1 else ""
     words = [f"{processes} with {threads}{each}{_and_workers(cores)}."]
     if cores.runnable is not None:
-        words.append(f"{units.number(cores.runnable)} tasks wanted to run on average.")
+        own = cores.own_runnable or 0.0
+        others = f", about {units.number(own)} of them this run's own" if own < cores.runnable else ""
+        words.append(f"{units.number(cores.runnable)} tasks wanted to run on average{others}.")
     if cores.throttled_share:
         words.append(f"The CPU quota held the run back {units.share(cores.throttled_share)} of the time.")
     if cores.involuntary_switches_per_s is not None:

@@ -59,7 +59,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     known = [(loader, _threads(evidence, trainer, loader)) for loader in loaders]
     counted = [(loader, threads) for loader, threads in known if threads is not None]
     cores = evidence.processors(trainer)
-    if not counted or cores.usable is None or cores.runnable is None:
+    if not counted or cores.usable is None or cores.own_runnable is None:
         return NotChecked(
             "The threads of the workers, the usable cores or the tasks that want them were not seen."
         )
@@ -68,7 +68,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear("Each worker computes with a single thread.")
     own = cores.threads_per_trainer or 1
     wanted = own + sum(threads * (loader.workers or 0) for loader, threads in several)
-    pressure = min(cores.runnable, wanted) / cores.usable
+    pressure = min(cores.own_runnable, wanted) / cores.usable
     if wanted <= WANTED_PER_CORE * cores.usable or pressure < RUNNABLE_PER_CORE:
         return Clear(f"{units.counted(wanted, 'compute thread')} did not want to run at the same time.")
     loader, threads = several[0]

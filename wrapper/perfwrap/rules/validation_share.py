@@ -26,7 +26,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import busiest_line
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import QUIET_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("steady_steps",)
 
@@ -53,9 +53,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         "each as a median.",
     ]
     inference = ""
-    if validation.with_grad:
-        words.append("Forward passes of the validation ran with gradients enabled.")
-        inference = " Wrap it in torch.inference_mode(), which it lacks."
+    if validation.grad_share >= QUIET_SHARE:
+        at = place(validation.grad_line, "some lines")
+        words.append(f"Forward passes of the validation at {at} ran with gradients enabled.")
+        inference = f" Wrap what is at {at} in torch.inference_mode(), which it lacks."
     return [
         Finding(
             title=f"{SHARE} of the training loop is validation, most of it at {where}.",
