@@ -171,6 +171,7 @@ def _finish_with(torch):
         write(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
         if padding_facts.left["loader"] > 0:
             guard.run("padding_facts", padding_facts.note, torch, "loader", name, data)
+        journal.own_work(start + duration)
 
     return finish
 

@@ -205,3 +205,22 @@ def test_few_rests_leave_an_estimate(run) -> None:
         step(journal)
     evidence, trainer = evidence_of(run)
     assert not evidence.own_cost(trainer).measured
+
+
+def test_what_runs_between_two_epochs_is_no_part_of_a_rest(run) -> None:
+    journal = run.journal()
+    for _ in range(8):
+        for _ in range(10):
+            step(journal)
+        journal.span("data_end", 10, "loader/1", 0, "train.py:5:main")
+        journal.python(1_000)
+        journal.span("loader_start", 10, "loader/1", 0, "train.py:5:main")
+        for _ in range(10):
+            step(journal)
+        rest(journal)
+    evidence, trainer = evidence_of(run)
+    account = evidence.account(trainer)
+    # 20 of each step's 100 ns, and what the epochs have between them.
+    between = account.segments.filter(after_operation="data_end", part="python")
+    assert between.select((pl.col("end") - pl.col("start")).sum()).item() == 8_000
+    assert not between["estimated"].any()

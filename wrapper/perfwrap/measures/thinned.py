@@ -31,6 +31,9 @@ LABELS = (
 MOST_GAPS = 20
 """Stretches of Python that share what the sums leave over; the rest of them is small."""
 
+EDGES = ("loader_start", "data_end")
+"""Operations of a loader that end a stretch."""
+
 IS_GAP = (pl.col("part") == "python") & pl.col("operation").is_null()
 
 
@@ -103,8 +106,11 @@ def _gaps(
 ) -> pl.DataFrame:
     """Return what the sums leave over of each stretch, shared out among the gaps that stand in detail.
 
-    In a rest it is shared out among all that rested, too.
+    In a rest it is shared out among all that rested, too. Not among the gaps beside the start or the end of an
+    iteration of a loader, which are no part of a stretch.
     """
+    at_edge = pl.col("after_operation").is_in(EDGES) | (pl.col("before_operation") == "loader_start")
+    detailed = detailed.filter(~(IS_GAP & at_edge.fill_null(False)))
     gaps = (
         detailed.filter(IS_GAP)
         .group_by(LABELS)
