@@ -51,7 +51,7 @@ class MoCo:
             keys = self.k(augment(x))  # guilty
         positive = (q * keys).sum(1, keepdim=True)
         negative = q @ self.bank.t()  # guilty
-        logits = torch.cat([positive, negative], 1) / self.temperature
+        logits = torch.cat([positive, negative], 1) / self.temperature  # guilty
         loss = F.cross_entropy(logits, torch.zeros(len(x), dtype=torch.long))  # guilty
         self.remember(keys)
         return loss

@@ -1,7 +1,8 @@
 """Times each call of an outermost module: one that no other module's call of that thread surrounds.
 
 Replaces ``Module.__call__``, which a module inside of another passes with two look-ups. The user could notice
-that the frame of ``_wrapped_call_impl`` has another file name in tracebacks, and nothing else: no hook is
+that the frame of ``_wrapped_call_impl`` has another file name in tracebacks, and that a warning raised inside of a
+forward with a ``stacklevel`` that reaches that frame, 3 and more, names that file, too; nothing else. No hook is
 registered, and modules that override ``__call__`` themselves are left alone.
 """
 

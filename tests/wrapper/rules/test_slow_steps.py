@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import GRAD, TRAINING
 from perfwrap.rules import slow_steps as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -133,3 +134,23 @@ def test_a_rhythm_of_another_program_is_not_the_loops(loop: Any, ask: Callable[[
     for step in range(120):
         loop.compute(backward=60 if step in slow else 5)
     assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_steps_that_train_something_of_their_own_are_a_choice(
+    loop: Any, ask: Callable[[Rule], Answer], trains: bool
+) -> None:
+    # A generator that learns in every fifth step of its critic; or the same pass that takes longer each fifth time.
+    for step in range(80):
+        longer = 25 if step % 5 == 4 else 0.1
+        if trains and step % 5 == 4:
+            loop.span("forward", longer, "Generator", TRAINING | GRAD, 31)
+            loop.span("backward", longer, line=32)
+        loop.compute(4 if trains else 4 + longer)
+    answer = ask(rule)
+    if trains:
+        assert isinstance(answer, Clear)
+        assert "train something that the others do not" in answer.why
+    else:
+        (finding,) = answer  # type: ignore[misc]
+        assert finding.sentence.startswith("Every 5th step")

@@ -8,6 +8,7 @@ import polars as pl
 
 from perfwrap.measures.account import Account
 from perfwrap.measures.lines import Line, line_of
+from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.loop_events import thread_spans
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.steps import Steps
@@ -24,7 +25,8 @@ class SlowStep:
     duration_ns: int
     excess_ns: int
     cause: str
-    """A part of the account, ``epoch start`` (a new iterator of the training loader), or ``unexplained``."""
+    """A part of the account, ``epoch start`` (a new iterator of the training loader), ``OTHER_TRAINING``, or
+    ``unexplained``."""
     cause_ns: int
     """How much more of that part it had than a median step."""
     where: Line | None
@@ -54,6 +56,12 @@ SLOW = 1.5
 
 MOSTLY = 0.5
 """A part explains a slow step when it holds this much of the excess."""
+
+OTHER_TRAINING = "other training"
+"""The cause of steps that train something at lines of their own, as for a generator after each few of its critic's."""
+
+USUAL = 0.1
+"""A line is one of all steps when so many of those that are not slow have it."""
 
 LENGTH = pl.col("end") - pl.col("start")
 
@@ -93,6 +101,7 @@ def _explained(
     wide = _parts_by_step(account, steady)
     usual = {part: float(wide[part].median() or 0.0) for part in PARTS}  # type: ignore[arg-type]
     epochs = _epoch_starts(timeline, trainer, slow)
+    apart = _training_apart(account, steady, slow)
     rows = wide.join(slow.select("index", "start", "duration"), left_on="step", right_on="index").sort("step")
     found = []
     for row in rows.iter_rows(named=True):
@@ -102,11 +111,31 @@ def _explained(
         cause = "epoch start" if part == "data" and row["step"] in epochs else part
         if more[part] < MOSTLY * excess:
             cause = "unexplained"
+        if part in COMPUTE_PARTS and apart.get(row["step"], 0) >= MOSTLY * excess:
+            cause = OTHER_TRAINING
         where = _busiest_line(account, row["step"], part)
         found.append(
             SlowStep(row["step"], row["start"], row["duration"], excess, cause, int(more[part]), where)
         )
     return tuple(found)
+
+
+def _training_apart(account: Account, steady: pl.DataFrame, slow: pl.DataFrame) -> dict[int, int]:
+    """Return for slow steps with a backward pass of their own what the model's work at such lines took, nanoseconds."""
+    key = ["part", "file", "line"]
+    at_lines = account.segments.filter(pl.col("part").is_in(COMPUTE_PARTS), pl.col("file").is_not_null())
+    is_slow = pl.col("step").is_in(slow["index"].to_list())
+    others = at_lines.filter(~is_slow, pl.col("step").is_in(steady["index"].to_list()))
+    usual = (
+        others.group_by(key)
+        .agg(pl.col("step").n_unique())
+        .filter(pl.col("step") >= USUAL * (steady.height - slow.height))
+    )
+    apart = at_lines.filter(is_slow).join(usual, on=key, how="anti")
+    sums = apart.group_by("step").agg(
+        LENGTH.sum().alias("ns"), (pl.col("part") == "backward").any().alias("trains")
+    )
+    return dict(sums.filter("trains").select("step", "ns").iter_rows())
 
 
 def _parts_by_step(account: Account, steady: pl.DataFrame) -> pl.DataFrame:

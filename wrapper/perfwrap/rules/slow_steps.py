@@ -33,7 +33,7 @@ from perfwrap.measures.lines import Line
 from perfwrap.measures.loop import COMPUTE_PARTS
 from perfwrap.measures.parts import PARTS
 from perfwrap.measures.periods import find_period
-from perfwrap.measures.slow_steps import SlowStep, SlowSteps
+from perfwrap.measures.slow_steps import OTHER_TRAINING, SlowStep, SlowSteps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.what_if import without_measured
 from perfwrap.rules.model import (
@@ -68,8 +68,11 @@ VERDICTS = {
 }
 """The verdict that each cause speaks for; that the same work took longer speaks for none."""
 
-ELSEWHERE = "validation"
-"""The cause that validation_share judges: below its share, steps that are longer for it are a choice."""
+ELSEWHERE = {
+    "validation": "mostly for validation, which validation_share judges",
+    OTHER_TRAINING: "mostly since these train something that the others do not",
+}
+"""Causes that are a choice of the program's, or what another rule judges, in words."""
 
 REGULAR = 0.6
 """Share of the slow steps that must lie on a period, and of the period's steps that must be slow; a shared machine adds
@@ -93,13 +96,14 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
         share = sum(step.cause_ns for step in slow) / max(1, evidence.account(trainer).total_ns)
-        if cause == ELSEWHERE or share < QUIET_SHARE:
+        if cause in ELSEWHERE or share < QUIET_SHARE:
             continue
         period = find_period([step.index for step in slow], evidence.steps(trainer).table, CHANCE, REGULAR)
         if period or _stands_out(steps, cause, share):
             return [_finding(steps, slow, share, period)]
-    if next(iter(steps.causes)) == ELSEWHERE:
-        return Clear(f"{spread}, mostly for validation, which validation_share judges.")
+    most = next(iter(steps.causes))
+    if most in ELSEWHERE:
+        return Clear(f"{spread}, {ELSEWHERE[most]}.")
     return Clear(f"{spread}, irregularly and for no reason in the program: what a shared machine does.")
 
 
