@@ -11,21 +11,11 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.loop_events import Integers
+from perfwrap.measures.thinned import LABELS
 
 BEFORE_HOOKS_NS, AFTER_HOOKS_NS = 20_000, 10_000
 """What ``Optimizer.step`` takes before it calls the hooks by which it is timed, and after: 22 and 10 us of 1 ms
 without perfwrap (torch 2.13), for its ``record_function`` and the look-up of hooks."""
-
-BESIDES = (
-    "operation",
-    "name",
-    "file",
-    "line",
-    "function",
-    "until_line",
-    "after_operation",
-    "before_operation",
-)
 
 
 def without_own_work(segments: pl.DataFrame, detail_ns: float, edges: Integers) -> pl.DataFrame:
@@ -55,7 +45,7 @@ def without_own_work(segments: pl.DataFrame, detail_ns: float, edges: Integers) 
         .with_columns(after.alias("after"))
         .with_columns(before.alias("before"))
     )
-    nobody = [pl.lit(None).cast(segments.schema[name]).alias(name) for name in BESIDES]
+    nobody = [pl.lit(None).cast(segments.schema[name]).alias(name) for name in LABELS]
     pieces = [
         cut.with_columns(
             start=pl.col(since), end=pl.col(until), part=pl.lit(part), estimated=pl.lit(True)
