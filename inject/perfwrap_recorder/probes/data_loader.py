@@ -166,7 +166,7 @@ def _finish_with(torch):
             guard.run("ready_batches", ready_batches.tell, iterator, start, ready, name)
         write = journal.span
         if id(iterator) in _fresh:
-            _fresh.remove(id(iterator))
+            _fresh.discard(id(iterator))
             write = journal.rare_span
         write(start, duration, count_batch(data, size), label(name, frame), journal_format.DATA)
         if padding_facts.left["loader"] > 0:
