@@ -82,7 +82,7 @@ def test_the_first_wait_of_an_epoch_stands_by_itself_in_a_rest_too(run, out: boo
         + LOOP
         + f"""
 import time
-class Order(torch.utils.data.Sampler):
+class Order:
     def __iter__(self):
         time.sleep(0.05)
         yield from range(1_000)
