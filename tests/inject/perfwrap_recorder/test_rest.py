@@ -101,7 +101,7 @@ for _ in range(9):
     )
     read = done.journal
     assert count(read, "DATA") == 10_000
-    assert len([found for found in read.of("DATA") if found.duration >= 50_000_000]) == 10
+    assert len([found for found in read.of("DATA") if found.duration >= 50_000_000]) >= 10
 
 
 @pytest.mark.torch
