@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+from gc import get_count, get_threshold
 from sys import _getframe
 
 from perfwrap_recorder import guard, journal, journal_format
@@ -42,7 +43,7 @@ def _note(phase, information):
 def _is_asked_for():
     """Say whether Python had no reason of its own for the full collection that begins."""
     # Up to 3.13 it begins one only beyond the last threshold, 3.14 none at all: its last count and threshold are 0.
-    return gc.get_count()[FULL] <= gc.get_threshold()[FULL]
+    return get_count()[FULL] <= get_threshold()[FULL]
 
 
 def _finish(frame, start, duration, generation):
