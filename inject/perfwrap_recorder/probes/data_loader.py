@@ -3,8 +3,8 @@
 Replaces ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers; that of
 torchdata's ``StatefulDataLoader`` too) and ``DataLoader.check_worker_number_rationality`` (with which
 ``DataLoader.__init__`` ends: the line that made the loader is known there, and no signature changes). The user
-could notice one more frame in tracebacks through these (through ``__next__`` up to Python 3.10 only). Loaders and
-iterators keep their types and attributes.
+could notice one more frame in tracebacks through these (through ``__next__`` up to Python 3.10 only, and two there
+where most steps are only counted). Loaders and iterators keep their types and attributes.
 """
 
 from __future__ import annotations
