@@ -5,7 +5,7 @@ Replaces ``torch.autograd.backward``, around the probe. Of the loss only a view 
 
 from __future__ import annotations
 
-from perfwrap_recorder import guard, wrapping
+from perfwrap_recorder import guard, quiet, wrapping
 
 count = 0
 _torch = []
@@ -26,10 +26,10 @@ def read_loss():
     """
     if not _last or _last[0].numel() != 1:
         return None
-    return float(wrapping.innermost(_torch[0].Tensor.item)(_last[0]))
+    return float(quiet.item(_torch[0], _last[0]))
 
 
-def _make(original, _, is_compiling):
+def _make(original, is_compiling):
     keep = guard.protect("trial_loss", _keep)
 
     def wrapper(*arguments, **options):

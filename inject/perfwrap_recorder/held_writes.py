@@ -42,7 +42,7 @@ def _patcher(torch, owner, name):
     return install
 
 
-def _make_save(original, _, __):
+def _make_save(original, _):
     def wrapper(*arguments, **options):
         target = arguments[1] if len(arguments) > 1 else options.get("f")
         if not is_file(target):
@@ -54,7 +54,7 @@ def _make_save(original, _, __):
     return wrapper
 
 
-def _make(original, _, __):
+def _make(original, _):
     def wrapper(*arguments, **options):
         for tell in _listeners:
             tell(_getframe().f_back, original.__name__)

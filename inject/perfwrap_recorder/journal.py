@@ -488,8 +488,6 @@ def _begin_sums(moment, is_rest):
     put(moment, 0, -1 if is_rest else 0, 0, 0, THIN)
     if is_rest:
         rest.begin(_stepper, but=_thinning.counts[0])
-        if _thinning.is_bare:
-            rest.take_out()
         rest.ask_again(moment + REST_INTERVAL_NS, _limit_of)
 
 

@@ -67,7 +67,7 @@ def _patch(torch, owner):
     code = wrapping.innermost(owner.__init__).__code__
     names = code.co_varnames[1 : code.co_argcount]
 
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self, *arguments, **options):
             found = guard.run(
                 "loader_arguments", _adjusted, torch, self, names, arguments, options, _getframe().f_back

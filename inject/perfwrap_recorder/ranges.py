@@ -38,22 +38,12 @@ def find_package():
     return None if is_silent else nvtx
 
 
-def around(torch, function, name):
-    """Return the function inside of a range, or as it is where no ranges are wanted."""
+def of_phases(torch):
+    """Return push(name) and pop() for the phases of steps, or None; whoever listens wants those of every step."""
     found = find(torch)
-    if found is None:
-        return function
-    push, pop = found
-    thinning.may_rest = False  # whoever listens wants the ranges of every step
-
-    def ranged(*arguments, **options):
-        push(name)
-        try:
-            return function(*arguments, **options)
-        finally:
-            pop()
-
-    return ranged
+    if found is not None:
+        thinning.may_rest = False
+    return found
 
 
 def _is_listened_to(environment):

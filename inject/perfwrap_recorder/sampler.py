@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from _thread import allocate_lock, get_ident, start_new_thread
 
-from perfwrap_recorder import guard, journal, journal_format, source_lines, wrapping
+from perfwrap_recorder import guard, instrument, journal, journal_format, source_lines
 from perfwrap_recorder.clock import now
 
 STRETCH_NS = 2_000_000_000
@@ -152,7 +152,7 @@ def _phase_and_place(frame):
         return None
     while frame is not None:
         code = frame.f_code
-        phase = wrapping.phases.get(id(code))
+        phase = instrument.phases.get(id(code))
         if phase is None and code.co_name == OPTIMIZER_CODE and code.co_filename.endswith(OPTIMIZER_FILE):
             phase = "optimizer"
         if phase is not None:

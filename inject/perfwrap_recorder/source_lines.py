@@ -34,8 +34,11 @@ SEPARATOR = "\x1f"
 BUSINESSES = ("optim/", "utils/data/", "amp/", "cuda/amp/", "_dynamo/", "_functorch/", "_inductor/", "fx/")
 """Folders of torch whose code reads values for its own purposes, not for the user's line."""
 
+FUNCTION = type(lambda: 0)
+
 labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, GO_ON or GO_ON_VIA
 _installed = {}  # (id of a code object, instruction) -> (file, line, function)
+_callers = {}  # (id of a code object, instruction) -> code by which a function is called from there
 _codes = {}  # id of a code object -> the object, kept because another one could get its id
 _sorts = {}  # file name -> sort
 _businesses = {}  # file name -> whether it is torch's own business
@@ -112,16 +115,39 @@ def define(name, function):
     return journal.text(SEPARATOR.join((name,) + place))
 
 
-def call_from(frame, function, *arguments, **options):
+def call_from(frame, function, arguments, options):
     """Return ``function(*arguments, **options)``, called by code that bears the file and the line which ``frame`` runs.
 
     For functions that warn about the Python line that called them.
     """
-    code = _call.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno or 1)
-    return type(_call)(code, frame.f_globals)(function, arguments, options)
+    code = frame.f_code
+    key = id(code), frame.f_lasti
+    caller = _callers.get(key) or _make_caller(key, code, frame.f_lineno)
+    # Made for each call: kept, it would keep the globals of a program's module.
+    return FUNCTION(caller, frame.f_globals)(function, arguments, options)
+
+
+def _make_caller(key, code, line):
+    if len(_callers) >= MAXIMUM_PLACES:
+        _callers.clear()
+    # The code is kept in _codes, since another one could get its id; where those are forgotten, these are too.
+    _codes[key[0]] = code
+    changes = {"co_filename": code.co_filename, "co_firstlineno": line or 1, "co_name": code.co_name}
+    if hasattr(code, "co_qualname"):
+        changes["co_qualname"] = code.co_qualname
+    caller = _callers[key] = _call.__code__.replace(**changes)
+    return caller
 
 
 _call = lambda call, arguments, options: call(*arguments, **options)  # noqa: E731 - its body is on its first line
+
+
+def drop_frames(error):
+    """Take the frame of a wrapper and that of ``call_from`` off the front of an error's traceback."""
+    trace = error.__traceback__
+    for _ in range(2):
+        trace = trace and trace.tb_next
+    error.__traceback__ = trace
 
 
 def _learn(key, name, frame, via):
@@ -129,6 +155,7 @@ def _learn(key, name, frame, via):
     if len(labels) >= MAXIMUM_PLACES:
         labels.clear()
         _installed.clear()
+        _callers.clear()
         _codes.clear()
     code = frame.f_code
     _codes[id(code)] = code

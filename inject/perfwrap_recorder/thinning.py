@@ -16,8 +16,6 @@ do: three of a block's four steps are complete whatever it takes.
 
 from __future__ import annotations
 
-import sys
-
 BLOCK_STEPS = 4
 """Steps that stand in detail together for want of room."""
 
@@ -63,15 +61,10 @@ BARE_REST_NS = 35_000
 """What even that costs each step, beside one that nobody watches: steps of 7 ms, whose caches torch has used up."""
 
 PART_OF_RUN = 8
-"""A rest in which even that is spared may be one in so many of the steps so far: what stands there is seldom changed,
-since Python forgets what it knows of a class that is."""
+"""A long rest may be one in so many of the steps so far."""
 
 LONGEST_NS = 10_000_000_000
 """No such rest is planned for a longer time at first."""
-
-MANY_RESTS = 100 if sys.version_info >= (3, 13) else 1 << 62
-"""After so many such rests they may be longer: newer Pythons bear only so many changes of a class (rest.MOST_CHANGES),
-and a week must not have more of them than that."""
 
 PATIENCE = 1000
 """Ends of other steps to wait for one of the kind that counts before one of those counts instead."""
@@ -103,9 +96,8 @@ class Thinning:
         self._is_dear = False
         """Whether even letting all calls pass costs more than it may."""
         self._step_ns = 0
-        self.is_bare = False
-        """Whether the present rest is one in which no call shall pass by a probe."""
-        self._bare_rests = 0
+        self.is_long = False
+        """Whether the present rest is a long one, since even turns cost too much."""
         self.seems_slower = False
         """Whether the steps of the present rest took longer, when last looked at, than those before it."""
 
@@ -141,12 +133,9 @@ class Thinning:
     def begin_sums(self):
         """Plan a stretch without detail, and say whether the probes shall rest meanwhile."""
         self._planned = self._block_steps() * (self.stride - 1)
-        self.is_bare = self.cost_stride > 1 and self._is_dear
-        if self.is_bare:
-            self._bare_rests += 1
+        self.is_long = self.cost_stride > 1 and self._is_dear
+        if self.is_long:
             longest = int(LONGEST_NS / max(1, self._step_ns))
-            if self._bare_rests > MANY_RESTS:
-                longest = self.ended
             self._planned = max(self._planned, min(self.ended // PART_OF_RUN, longest))
         self.left = self._planned
         self._rare_left = RARE_KEPT if self.room_stride > 1 else max(RARE_KEPT_IN_REST, self._planned // 4)

@@ -162,7 +162,7 @@ def _install(torch):
     atexit.register(guard.protect("trial", _end_with_program))
 
 
-def _make_init(original, _, __):
+def _make_init(original, _):
     def wrapper(*arguments, **options):
         Leaving.has_optimizer = True
         return original(*arguments, **options)

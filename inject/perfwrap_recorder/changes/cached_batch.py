@@ -70,7 +70,7 @@ def install(torch, change):
 
 
 def _maker_of_start(change, repeating):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self):
             kept = guard.run(change.key, _find, self)
             if kept is None:
@@ -98,7 +98,7 @@ def _find(loader):
     return kept
 
 
-def _make_reset(original, _, __):
+def _make_reset(original, _):
     def wrapper(self, loader, first_iter=False):
         serving = _serving.get(id(self))
         if serving is None or serving.iterator() is not self or not serving.kept.is_there:
@@ -112,7 +112,7 @@ def _make_reset(original, _, __):
 
 
 def _maker_of_next(torch, change):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self):
             serving = _serving.get(id(self))
             if serving is None or serving.iterator() is not self:

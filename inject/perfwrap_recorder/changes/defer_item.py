@@ -79,7 +79,7 @@ def install(torch, change):
 
 
 def _maker(change, name, is_meant, ask):
-    def make(original, _, is_compiling):
+    def make(original, is_compiling):
         def wrapper(self):
             if is_compiling():
                 return original(self)

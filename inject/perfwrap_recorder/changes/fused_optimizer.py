@@ -56,7 +56,7 @@ def can_be_fused(kind):
 
 
 def _maker(torch, change, kind, adjust):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self, *arguments, **options):
             if options.get("fused"):
                 guard.run(change.key, change.refuse, "%s is fused already" % type(self).__name__)
@@ -118,7 +118,7 @@ def find_devices(torch):
 def watch_others(torch, change, fusible):
     """Refuse for optimizers that have no fused form."""
 
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self, *arguments, **options):
             if not isinstance(self, tuple(fusible)):
                 guard.run(change.key, change.refuse, "%s has no fused form" % type(self).__name__)

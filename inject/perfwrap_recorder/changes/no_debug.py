@@ -46,7 +46,7 @@ def is_in_torch(frame):
 
 
 def _maker_of_enter(change):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self):
             if is_in_torch(_getframe().f_back):  # it learns where gradients come from when it compiles
                 return original(self)
@@ -59,7 +59,7 @@ def _maker_of_enter(change):
 
 
 def _maker_of_set(change):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self, mode, *arguments, **options):
             if mode and is_in_torch(_getframe().f_back):
                 return original(self, mode, *arguments, **options)
@@ -73,7 +73,7 @@ def _maker_of_set(change):
 
 
 def _maker_of_mode(change):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(debug_mode):
             if debug_mode not in (0, "default"):
                 before = "set_sync_debug_mode(%r)" % debug_mode

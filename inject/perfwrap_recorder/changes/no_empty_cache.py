@@ -12,7 +12,7 @@ def install(torch, change):
     if not change.needs_gpu(torch):
         return
 
-    def make(original, _, __):
+    def make(original, _):
         def wrapper():
             guard.run(change.key, change.apply, _getframe().f_back, "torch.cuda.empty_cache()", "left out")
 

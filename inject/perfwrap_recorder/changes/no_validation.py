@@ -55,7 +55,7 @@ def install(torch, change):
                 del seen[key]
         seen[id(iterator)] = ref(iterator), (backward_calls.count, Calls.trained, Calls.evaluated)
 
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(self):
             if guard.run(change.key, is_over, self, _getframe().f_back):
                 raise StopIteration

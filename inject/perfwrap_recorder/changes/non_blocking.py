@@ -34,7 +34,7 @@ def install(torch, change):
 
 
 def _maker(change, name, prepare):
-    def make(original, _, is_compiling):
+    def make(original, is_compiling):
         def wrapper(self, *arguments, **options):
             if is_compiling():
                 return original(self, *arguments, **options)

@@ -18,7 +18,7 @@ def install(torch, change):
 
 
 def _maker(change, default):
-    def make(original, _, is_compiling):
+    def make(original, is_compiling):
         def wrapper(self, *arguments, **options):
             if is_compiling() or len(arguments) > 1:
                 return original(self, *arguments, **options)

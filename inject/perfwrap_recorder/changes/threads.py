@@ -29,7 +29,7 @@ def install(torch, change):
     """Set the number of threads, and keep it."""
     wanted = int(change.value)
 
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(number):
             if number == wanted or is_own_business(_getframe().f_back):
                 return original(number)

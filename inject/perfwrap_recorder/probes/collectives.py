@@ -76,7 +76,7 @@ class _Holder:
 def _make(begin, finish):
     close = guard.protect("collectives", journal.close_call)
 
-    def make(original, _, is_compiling):
+    def make(original, is_compiling):
         def wrapper(*arguments, **options):
             if is_compiling() or COLLECTIVE in resting:
                 return original(*arguments, **options)

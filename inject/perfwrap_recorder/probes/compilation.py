@@ -1,9 +1,8 @@
 """Times each compilation by torch.compile, and says why it was needed and where graphs break.
 
-Replaces ``run_start_callbacks`` and ``run_end_callbacks`` of ``torch._dynamo.callback``'s handler, once the program
+Instruments ``run_start_callbacks`` and ``run_end_callbacks`` of ``torch._dynamo.callback``'s handler, once the program
 has imported Dynamo: Dynamo calls them around each compilation of a frame, of a backward graph, and each recording
-of a CUDA graph. (``torch._dynamo.reset`` forgets registered callbacks.) The user could notice one more frame in a
-traceback through a compilation. What Dynamo notes about itself is read, never changed: its list of reasons for
+of a CUDA graph. (``torch._dynamo.reset`` forgets registered callbacks.) What Dynamo notes about itself is read, never changed: its list of reasons for
 graph breaks and the metrics of its last compilations.
 
 Versions of torch without that handler (before 2.3) are not watched. Of compilations at the same time in several
@@ -17,7 +16,7 @@ import atexit
 import sys
 from _thread import get_ident
 
-from perfwrap_recorder import guard, journal, journal_format, redaction, rest, source_lines, wrapping
+from perfwrap_recorder import guard, instrument, journal, journal_format, redaction, source_lines
 from perfwrap_recorder.clock import now
 
 MAXIMUM_MARKS = 200
@@ -60,12 +59,12 @@ def install_callbacks(dynamo):
     torch = sys.modules["torch"]
     handler = getattr(sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None)
     if handler is None:
-        rest.stay()
         journal.uncover("probe/compilation", "this version of torch does not tell")
         return
     begin, end = guard.protect("compilation", _begin), guard.protect("compilation", _end)
-    wrapping.patch(torch, handler, "run_start_callbacks", _make_begin(begin))
-    wrapping.patch(torch, handler, "run_end_callbacks", _make_end(end))
+    start, stop = handler.run_start_callbacks, handler.run_end_callbacks
+    instrument.instrument(torch, start, *_around_start(begin), None, ("args",))
+    instrument.instrument(torch, stop, *_around_end(end))
     if not _looking:
         # Made here and not above: what is made before the recorder is hidden, Dynamo would look at.
         _looking.append(guard.protect("compilation", _look))
@@ -76,37 +75,35 @@ def install_callbacks(dynamo):
 MODULES = {"torch._dynamo": install_callbacks}
 
 
-def _make_begin(begin):
-    def make(original, _, __):
-        def wrapper(*arguments, **options):
-            begin(sys._getframe().f_back, arguments)
-            return original(*arguments, **options)
+def _around_start(begin):
+    def begin_start(event):
+        begin(sys._getframe(1).f_back, event)
 
-        return wrapper
+    def end_start(state, result):
+        """Never comes: what begins returns nothing."""
 
-    return make
-
-
-def _make_end(end):
-    def make(original, _, __):
-        def wrapper(*arguments, **options):
-            try:
-                return original(*arguments, **options)
-            finally:
-                end()
-
-        return wrapper
-
-    return make
+    return begin_start, end_start
 
 
-def _begin(frame, arguments):
+def _around_end(end):
+    def begin_end():
+        return ()
+
+    def end_end(state, result):
+        end()
+
+    def fail_end(state, error):
+        end()
+
+    return begin_end, end_end, fail_end
+
+
+def _begin(frame, event):
     start = now()
-    rest.stay()
     _read_metrics()
-    trigger = getattr(getattr(arguments[-1], "callback_trigger", None), "name", "DYNAMO")
+    trigger = getattr(getattr(event, "callback_trigger", None), "name", "DYNAMO")
     name = TRIGGERS.get(trigger, "compile")
-    function, _, which = _compile_id(arguments[-1]).partition("/")
+    function, _, which = _compile_id(event).partition("/")
     place = _place_of_code(frame) if trigger == "DYNAMO" else _frames.get(function)
     if place is None:
         label = source_lines.label(name, frame)
@@ -133,7 +130,7 @@ def _place_of_code(frame):
             return None
         if frame.f_code.co_name in ("compile_inner", "_compile"):
             code = frame.f_locals.get("code")
-            if isinstance(code, wrapping.CODE):
+            if isinstance(code, instrument.CODE):
                 name = getattr(code, "co_qualname", code.co_name)
                 return code.co_filename, str(code.co_firstlineno), name
         frame = frame.f_back

@@ -1,10 +1,9 @@
 """Times the wait for each batch of each DataLoader in the main process, and says how the loader is set up.
 
-Replaces ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers; that of
+Instruments ``_BaseDataLoaderIter.__next__``, ``DataLoader._get_iterator`` (which starts the workers; that of
 torchdata's ``StatefulDataLoader`` too) and ``DataLoader.check_worker_number_rationality`` (with which
-``DataLoader.__init__`` ends: the line that made the loader is known there, and no signature changes). The user
-could notice one more frame in tracebacks through these (through ``__next__`` up to Python 3.10 only, and two there
-where most steps are only counted). Loaders and iterators keep their types and attributes.
+``DataLoader.__init__`` ends: the line that made the loader is known there). Loaders and iterators keep their types and
+attributes.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from _weakref import ref
 from itertools import count
 from sys import _getframe
 
-from perfwrap_recorder import batches, guard, journal, journal_format, ready_batches, rest, wrapping
+from perfwrap_recorder import batches, guard, instrument, journal, journal_format, ranges, ready_batches, rest
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import padding_facts
-from perfwrap_recorder.rest import counting, find_tally, mine
+from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_LOADERS = 200
@@ -55,10 +54,9 @@ def install(torch):
     """Watch from now on."""
     _torch[:] = [torch]
     loader, iterator = torch.utils.data.DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter
-    make, make_counter = _make_next(torch)
-    wrapping.patch(torch, iterator, "__next__", make, "data", make_counter=make_counter)
-    wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
-    wrapping.patch(torch, loader, "check_worker_number_rationality", _make_check)
+    instrument.instrument(torch, iterator.__next__, *_around_next(torch), ("self",), phase="data")
+    _watch_starts(torch, loader)
+    instrument.instrument(torch, loader.check_worker_number_rationality, _look_at, _pass, None, ("self",))
     journal.cover("probe/data_loader")
 
 
@@ -67,87 +65,51 @@ def _watch_torchdata(module):
     for torch in _torch:
         loader = getattr(module, "StatefulDataLoader", None)
         if "_get_iterator" in getattr(loader, "__dict__", {}):
-            wrapping.patch(torch, loader, "_get_iterator", _make_get_iterator, "loader_start")
+            _watch_starts(torch, loader)
 
 
 MODULES = {"torchdata.stateful_dataloader.stateful_dataloader": _watch_torchdata}
 
 
-def _make_next(torch):
-    begin = guard.protect("data_loader", _begin)
+def _around_next(torch):
+    begin_wait = guard.protect("data_loader", _begin)
     finish = guard.protect("data_loader", _finish_with(torch))
     finish_last = guard.protect("data_loader", _finish_last)
     close = guard.protect("data_loader", journal.close_call)
+    push, pop = ranges.of_phases(torch) or (None, None)
 
-    def make(original, call, is_compiling):
-        def wrapper(self):
-            if is_compiling():
-                return original(self)
-            start = now()
-            is_rest = get_ident() in counting
-            ready = None if is_rest else begin(self, start)
-            try:
-                data = call(self)
-            except BaseException as error:
-                leave(_getframe().f_back, self, start, error)
-                raise
-            duration = now() - start
-            if is_rest and id(self) not in _fresh:
-                tally = _iterators.get(id(self), STRANGER)[3]
-                tally.count += 1
-                tally.duration += duration
-                if tally.count >= tally.limit or start >= tally.due:
-                    rest.ask()
-            else:
-                finish(_getframe().f_back, self, start, duration, data, ready)
-            return data
+    def begin(iterator):
+        start = now()
+        is_rest = get_ident() in counting
+        ready = None if is_rest else begin_wait(iterator, start)
+        if push:
+            push("data")
+        return iterator, start, is_rest, ready
 
-        return wrapper
-
-    def make_counter(wrapper, call):
-        def counter(self):
-            tally = mine.get(id(self)) or _tally_here(self)
-            if tally is None:
-                try:
-                    return wrapper(self)
-                except BaseException as error:
-                    drop_frame(error)
-                    raise
-            start = now()
-            try:
-                data = call(self)
-            except BaseException as error:
-                leave(_getframe().f_back, self, start, error)
-                raise
+    def end(state, data):
+        iterator, start, is_rest, ready = state
+        duration = now() - start
+        if pop:
+            pop()
+        if is_rest and id(iterator) not in _fresh:
+            tally = _known(iterator)[3]
             tally.count += 1
-            tally.duration += now() - start
+            tally.duration += duration
             if tally.count >= tally.limit or start >= tally.due:
                 rest.ask()
-            return data
+        else:
+            finish(_getframe(1).f_back, iterator, start, duration, data, ready)
 
-        return counter
-
-    def leave(frame, iterator, start, error):
+    def fail(state, error):
+        iterator, start, _, _ = state
+        if pop:
+            pop()
         if isinstance(error, StopIteration):
-            finish_last(frame, iterator, start, now() - start)
+            finish_last(_getframe(1).f_back, iterator, start, now() - start)
         else:
             close(journal_format.DATA)
-            drop_frame(error)
 
-    def drop_frame(error):
-        error.__traceback__ = error.__traceback__.tb_next  # ours, which comes back up to Python 3.10
-
-    return make, make_counter
-
-
-def _tally_here(iterator):
-    """Return what an iterator's batches count in while others rest; None in another thread and for a first batch."""
-    if get_ident() not in counting or id(iterator) in _fresh:
-        return None
-    tally = _known(iterator)[3]
-    if tally is STRANGER[3] or not journal.is_alone():
-        return tally
-    return rest.count_as(iterator, tally)
+    return begin, end, fail
 
 
 def _begin(iterator, start):
@@ -189,31 +151,31 @@ def _note_beginning(iterator):
         if len(_fresh) >= KEPT:
             _fresh.clear()
         _fresh.add(id(iterator))
-        mine.pop(id(iterator), None)
 
 
-def _make_get_iterator(original, call, is_compiling):
-    def wrapper(self):
-        if is_compiling():
-            return original(self)
+def _watch_starts(torch, owner):
+    begin_phase = guard.protect("data_loader_iterators", journal.begin_phase)
+    finish_start = guard.protect("data_loader_iterators", _finish_start)
+
+    def begin(loader):
         start = now()
-        guard.run("data_loader_iterators", journal.begin_phase, start)
-        iterator = call(self)
-        guard.run(
-            "data_loader_iterators", _finish_start, self, iterator, start, now() - start, _getframe().f_back
-        )
-        return iterator
+        begin_phase(start)
+        return loader, start
 
-    return wrapper
+    def end(state, iterator):
+        loader, start = state
+        finish_start(loader, iterator, start, now() - start, _getframe(1).f_back)
+
+    function = vars(owner)["_get_iterator"]
+    instrument.instrument(torch, function, begin, end, None, ("self",), phase="loader_start")
 
 
-def _make_check(original, _, is_compiling):
-    def wrapper(self):
-        if not is_compiling():
-            guard.run("data_loader_facts", _name_of, self, _getframe().f_back)
-        return original(self)
+def _look_at(loader):
+    guard.run("data_loader_facts", _name_of, loader, _getframe(2))
 
-    return wrapper
+
+def _pass(state, result):
+    """Never comes: what begins returns nothing."""
 
 
 def _finish_start(loader, iterator, start, duration, frame):

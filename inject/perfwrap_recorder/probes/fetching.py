@@ -1,12 +1,12 @@
 """Times the making of each batch, in the workers of a DataLoader or, without workers, in the process itself.
 
-Replaces ``fetch`` of torch's two fetchers (map-style and iterable datasets). For the length of one call the
+Instruments ``fetch`` of torch's two fetchers (map-style and iterable datasets). For the length of one call the
 fetcher, an object of torch's, holds a timing function in the place of the collate function, and now and then a
 list that notes the time when each of its indices is taken; the loader, the dataset and the collate function of
 the user's stay where and what they are. ``dataset.__getitems__`` is given the very list that torch made.
 
-The user could notice, up to Python 3.10, one more frame in the traceback of what a dataset raises and two in that
-of what a collate function raises; from 3.11 on there is none.
+The user could notice, up to Python 3.10, one more frame in the traceback of what a collate function raises; from 3.11
+on there is none.
 
 A batch made inside of another one (a dataset that has a loader of its own) is part of it. In a worker each batch
 counts as a step.
@@ -18,7 +18,7 @@ import atexit
 from _thread import get_ident
 from _weakref import ref
 
-from perfwrap_recorder import batches, guard, journal, journal_format, source_lines, wrapping
+from perfwrap_recorder import batches, guard, instrument, journal, journal_format, source_lines
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.sample_times import SampleTimes, Stopwatch
@@ -34,6 +34,9 @@ WRAPPERS = {
     "torch.utils.data.datapipes.datapipe._MapDataPipeSerializationWrapper": "_datapipe",
 }
 """Datasets of torch's that hold another one, and the attribute that does."""
+
+INDEX = "possibly_batched_index"
+"""The parameter of ``fetch`` that says which samples to take."""
 
 FUNCTION = type(lambda: 0)
 
@@ -56,7 +59,8 @@ def install(torch):
     for kind in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
         owner = getattr(fetchers, kind, None)
         if owner is not None:
-            wrapping.patch(torch, owner, "fetch", _make_fetch(weigh), kind=FETCH)
+            values = ("self", INDEX)
+            instrument.instrument(torch, owner.fetch, *_around(weigh), values, kind=FETCH, rebind=(INDEX,))
     journal.after_fork.add(_forget_parent)
     tell = guard.protect("sample_times", sample_times.tell)
     journal.every_interval.add(guard.protect("sample_times", sample_times.tell_at_times))
@@ -74,53 +78,55 @@ def end_worker():
     sample_times.tell()
 
 
-def _make_fetch(weigh):
-    begin = guard.protect("fetching", _begin)
+def _around(weigh):
+    begin_batch = guard.protect("fetching", _begin)
     finish = guard.protect("fetching", _finish)
 
-    def make(original, _, is_compiling):
-        def wrapper(self, possibly_batched_index):
-            if is_compiling():
-                return original(self, possibly_batched_index)
-            making = None if FETCH in resting else begin(self, possibly_batched_index)
+    def begin(fetcher, index):
+        making = begin_batch(fetcher, index)
+        if making is None:
+            return None
+        if making.collate:
+            fetcher.collate_fn = _timed(making, weigh)
+        making.start = now()
+        return making.index, making, fetcher
 
-            def collate(data):
-                making.collate_start = now()
-                if type(data) is list:
-                    making.count = len(data)
-                try:
-                    batch = making.collate(data)
-                except BaseException as error:
-                    error.__traceback__ = error.__traceback__.tb_next
-                    raise
-                making.collate_end = now()
-                making.weight = weigh(batch)
-                return batch
+    def end(state, data):
+        ended = now()
+        _, making, fetcher = state
+        put_back(making, fetcher)
+        finish(fetcher, making, ended)
 
-            try:
-                if making is None:
-                    return original(self, possibly_batched_index)
-                if making.collate:
-                    self.collate_fn = collate
-                making.start = now()
-                data = original(self, making.index)
-                end = now()
-            except BaseException as error:
-                # Without this frame the text of what a worker raised would not be that of a bare run.
-                error.__traceback__ = error.__traceback__.tb_next
-                raise
-            finally:
-                if making:
-                    if making.collate:
-                        self.collate_fn = making.collate
-                    busy.discard(making.fetcher)
-                    busy.discard(get_ident())
-            finish(self, making, end)
-            return data
+    def fail(state, error):
+        put_back(state[1], state[2])
 
-        return wrapper
+    def put_back(making, fetcher):
+        if making.collate:
+            fetcher.collate_fn = making.collate
+        busy.discard(making.fetcher)
+        busy.discard(get_ident())
 
-    return make
+    return begin, end, fail
+
+
+def _timed(making, weigh):
+    """Return what stands in the place of the collate function while one batch is made."""
+
+    def collate(data):
+        making.collate_start = now()
+        if type(data) is list:
+            making.count = len(data)
+        try:
+            batch = making.collate(data)
+        except BaseException as error:
+            # Without this frame the text of what a worker raised would not be that of a bare run.
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        making.collate_end = now()
+        making.weight = weigh(batch)
+        return batch
+
+    return collate
 
 
 def _begin(fetcher, index):

@@ -1,9 +1,7 @@
 """Times each call of an outermost module: one that no other module's call of that thread surrounds.
 
-Replaces ``Module.__call__``, which a module inside of another passes with two look-ups. The user could notice
-that the frame of ``_wrapped_call_impl`` has another file name in tracebacks, and that a warning raised inside of a
-forward with a ``stacklevel`` that reaches that frame, 3 and more, names that file, too; nothing else. No hook is
-registered, and modules that override ``__call__`` themselves are left alone.
+Instruments ``Module.__call__``, which a module inside of another passes with two look-ups. No hook is registered, and
+modules that override ``__call__`` themselves are left alone.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, journal, journal_format, ranges, rest, seen_models, wrapping
+from perfwrap_recorder import gpu_time, guard, instrument, journal, journal_format, ranges, seen_models
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import (
     live_graphs,
@@ -21,7 +19,6 @@ from perfwrap_recorder.probes import (
     settings_facts,
     torch_facts,
 )
-from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
 
 WRAPPERS = {
@@ -46,91 +43,55 @@ _asked = set()  # (name, value of the span): how the model is called was asked i
 
 def install(torch):
     """Watch from now on."""
-    module = torch.nn.Module
-    original = module.__call__
-    # Before torch 2.1 ``__call__`` was ``_call_impl`` itself.
-    is_known = vars(module).get("_wrapped_call_impl") is original
-    make = _make_inlined if is_known and not ranges.find(torch) else _make_around
-    is_counted = make is _make_inlined
-    finish = guard.protect("forward", _finish_with(torch))
-    tell = guard.protect("forward_watchers", _tell_watchers)
-    wrapping.patch(torch, module, "__call__", make(finish, tell), "forward", is_counted, kind=FORWARD)
-    name = original.__name__
-    if vars(module).get(name) is original:
-        setattr(module, name, module.__call__)  # where pickle looks for it
-        rest.offer(FORWARD, module, name, module.__call__, original)
+    begin, end, fail = _around(
+        torch, guard.protect("forward", _finish_with(torch)), guard.protect("forward_watchers", _tell_watchers)
+    )
+    known = {"_perfwrap_get_ident": get_ident, "_perfwrap_active": active}
+    instrument.instrument(
+        torch,
+        torch.nn.Module.__call__,
+        *(begin, end, fail, ("self", "args", "kwargs")),
+        condition="_perfwrap_get_ident() not in _perfwrap_active",
+        known=known,
+        kind=FORWARD,
+        phase="forward",
+    )
     journal.after_fork.add(_forget_other_threads)
     journal.every_interval.add(_asked.clear)
     padding_facts.install()
     journal.cover("probe/forward")
 
 
-def _make_inlined(finish, tell):
-    """Do what ``_wrapped_call_impl`` does, so that its frame is replaced and none added."""
+def _around(torch, finish, tell):
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+    push, pop = ranges.of_phases(torch) or (None, None)
 
-    def make(original, _, is_compiling):
-        def wrapper(self, *arguments, **options):
-            if is_compiling():
-                return original(self, *arguments, **options)
-            if FORWARD in resting or get_ident() in active:
-                if self._compiled_call_impl is not None:
-                    return self._compiled_call_impl(*arguments, **options)
-                return self._call_impl(*arguments, **options)
-            thread = get_ident()
-            active.add(thread)
-            if watchers:
-                tell(self, _getframe().f_back)
-            pair = begin_gpu and begin_gpu(FORWARD)
-            try:
-                start = now()
-                if self._compiled_call_impl is not None:
-                    result = self._compiled_call_impl(*arguments, **options)
-                else:
-                    result = self._call_impl(*arguments, **options)
-                end = now()
-            finally:
-                active.discard(thread)
-            pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, self, start, end, result, (arguments, options))
-            if pair:
-                keep_gpu(pair, name)
-            return result
+    def begin(module, arguments, options):
+        active.add(get_ident())
+        if watchers:
+            tell(module, _getframe(1).f_back)
+        pair = begin_gpu and begin_gpu(FORWARD)
+        if push:
+            push("forward")
+        return now(), module, arguments, options, pair
 
-        return wrapper
+    def end(state, result):
+        ended = now()
+        start, module, arguments, options, pair = state
+        if pop:
+            pop()
+        active.discard(get_ident())
+        pair = pair and end_gpu(pair)
+        name = finish(_getframe(1).f_back, module, start, ended, result, (arguments, options))
+        if pair:
+            keep_gpu(pair, name)
 
-    return make
+    def fail(state, error):
+        if pop:
+            pop()
+        active.discard(get_ident())
 
-
-def _make_around(finish, tell):
-    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
-
-    def make(original, call, is_compiling):
-        def wrapper(self, *arguments, **options):
-            if is_compiling():
-                return original(self, *arguments, **options)
-            if FORWARD in resting or get_ident() in active:
-                return original(self, *arguments, **options)
-            thread = get_ident()
-            active.add(thread)
-            if watchers:
-                tell(self, _getframe().f_back)
-            pair = begin_gpu and begin_gpu(FORWARD)
-            try:
-                start = now()
-                result = call(self, *arguments, **options)
-                end = now()
-            finally:
-                active.discard(thread)
-            pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, self, start, end, result, (arguments, options))
-            if pair:
-                keep_gpu(pair, name)
-            return result
-
-        return wrapper
-
-    return make
+    return begin, end, fail
 
 
 def _finish_with(torch):

@@ -1,6 +1,6 @@
 """Times each step of a gradient scaler, and says whether it skipped the optimizer.
 
-Replaces ``GradScaler.step``. The user could notice one more frame in a traceback.
+Instruments ``GradScaler.step``.
 
 The scaler's own finding is a value on the GPU, which is never asked for: a step is known as skipped when no
 optimizer's hook was called inside of it. That cannot be told of a fused optimizer, where the GPU decides, nor of
@@ -14,7 +14,7 @@ from _thread import get_ident
 from _weakref import ref
 from sys import _getframe
 
-from perfwrap_recorder import call_sites, gpu_time, guard, journal, journal_format, wrapping
+from perfwrap_recorder import call_sites, gpu_time, guard, instrument, journal, journal_format, ranges
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes.optimizer import awaiting
 from perfwrap_recorder.source_lines import label
@@ -43,46 +43,50 @@ def install(torch):
             owner = getattr(owner, name, None)
         # Only the class that has a step of its own: torch.cuda's is a subclass in newer versions.
         if "step" in vars(owner or object):
-            wrapping.patch(torch, owner, "step", _make(finish), "optimizer")
+            begin, end, fail = _around(torch, finish)
+            instrument.instrument(torch, owner.step, begin, end, fail, ("self", "optimizer"), phase="optimizer")
     journal.cover("probe/grad_scaler")
 
 
-def _make(finish):
+def _around(torch, finish):
     begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+    push, pop = ranges.of_phases(torch) or (None, None)
 
-    def make(original, call, is_compiling):
-        def wrapper(*arguments, **options):
-            if is_compiling():
-                return original(*arguments, **options)
-            thread = get_ident()
-            awaiting.add(thread)
-            try:
-                pair = begin_gpu and begin_gpu(SCALER_STEP)
-                start = now()
-                result = call(*arguments, **options)
-                duration = now() - start
-                has_stepped = thread not in awaiting
-            finally:
-                awaiting.discard(thread)
-            pair = pair and end_gpu(pair)
-            name = finish(_getframe().f_back, start, duration, has_stepped, arguments, options)
-            if pair:
-                keep_gpu(pair, name)
-            return result
+    def begin(scaler, optimizer):
+        awaiting.add(get_ident())
+        pair = begin_gpu and begin_gpu(SCALER_STEP)
+        if push:
+            push("optimizer")
+        return now(), pair, scaler, optimizer
 
-        return wrapper
+    def end(state, result):
+        start, pair, scaler, optimizer = state
+        duration, thread = now() - start, get_ident()
+        if pop:
+            pop()
+        has_stepped = thread not in awaiting
+        awaiting.discard(thread)
+        pair = pair and end_gpu(pair)
+        name = finish(_getframe(1).f_back, start, duration, has_stepped, scaler, optimizer)
+        if pair:
+            keep_gpu(pair, name)
 
-    return make
+    def fail(state, error):
+        if pop:
+            pop()
+        awaiting.discard(get_ident())
+
+    return begin, end, fail
 
 
-def _finish(frame, start, duration, has_stepped, arguments, options):
-    value = _outcome(call_sites.option(arguments, options, 1, "optimizer", None), has_stepped)
+def _finish(frame, start, duration, has_stepped, scaler, optimizer):
+    value = _outcome(optimizer, has_stepped)
     name = label(NAMES[value], frame)
     journal.span(start, duration, value, name, SCALER_STEP)
     if not _described:
-        _described.append(bool(getattr(arguments[0], "__dict__", {}).get("_enabled")))
+        _described.append(bool(getattr(scaler, "__dict__", {}).get("_enabled")))
         for key in FACTS:
-            fact = getattr(arguments[0], "__dict__", {}).get("_" + key)
+            fact = getattr(scaler, "__dict__", {}).get("_" + key)
             if type(fact) in call_sites.PLAIN and fact is not None:
                 journal.fact("scaler/" + key, fact)
     return name

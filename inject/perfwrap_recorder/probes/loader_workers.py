@@ -1,13 +1,15 @@
 """Times what a DataLoader's worker does besides making batches, and the thread that pins them.
 
-Replaces ``_worker_loop`` and ``_pin_memory_loop``, torchdata's ``_worker_loop`` too, and hands them their queues
-inside of objects that time ``get`` and ``put``. The queues themselves stay untouched. No frame of this file is in
-the traceback of what a dataset raises.
+Instruments ``_worker_loop`` and ``_pin_memory_loop``, torchdata's ``_worker_loop`` too, and hands them their queues
+inside of objects that time ``get`` and ``put``. The queues themselves stay untouched.
+
+In a worker nothing else is recorded than what tells of loading: the methods of tensors are torch's own there, and the
+phases of a training rest for good.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import batches, guard, journal, journal_format, wrapping
+from perfwrap_recorder import batches, guard, instrument, journal, journal_format, rest, tensor_methods
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import fetching
 from perfwrap_recorder.rest import resting
@@ -18,6 +20,9 @@ WORKER_SHARE = 16
 """A worker keeps to one part in so many of the budget: there are many, and little is asked of them."""
 
 TORCHDATA = "torchdata.stateful_dataloader."
+
+OF_LOADING = {journal_format.DATA, journal_format.FETCH, journal_format.GETITEM, journal_format.COLLATE, IDLE, PIN}
+"""The kinds of spans that a worker tells of."""
 
 ERRORS = ("ExceptionWrapper", "_ResumeIteration")
 """Classes of torch's that travel to the pinning thread and are no batches."""
@@ -30,49 +35,46 @@ def install(torch):
     """Watch from now on."""
     _torch[:] = [torch]
     parts = torch.utils.data._utils
-    wrapping.patch(torch, parts.worker, "_worker_loop", _make_worker_loop)
-    if hasattr(parts.pin_memory, "_pin_memory_loop"):
-        make = _make_pin_memory_loop(guard.protect("batch_bytes", batches.weigh_for(torch)))
-        wrapping.patch(torch, parts.pin_memory, "_pin_memory_loop", make)
+    _watch_loop(torch, parts.worker._worker_loop)
+    begin = _begin_pinning_with(guard.protect("batch_bytes", batches.weigh_for(torch)))
+    queues = ("in_queue", "out_queue")
+    loop = getattr(parts.pin_memory, "_pin_memory_loop", None)
+    instrument.instrument(torch, loop, begin, _pass, None, queues, rebind=queues)
     journal.cover("probe/loader_workers")
 
 
 def _watch_torchdata(module):
-    """Watch the workers of torchdata's loader, under each name that its two modules have for their loop."""
+    """Watch the workers of torchdata's loader."""
     for torch in _torch:
-        wrapping.patch(torch, module, "_worker_loop", _make_worker_loop)
+        _watch_loop(torch, getattr(module, "_worker_loop", None))
 
 
-MODULES = {TORCHDATA + "worker": _watch_torchdata, TORCHDATA + "stateful_dataloader": _watch_torchdata}
+MODULES = {TORCHDATA + "worker": _watch_torchdata}
 
 
-def _make_worker_loop(original, _, __):
-    names = original.__code__.co_varnames[: original.__code__.co_argcount]
+def _watch_loop(torch, loop):
+    def begin(worker_id, queue):
+        return (guard.run("loader_workers", _begin_worker, worker_id, queue) or queue,)
 
-    def wrapper(*arguments, **options):
-        arguments = guard.run("loader_workers", _begin_worker, names, arguments) or arguments
-        try:
-            return original(*arguments, **options)
-        finally:
-            guard.run("loader_workers", fetching.end_worker)
+    def end(state, result):
+        guard.run("loader_workers", fetching.end_worker)
 
-    return wrapper
+    values = ("worker_id", "index_queue")
+    instrument.instrument(torch, loop, begin, end, end, values, rebind=("index_queue",))
 
 
-def _begin_worker(names, arguments):
-    """Say who this process is; return the arguments with the queue of orders inside of a timer."""
+def _begin_worker(worker_id, queue):
+    """Say who this process is, and return its queue of orders inside of a timer."""
     moment = now()
+    tensor_methods.let_go()
+    rest.retire(rest.RESTING - OF_LOADING)
     journal.fact("role", "worker")
     journal.reduce_budget(WORKER_SHARE)
     fetching.begin_worker()
-    given = {name: arguments[place] for place, name in enumerate(names[: len(arguments)])}
-    if type(given.get("worker_id")) is int:
-        journal.fact("worker_id", given["worker_id"])
+    if type(worker_id) is int:
+        journal.fact("worker_id", worker_id)
     _began[:] = [moment]
-    if "index_queue" not in given:
-        return arguments
-    place = names.index("index_queue")
-    return arguments[:place] + (Orders(arguments[place]),) + arguments[place + 1 :]
+    return Orders(queue)
 
 
 class Orders:
@@ -107,15 +109,15 @@ def _finish_wait(start):
     journal.span(start, now() - start, 0, journal.text("worker"), IDLE)
 
 
-def _make_pin_memory_loop(weigh):
-    def make(original, _, __):
-        def wrapper(in_queue, out_queue, *arguments, **options):
-            found = guard.run("pinning", _timed, in_queue, out_queue, weigh) or (in_queue, out_queue)
-            return original(*found, *arguments, **options)
+def _begin_pinning_with(weigh):
+    def begin(in_queue, out_queue):
+        return guard.run("pinning", _timed, in_queue, out_queue, weigh)
 
-        return wrapper
+    return begin
 
-    return make
+
+def _pass(state, result):
+    """Nothing is to be done at the end of the loop."""
 
 
 def _timed(unpinned, pinned, weigh):

@@ -1,6 +1,6 @@
 """Watches the GPU memory that torch's allocator holds, and what fills it when it runs out.
 
-Replaces ``torch.cuda.empty_cache``, under this name and in ``torch.cuda.memory``. Once the program itself has started
+Instruments ``torch.cuda.empty_cache``. Once the program itself has started
 CUDA, an observer is registered that torch calls where memory has run out, and at the end of a step, at most ten
 times a second, the allocator's own counters are read: that waits for nothing on the GPU. Peaks are those since the
 program last reset them, which this probe never does. The user could notice one more frame in a traceback.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, journal_format, source_lines, wrapping
+from perfwrap_recorder import guard, journal, journal_format, source_lines, timing
 from perfwrap_recorder.source_lines import label
 
 COUNTERS = (
@@ -46,10 +46,7 @@ _ended = [0, 0]  # how often memory ran out, and how many files that made
 def install(torch):
     """Watch from now on; on a build without CUDA there is no allocator to watch."""
     module = torch.cuda.memory
-    function = module.empty_cache
-    wrapping.patch(torch, module, "empty_cache", wrapping.timed("memory", _finish_for(torch)))
-    if torch.cuda.empty_cache is function:
-        torch.cuda.empty_cache = module.empty_cache
+    timing.time_calls(torch, module.empty_cache, "memory", _finish_for(torch))
     if not hasattr(torch._C, "_cuda_memoryStats"):
         return
 

@@ -1,10 +1,11 @@
 """Times each step of each optimizer.
 
-Registers a global pre- and post-hook with ``torch.optim.optimizer``. The user could notice the hooks in torch's
-private tables. They see whatever inherits from ``Optimizer`` and calls its ``__init__``, which is where torch
-wraps the class's ``step``, and so the torch optimizer inside of a class that only looks like one.
+Instruments two functions that torch calls inside of the ``step`` of each class that inherits from ``Optimizer`` and
+calls its ``__init__``: ``record_function.__enter__`` before and ``Optimizer._optimizer_step_code`` behind it. So no hook
+is registered, and the torch optimizer inside of a class that only looks like one is seen, too.
 
-A step that raises has no post-hook, so nothing is recorded of it.
+Of a step that raises nothing is recorded. Each step is counted, whichever state recording is in: an optimizer that is
+new gets its number and its tally with its first step.
 """
 
 from __future__ import annotations
@@ -14,114 +15,90 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import gpu_time, guard, journal, journal_format, nvtx_window, ranges, rest, wrapping
+from perfwrap_recorder import gpu_time, guard, instrument, journal, journal_format, nvtx_window, ranges, rest
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import embedding_facts, thrown_gradients, torch_facts, unused_gradients
-from perfwrap_recorder.rest import counting, find_tally, mine
+from perfwrap_recorder.rest import counting, find_tally
 from perfwrap_recorder.source_lines import label
 
 MAXIMUM_OPTIMIZERS = 100
 """How many instances are told apart."""
 
+STEP = "Optimizer.step#"
+"""What the names of the profiler's ranges around steps begin with."""
+
+MAXIMUM_STARTS = 1000
+"""Begun steps after which all are forgotten: of one that raises nobody tells."""
+
 STRANGER = (lambda: None), 0, "", None
 """Stands for an optimizer that has not stepped yet."""
 
 awaiting = set()  # threads inside of a scaler, none of whose optimizers has stepped yet
-_starts = {}  # id of an optimizer -> when its step began
-_pairs = {}  # id of an optimizer -> the GPU's events of its step
+_starts = {}  # id of the frame of torch's that steps -> when the step began, and the GPU's events of it
 _next_number = count(1).__next__
 _numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally)
 
 
 def install(torch):
     """Watch from now on."""
-    hooks = sys.modules["torch.optim.optimizer"]  # torch.optim takes the name out of itself
-    if any(map(wrapping.is_wrapper, hooks._global_optimizer_pre_hooks.values())):
-        return
-    is_compiling = wrapping.find_is_compiling(torch)
-    push, pop = ranges.find(torch) or (None, None)
-    pop = nvtx_window.counting(torch, pop)
-
-    finish = guard.protect("optimizer", _finish)
-    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
-
-    # With ``*_`` for the arguments each call would make a tuple.
-    def begin_step(optimizer, arguments, options):
-        if is_compiling() or get_ident() in counting:
-            return
-        if begin_gpu:
-            _pairs[id(optimizer)] = begin_gpu(journal_format.OPTIMIZER)
-        _starts[id(optimizer)] = now()
-        if push:
-            push("optimizer")
-
-    def end_step(optimizer, arguments, options):
-        if is_compiling():
-            return
-        if awaiting:
-            awaiting.discard(get_ident())
-        if get_ident() in counting:
-            known = _numbers.get(id(optimizer), STRANGER)
-            if known[0]() is optimizer:
-                tally = known[3]
-                tally.count += 1
-                if tally.count >= tally.limit:
-                    rest.ask()
-                return
-        start, end = _starts.pop(id(optimizer), None), now()
-        if start is None:
-            return
-        if pop:
-            pop()
-        pair = begin_gpu and _pairs.pop(id(optimizer), None)
-        pair = pair and end_gpu(pair)
-        name = finish(sys._getframe().f_back, optimizer, start, end)
-        if pair:
-            keep_gpu(pair, name)
-
-    pass_step, count_step = _counters(begin_step, end_step)
-    for function in (begin_step, end_step, pass_step, count_step):
-        wrapping.hide(torch, function)
+    begin_step, end_step = _around(torch)
+    kind = torch.optim.Optimizer
+    instrument.instrument(torch, torch.autograd.profiler.record_function.__enter__, begin_step, _pass, None, ("self",))
+    instrument.instrument(torch, kind._optimizer_step_code, end_step, _pass, None, ("self",))
     journal.after_fork.add(awaiting.clear)
-    begin_handle = hooks.register_optimizer_step_pre_hook(begin_step)
-    end_handle = hooks.register_optimizer_step_post_hook(end_step)
-    rest.offer(rest.COUNTS, hooks._global_optimizer_pre_hooks, begin_handle.id, begin_step, pass_step)
-    rest.offer(rest.COUNTS, hooks._global_optimizer_post_hooks, end_handle.id, end_step, count_step)
     unused_gradients.install()
     journal.cover("probe/optimizer")
 
 
-def _counters(begin_step, end_step):
-    """Return what stands in the place of the two hooks where rests must cost even less: they count, and no more."""
+def _pass(state, result):
+    """Never comes: what begins returns nothing."""
 
-    def pass_step(optimizer, arguments, options):
-        if id(optimizer) not in mine and get_ident() not in counting:
-            begin_step(optimizer, arguments, options)
 
-    def count_step(optimizer, arguments, options):
-        tally = mine.get(id(optimizer)) or _tally_here(optimizer)
-        if tally is None or awaiting:
-            end_step(optimizer, arguments, options)
+def _around(torch):
+    push, pop = ranges.of_phases(torch) or (None, None)
+    pop = nvtx_window.counting(torch, pop)
+    begin_gpu, end_gpu, keep_gpu = gpu_time.begin, gpu_time.end, gpu_time.keep
+    learn, finish = guard.protect("optimizer", _learn), guard.protect("optimizer", _finish)
+
+    def begin_step(named):
+        name = named.__dict__.get("name")
+        if type(name) is not str or not name.startswith(STEP) or get_ident() in counting:
             return
-        tally.count += 1
-        if tally.count >= tally.limit:
-            rest.ask()
+        if len(_starts) >= MAXIMUM_STARTS:
+            _starts.clear()
+        pair = begin_gpu and begin_gpu(journal_format.OPTIMIZER)
+        if push:
+            push("optimizer")
+        _starts[id(sys._getframe(1).f_back)] = now(), pair
 
-    return pass_step, count_step
+    def end_step(optimizer):
+        thread = get_ident()
+        if awaiting:
+            awaiting.discard(thread)
+        known = _numbers.get(id(optimizer), STRANGER)
+        if known[0]() is not optimizer:
+            known = learn(optimizer) or STRANGER
+        frame = sys._getframe(1).f_back
+        if thread in counting and known is not STRANGER:
+            tally = known[3]
+            tally.count += 1
+            if tally.count >= tally.limit:
+                rest.ask()
+            return
+        start, pair = _starts.pop(id(frame), (None, None))
+        if start is None:  # a rest has ended, or recording has begun, in the midst of this step
+            start = now()
+        elif pop:
+            pop()
+        pair = pair and end_gpu(pair)
+        name = finish(frame, optimizer, known, start, now())
+        if pair:
+            keep_gpu(pair, name)
+
+    return begin_step, end_step
 
 
-def _tally_here(optimizer):
-    """Return what the steps of a known optimizer count in while others rest; None in another thread."""
-    known = _numbers.get(id(optimizer), STRANGER)
-    if get_ident() not in counting or known[0]() is not optimizer:
-        return None
-    return rest.count_as(optimizer, known[3]) if journal.is_alone() else known[3]
-
-
-def _finish(frame, optimizer, start, end):
-    known = _numbers.get(id(optimizer), STRANGER)
-    if known[0]() is not optimizer:
-        known = _number(optimizer)
+def _finish(frame, optimizer, known, start, end):
     name = label(known[2], frame)
     journal.span(start, end - start, 0, name, journal_format.OPTIMIZER)
     journal.end_step(journal_format.OPTIMIZER, known[1], end)
@@ -142,7 +119,7 @@ def _look_at_gradients():
     guard.run("unused_gradients", unused_gradients.look, sys.modules["torch"], known)
 
 
-def _number(optimizer):
+def _learn(optimizer):
     """Return (weak reference, number, name, tally) for an optimizer that is new, and say what it is."""
     number = min(_next_number(), MAXIMUM_OPTIMIZERS + 1)
     is_one_of_many = number > MAXIMUM_OPTIMIZERS

@@ -1,11 +1,10 @@
 """Says how models are spread over processes and GPUs, and which lines accumulate gradients without a reduction.
 
-Replaces ``DistributedDataParallel._ddp_init_helper``, with which its construction ends; the user could notice one
-more frame in a traceback. FSDP and ``DataParallel`` are described at their first call as outermost module, which the
+Instruments ``DistributedDataParallel._ddp_init_helper``, with which its construction ends. FSDP and ``DataParallel`` are described at their first call as outermost module, which the
 forward probe tells of. There a call inside of ``no_sync`` is seen too: nothing is replaced for it, since Dynamo looks
 into ``no_sync``.
 
-Also replaces ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks, the
+Also instruments ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks, the
 second looks for unused parameters. Behind it, twice a second at most, DDP's own logger is asked what it has measured
 of the exchange of gradients: it measures the first ten steps and then every hundredth. Never elsewhere: the logger
 takes the lock that DDP holds while it calls a communication hook of the program's, in which optimizers may step.
@@ -16,7 +15,7 @@ from __future__ import annotations
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import call_sites, guard, journal, wrapping
+from perfwrap_recorder import call_sites, guard, journal, timing
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_MODELS = 100
@@ -59,10 +58,10 @@ _timed = {}  # (id of a model, name) -> [calls, calls when it is said next, call
 def install(torch):
     """Watch from now on."""
     owner = torch.nn.parallel.DistributedDataParallel
-    wrapping.patch(torch, owner, "_ddp_init_helper", wrapping.timed_with_options("parallel", _finish_ddp))
+    timing.time_calls(torch, owner._ddp_init_helper, "parallel", _finish_ddp, ("self", "static_graph"))
     for method, name in TIMED:
-        finish = wrapping.timed("parallel", _finish_timed_for(name))
-        wrapping.patch(torch, owner, method, finish)
+        function = getattr(owner, method, None)
+        timing.time_calls(torch, function, "parallel", _finish_timed_for(name), ("self",))
     journal.after_fork.add(_forget)
     journal.cover("probe/parallel")
 
@@ -104,8 +103,8 @@ def _describe(module):
             journal.fact(prefix + name, getattr(mine[name], "name", ""))
 
 
-def _finish_ddp(frame, start, duration, arguments, options):
-    model = arguments[0]
+def _finish_ddp(frame, start, duration, values):
+    model, static_graph = values
     mine = vars(model)
     prefix = "parallel/%d/" % _next_number()
     journal.fact(prefix + "kind", "DistributedDataParallel")
@@ -116,7 +115,6 @@ def _finish_ddp(frame, start, duration, arguments, options):
     journal.fact(
         prefix + "broadcast_buffers", bool(mine.get("forward_sync_buffers", mine.get("broadcast_buffers")))
     )
-    static_graph = call_sites.option(arguments, options, 4, "static_graph", None)
     if type(static_graph) is bool:
         journal.fact(prefix + "static_graph", static_graph)
     if type(mine.get("bucket_bytes_cap")) is int:
@@ -128,11 +126,12 @@ def _finish_ddp(frame, start, duration, arguments, options):
 
 
 def _finish_timed_for(name):
-    def finish(frame, start, duration, arguments):
-        known = _measured.get(id(arguments[0]))
-        if not known or known[0]() is not arguments[0]:
+    def finish(frame, start, duration, values):
+        (model,) = values
+        known = _measured.get(id(model))
+        if not known or known[0]() is not model:
             return
-        key = id(arguments[0]), name
+        key = id(model), name
         times = _timed.get(key) or _timed.setdefault(key, [0, FIRST_CALLS, 0, 0])
         times[0] += 1
         times[2] += 1
@@ -143,7 +142,7 @@ def _finish_timed_for(name):
             times[1:] = [2 * times[0], 0, 0]
         if name == AFTER_FORWARD and start >= known[3]:
             known[3] = start + PACE_NS
-            guard.run("parallel_measured", _ask, arguments[0], known)
+            guard.run("parallel_measured", _ask, model, known)
 
     return finish
 

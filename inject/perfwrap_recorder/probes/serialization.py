@@ -1,33 +1,32 @@
 """Times the writing and reading of checkpoints.
 
-Replaces ``torch.save`` and ``torch.load``, under these names and in ``torch.serialization``. The user could
-notice one more frame in a traceback, and one look at the size of a file that was just written.
+Instruments ``torch.save`` and ``torch.load``. The user could notice one look at the size of a file that was just
+written.
 """
 
 from __future__ import annotations
 
 import os
 
-from perfwrap_recorder import journal, journal_format, wrapping
+from perfwrap_recorder import journal, journal_format, timing
 from perfwrap_recorder.source_lines import label
 
 
 def install(torch):
     """Watch from now on."""
     for name, finish in (("save", _finish_save), ("load", _finish_load)):
-        make = wrapping.timed("serialization", finish)
-        wrapping.patch(torch, torch.serialization, name, make, name)
-        setattr(torch, name, getattr(torch.serialization, name))
+        function = getattr(torch.serialization, name)
+        timing.time_calls(torch, function, "serialization", finish, ("f",), range_name=name)
     journal.cover("probe/serialization")
 
 
-def _finish_save(frame, start, duration, arguments):
-    size = _size(arguments[1]) if len(arguments) > 1 else -1
+def _finish_save(frame, start, duration, values):
+    size = _size(values[0])
     journal.span(start, duration, size, label("torch.save", frame), journal_format.SAVE)
 
 
-def _finish_load(frame, start, duration, arguments):
-    size = _size(arguments[0]) if arguments else -1
+def _finish_load(frame, start, duration, values):
+    size = _size(values[0])
     journal.span(start, duration, size, label("torch.load", frame), journal_format.LOAD)
 
 

@@ -1,11 +1,9 @@
 """Says the settings that decide speed: precision, determinism, debugging aids, environment, and who set them.
 
-Replaces the plain setters among them, to learn the line that called them: ``torch.set_num_threads``,
-``torch.set_num_interop_threads``, ``torch._C._set_float32_matmul_precision`` (beneath the public function,
-which Dynamo knows by its identity), ``__init__`` of ``torch.autograd.detect_anomaly`` and
-``set_detect_anomaly``, ``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and
-``__enter__`` and ``__exit__`` of ``torch.autograd.profiler.profile``, with which a schedule's windows end. The user
-could notice one more frame in a traceback.
+Instruments the setters among them that are written in Python, to learn the line that called them:
+``torch.set_float32_matmul_precision``, ``__init__`` of ``torch.autograd.detect_anomaly`` and ``set_detect_anomaly``,
+``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and ``__enter__`` and ``__exit__`` of
+``torch.autograd.profiler.profile``, with which a schedule's windows end.
 
 Values are read, never taken from the setters: by ``torch_facts.look``, after a model or an optimizer was
 first used and every ten seconds, so a setting that is changed and changed back in between is not seen. What
@@ -17,12 +15,10 @@ from __future__ import annotations
 
 import os
 
-from perfwrap_recorder import facts, guard, source_lines, window, wrapping
+from perfwrap_recorder import facts, guard, source_lines, timing, window
 
 SETTERS = (
-    ("_C", "_set_float32_matmul_precision", "float32_matmul_precision"),
-    ("", "set_num_threads", "threads"),
-    ("", "set_num_interop_threads", "interop_threads"),
+    ("", "set_float32_matmul_precision", "float32_matmul_precision"),
     ("autograd.anomaly_mode.detect_anomaly", "__init__", "anomaly_detection"),
     ("autograd.anomaly_mode.set_detect_anomaly", "__init__", "anomaly_detection"),
     ("cuda", "set_sync_debug_mode", "sync_debug_mode"),
@@ -66,7 +62,7 @@ def install(torch):
         for part in path.split(".") if path else ():
             owner = getattr(owner, part, None)
         if owner is not None:
-            wrapping.patch(torch, owner, name, wrapping.timed("setters", _finish_with(torch, key, name)))
+            timing.time_calls(torch, getattr(owner, name, None), "setters", _finish_with(torch, key, name))
 
 
 def look(torch):

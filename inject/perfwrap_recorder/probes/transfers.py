@@ -1,7 +1,7 @@
 """Times each copy of a tensor to another device or into pinned memory, and finds the line that asked for it.
 
-Replaces, on ``torch.Tensor``: ``to cuda cpu copy_ pin_memory``; on ``torch.nn.Module``: ``to cuda cpu``. The
-user could notice one more frame in tracebacks, and that those of tensors are Python functions.
+Watches ``to cuda cpu copy_ pin_memory`` of tensors, see ``tensor_methods``, and instruments ``to cuda cpu`` of
+``torch.nn.Module``.
 
 One call, one span: a copy between devices is a TRANSFER whatever its name. That one from a GPU also makes the
 host wait is told by its bits (FROM_GPU without NON_BLOCKING), not by a SYNC on top of it; a SYNC gives Python
@@ -19,9 +19,8 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, journal_format, source_lines, wrapping
+from perfwrap_recorder import guard, instrument, journal, journal_format, source_lines, tensor_methods
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.rest import resting
 
 COPIES = ("to", "cuda", "cpu", "pin_memory")
 """Those that return the tensor itself where there is nothing to do."""
@@ -46,70 +45,52 @@ _latest = {}  # thread -> start of the last transfer written: a call around it h
 
 
 def install(torch):
-    """Watch from now on; not where compiled code that calls ``torch.Tensor.to(x)`` would be cut in two."""
-    if wrapping.version_of(torch) < wrapping.KNOWS_METHODS:
-        journal.uncover("probe/transfers", "torch is older than 2.2")
-        return
-    tensor = torch.Tensor
+    """Watch from now on."""
     measure = _measure_with(torch)
     for name in COPIES:
         finish = guard.protect("transfers", _finish_with("Tensor." + name, measure, name == "pin_memory"))
-        wrapping.patch(torch, tensor, name, _make_copy(finish), kind=TRANSFER)
+        tensor_methods.watch(torch, name, finish, TRANSFER, _is_copy)
     finish = guard.protect("transfers", _turned(_finish_with("Tensor.copy_", measure, False)))
-    wrapping.patch(torch, tensor, "copy_", _make_copy(finish, is_into=True), kind=TRANSFER)
+    tensor_methods.watch(torch, "copy_", finish, TRANSFER, _took_long)
     for name in MODULE_COPIES:
-        finish = guard.protect("transfers", _finish_module_with("Module." + name))
-        wrapping.patch(torch, torch.nn.Module, name, _make_module_copy(finish))
+        begin, end, fail = _around(guard.protect("transfers", _finish_module_with("Module." + name)))
+        function = getattr(torch.nn.Module, name)
+        instrument.instrument(torch, function, begin, end, fail, phase="Module." + name)
     journal.after_fork.add(_forget_threads)
     journal.cover("probe/transfers")
 
 
-def _make_copy(finish, is_into=False):
-    """Return a maker of wrappers; ``is_into`` for the method of the target instead of the source."""
-
-    def make(original, _, is_compiling):
-        def wrapper(self, *arguments, **options):
-            if is_compiling() or TRANSFER in resting:
-                return original(self, *arguments, **options)
-            start = now()
-            result = original(self, *arguments, **options)
-            if is_into or result is not self:
-                end = now()
-                if end - start > SHORT_NS:
-                    finish(_getframe().f_back, start, end, self, result, arguments, options)
-            return result
-
-        return wrapper
-
-    return make
+def _took_long(start, end, result, arguments):
+    return end - start > SHORT_NS
 
 
-def _make_module_copy(finish):
-    def make(original, _, is_compiling):
-        def wrapper(self, *arguments, **options):
-            if is_compiling():
-                return original(self, *arguments, **options)
-            thread = get_ident()
-            if thread in gathering:
-                return original(self, *arguments, **options)
-            moved = gathering[thread] = []
-            try:
-                start = now()
-                result = original(self, *arguments, **options)
-                end = now()
-            finally:
-                gathering.pop(thread, None)
-            if moved:
-                finish(_getframe().f_back, start, end, moved)
-            return result
+def _is_copy(start, end, result, arguments):
+    return end - start > SHORT_NS and result is not arguments[0]
 
-        return wrapper
 
-    return make
+def _around(finish):
+    def begin():
+        thread = get_ident()
+        if thread in gathering:
+            return None
+        moved = gathering[thread] = []
+        return now(), moved
+
+    def end(state, result):
+        ended = now()
+        gathering.pop(get_ident(), None)
+        if state[1]:
+            finish(_getframe(1).f_back, state[0], ended, state[1])
+
+    def fail(state, error):
+        gathering.pop(get_ident(), None)
+
+    return begin, end, fail
 
 
 def _finish_with(name, measure, is_pinning):
-    def finish(frame, start, end, source, target, arguments, options):
+    def finish(frame, start, end, target, arguments, options):
+        source, arguments = arguments[0], arguments[1:]
         # The call around it records it, with the line that matters.
         if frame and frame.f_code.co_name == "__torch_function__" or source_lines.is_own_business(frame):
             return
@@ -134,9 +115,9 @@ def _finish_with(name, measure, is_pinning):
 def _turned(finish):
     """Return the function for a method of the target: the source is its first argument."""
 
-    def finish_into(frame, start, end, target, _, arguments, options):
-        source = arguments[0] if arguments else options.get("other")
-        finish(frame, start, end, source, target, arguments, options)
+    def finish_into(frame, start, end, target, arguments, options):
+        source = arguments[1] if len(arguments) > 1 else options.get("other", options.get("src"))
+        finish(frame, start, end, target, (source, *arguments[1:]), options)
 
     return finish_into
 

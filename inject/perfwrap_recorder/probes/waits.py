@@ -1,44 +1,36 @@
 """Times each call that waits for a GPU and brings nothing back.
 
-Replaces ``synchronize`` of ``torch.cuda.Stream`` and ``torch.cuda.Event`` (and their kin of ``torch.xpu``),
-and beneath ``torch.cuda.synchronize``, ``torch.accelerator.synchronize``, ``torch.xpu.synchronize`` and
-``torch.mps.synchronize`` the function of ``torch._C`` that each calls: Dynamo knows the public ones by their
-identity. The user could notice one more frame in a traceback.
+Instruments ``synchronize`` of ``torch.cuda``, ``torch.accelerator``, ``torch.xpu`` and ``torch.mps``, and that of the
+classes ``Stream`` and ``Event`` of ``torch.cuda`` and ``torch.xpu``.
 
 Not seen: ``torch.Stream`` and ``torch.Event``, types of C++ that nobody can change.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, journal_format, source_lines, wrapping
+from perfwrap_recorder import journal, journal_format, source_lines, timing
 
 ON_GPU = 1
 
-FUNCTIONS = (
-    ("_cuda_synchronize", "torch.cuda.synchronize"),
-    ("_accelerator_synchronizeDevice", "torch.accelerator.synchronize"),
-    ("_xpu_synchronize", "torch.xpu.synchronize"),
-    ("_mps_deviceSynchronize", "torch.mps.synchronize"),
-)
-"""Function of ``torch._C`` -> what programs call."""
-
+OWNERS = ("cuda", "accelerator", "xpu", "mps")
 CLASSES = (("cuda", "Stream"), ("cuda", "Event"), ("xpu", "Stream"), ("xpu", "Event"))
 
 
 def install(torch):
     """Watch from now on."""
-    for name, public_name in FUNCTIONS:
-        wrapping.patch(torch, torch._C, name, _make(public_name))
+    owners = [(getattr(torch, module, None), "torch." + module) for module in OWNERS]
     for module, name in CLASSES:
         owner = getattr(getattr(torch, module, None), name, None)
+        owners.append((owner, "torch.%s.%s" % (module, name)))
+    for owner, name in owners:
         if "synchronize" in vars(owner or object):
-            wrapping.patch(torch, owner, "synchronize", _make("torch.%s.%s.synchronize" % (module, name)))
+            _watch(torch, owner.synchronize, name + ".synchronize")
     journal.cover("probe/waits")
 
 
-def _make(name):
+def _watch(torch, function, name):
     def finish(frame, start, duration, _):
         if not source_lines.is_own_business(frame):
             journal.span(start, duration, ON_GPU, source_lines.label(name, frame), journal_format.SYNC)
 
-    return wrapping.timed("waits", finish, journal_format.SYNC)
+    timing.time_calls(torch, function, "waits", finish, kind=journal_format.SYNC)

@@ -58,7 +58,7 @@ def install(torch):
 
 
 def _make(give_way):
-    def make(original, _, __):
+    def make(original, _):
         def wrapper(*arguments, **options):
             give_way()
             return original(*arguments, **options)

@@ -1,0 +1,301 @@
+"""Puts calls of the recorder inside torch's own functions, which stay the very objects that they are.
+
+A function keeps its identity, names, signature, defaults, source and place in every table; only its ``__code__`` is
+another, once and for good: the body stands in it twice, first between two calls of the recorder, then as torch wrote
+it. Both have torch's file name and line numbers, so tracebacks, ``stacklevel`` and ``inspect`` are those of a bare
+run, and no frame is added::
+
+    def backward(tensors, ...):
+        if not _perfwrap_is_compiling() and 3 not in _perfwrap_resting:
+            _perfwrap_state = _perfwrap_begin_1(tensors, ...)
+            if _perfwrap_state is not None:
+                ...  # torch's body; what it returns goes through _perfwrap_end_1
+        ...  # torch's body
+
+The code is compiled from torch's source. Where there is none, or where it does not compile to the code that runs, the
+function is left alone. While Dynamo traces, ``_perfwrap_is_compiling()`` is a true constant to it, so that all it sees
+is torch's body. The names that begin with ``_perfwrap`` stand in the globals of torch's module.
+"""
+
+from __future__ import annotations
+
+import __future__
+import ast
+
+from perfwrap_recorder.rest import resting
+
+FUNCTION = type(lambda: 0)
+CODE = type((lambda: 0).__code__)
+
+FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag & ~0x10
+
+PREFIX = "_perfwrap_"
+STATE, RESULT = PREFIX + "state", PREFIX + "result"
+
+phases = {}  # id of the code of an instrumented function -> what is at work while it runs
+_instrumented = {}  # id of a function -> the function
+_sources = {}  # file name -> its lines, while functions are instrumented
+_is_compiling = []  # the function by which torch tells that Dynamo is tracing
+
+
+def instrument(torch, function, begin, end, fail=None, values=(), condition="", known=(), kind=None, phase="", rebind=()):
+    """Have a function of torch's call ``begin(*values)`` first and ``end(state, result)`` when it returns.
+
+    ``values`` are names of the function's parameters; one that this version of torch lacks is None. What ``begin``
+    returns is the state; None leaves this call alone. ``fail(state, error)`` is called when the function raises.
+    None of the three may raise. Nothing is called while spans of that ``kind`` are paused, nor where ``condition``,
+    an expression over the parameters and the names in ``known``, is false. ``rebind`` names parameters whose values are taken
+    from the state, a tuple that begins with them. Returns whether the function is instrumented.
+    """
+    function = innermost(function)
+    if type(function) is not FUNCTION:
+        return False
+    if id(function) in _instrumented:
+        return True
+    if not _is_compiling:
+        _is_compiling.append(find_is_compiling(torch))
+    number = len(_instrumented) + 1
+    names = {
+        "begin": "%sbegin_%d" % (PREFIX, number),
+        "end": "%send_%d" % (PREFIX, number),
+        "fail": "%sfail_%d" % (PREFIX, number),
+    }
+    try:
+        code = _weave(function, names, values, condition, kind, rebind, fail is not None)
+    except (OSError, SyntaxError, UnicodeError):  # no source, or none that Python reads
+        code = None
+    if code is None:
+        return False
+    shared = function.__globals__
+    shared.update(known)
+    shared[PREFIX + "is_compiling"] = _is_compiling[0]
+    shared[PREFIX + "resting"] = resting
+    shared[names["begin"]], shared[names["end"]] = begin, end
+    if fail:
+        shared[names["fail"]] = fail
+    _instrumented[id(function)] = function
+    phases[id(code)] = phase or function.__name__
+    function.__code__ = code
+    return True
+
+
+def is_instrumented(function):
+    """Say whether the function calls the recorder."""
+    return id(innermost(function)) in _instrumented
+
+
+def innermost(function):
+    """Return the function inside of decorators."""
+    function = getattr(function, "__func__", function)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
+def find_is_compiling(torch):
+    """Return the function by which this version of torch tells that Dynamo is tracing."""
+    compiler = getattr(torch, "compiler", None)
+    for owner, name in (
+        (compiler, "is_dynamo_compiling"),
+        (compiler, "is_compiling"),
+        (torch._utils, "is_compiling"),
+    ):
+        if hasattr(owner, name):
+            return getattr(owner, name)
+    return bool
+
+
+def forget_sources():
+    """Let go of the source files that were read."""
+    _sources.clear()
+
+
+def _weave(function, names, values, condition, kind, rebind, can_fail):
+    """Return the code of a function with calls of the recorder in it; None where its source is another."""
+    code = function.__code__
+    node = _parse(code)
+    if node is None or not _is_same(_compile(node, code, function), code):
+        return None
+    arguments = node.args
+    parameters = [each.arg for each in getattr(arguments, "posonlyargs", []) + arguments.args + arguments.kwonlyargs]
+    parameters += [each.arg for each in (arguments.vararg, arguments.kwarg) if each]
+    begins = _has_docstring(node)
+    line = node.body[begins].lineno if len(node.body) > begins else node.body[0].lineno
+    tests = ["not %sis_compiling()" % PREFIX]
+    if kind is not None:
+        tests.append("%d not in %sresting" % (kind, PREFIX))
+    if condition:
+        tests.append("(%s)" % condition)
+    words = dict(names, tests=" and ".join(tests), state=STATE, result=RESULT, error=PREFIX + "error")
+    words["values"] = ", ".join([value if value in parameters else "None" for value in values])
+    words["rebound"] = "; ".join(["%s = %s[%d]" % (name, STATE, at) for at, name in enumerate(rebind)]) or "pass"
+    added = ast.parse("\n" * (line - 1) + (FAILING if can_fail else PLAIN).format(**words)).body[0]
+    inner = added.body[1].body[0] if can_fail else added.body[1]
+    recorded = _parse(code).body[begins:]  # nodes of its own
+    inner.body[1:1] = _with_ends(recorded, ENDING.format(**words))
+    shared = []
+    node.body = _without_globals(node.body, shared)
+    inner.body = _without_globals(inner.body, [])
+    node.body[begins:begins] = shared[:1] and [_join_globals(shared)] + [added] or [added]
+    woven = _compile(node, code, function)
+    return woven and woven.replace(co_filename=code.co_filename, **_qualname(code))
+
+
+PLAIN = """if {tests}:
+ {state} = {begin}({values})
+ if {state} is not None:
+  {rebound}
+  {end}({state}, None)
+  return
+"""
+
+FAILING = """if {tests}:
+ {state} = {begin}({values})
+ if {state} is not None:
+  try:
+   {rebound}
+   {end}({state}, None)
+   return
+  except BaseException as {error}:
+   {fail}({state}, {error})
+   raise
+"""
+
+ENDING = "{result} = 0; {end}({state}, {result}); {result}"
+
+
+def _qualname(code):
+    return {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
+
+
+def _has_docstring(node):
+    first = node.body[0]
+    value = first.value if isinstance(first, ast.Expr) else None
+    return int(isinstance(getattr(value, "value", getattr(value, "s", None)), str))
+
+
+def _with_ends(body, ending):
+    """Return the statements of a function whose ``return value`` hands its value to the recorder first."""
+    found = []
+    for node in body:
+        if isinstance(node, ast.Return):
+            put, end, name = ast.parse("\n" * (node.lineno - 1) + ending).body
+            if node.value is not None:
+                put.value = node.value
+            else:
+                put.value = ast.copy_location(ast.Constant(value=None, kind=None), node)
+            found += [put, end, ast.copy_location(ast.Return(value=name.value), node)]
+            continue
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for field in ("body", "orelse", "finalbody"):
+                inner = getattr(node, field, None)
+                if isinstance(inner, list):
+                    setattr(node, field, _with_ends(inner, ending))
+            for each in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
+                each.body = _with_ends(each.body, ending)
+        found.append(node)
+    return found
+
+
+def _without_globals(body, found):
+    """Return statements without those that declare names global, which go to ``found``: they come first of all."""
+    kept = []
+    for node in body:
+        if isinstance(node, ast.Global):
+            found.append(node)
+            node = ast.copy_location(ast.Pass(), node)
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for field in ("body", "orelse", "finalbody"):
+                inner = getattr(node, field, None)
+                if isinstance(inner, list):
+                    setattr(node, field, _without_globals(inner, found))
+            for each in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
+                each.body = _without_globals(each.body, found)
+        kept.append(node)
+    return kept
+
+
+def _join_globals(found):
+    return ast.copy_location(ast.Global(names=[name for node in found for name in node.names]), found[0])
+
+
+def _parse(code):
+    """Return the syntax tree of a function, its nodes at their lines; None where its source has another function."""
+    lines = _sources.get(code.co_filename)
+    if lines is None:
+        with open(code.co_filename, encoding="utf-8") as file:
+            lines = _sources[code.co_filename] = file.readlines()
+    first = code.co_firstlineno - 1
+    if first >= len(lines):
+        return None
+    is_indented = lines[first][:1] in " \t"
+    text = "".join(_block(lines, first))
+    tree = ast.parse("\n" * (first - is_indented) + "if 1:\n" * is_indented + text)
+    node = tree.body[0].body[0] if is_indented else tree.body[0]
+    return node if isinstance(node, ast.FunctionDef) and node.name == code.co_name else None
+
+
+def _block(lines, first):
+    """Return the lines of a function: up to one that is indented no deeper, behind its signature."""
+    depth = _depth(lines[first])
+    last, has_begun = first, False
+    for at in range(first, len(lines)):
+        line = lines[at].strip()
+        if has_begun and line and _depth(lines[at]) <= depth and not line.startswith("#"):
+            break
+        has_begun = has_begun or (at > first or not line.startswith("@")) and line.endswith(":") and _ends(lines, at, depth)
+        last = at
+    return lines[first : last + 1]
+
+
+def _ends(lines, at, depth):
+    """Say whether a line that ends in a colon ends a signature: what comes next is indented deeper."""
+    following = next((line for line in lines[at + 1 :] if line.strip()), "")
+    return _depth(following) > depth
+
+
+def _depth(line):
+    return len(line) - len(line.lstrip())
+
+
+def _compile(node, code, function):
+    """Return the code of a function from its syntax tree, in surroundings like those it was made in."""
+    outer = [node]
+    owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    if owner and owner != "<locals>":
+        made = ast.parse("class %s: pass" % owner).body[0]
+        made.body = outer
+        outer = [made]
+    free = [name for name in code.co_freevars if name != "__class__"]
+    if free:
+        made = ast.parse("def outer():\n" + "".join([" %s = None\n" % name for name in free])).body[0]
+        made.body += outer
+        outer = [made]
+    tree = ast.Module(body=outer, type_ignores=[])
+    return _find(compile(tree, code.co_filename, "exec", code.co_flags & FUTURE_FLAGS, True), code)
+
+
+def _find(within, code):
+    """Return the code of that name and line among the constants of another."""
+    for constant in within.co_consts:
+        if isinstance(constant, CODE):
+            if constant.co_name == code.co_name and constant.co_firstlineno == code.co_firstlineno:
+                return constant
+            found = _find(constant, code)
+            if found is not None:
+                return found
+    return None
+
+
+def _is_same(compiled, code):
+    """Say whether the source still is that of the code which runs, by the names and constants of both."""
+    return compiled is not None and _traits(compiled) == _traits(code)
+
+
+def _traits(code):
+    constants = [repr(each) for each in code.co_consts if not isinstance(each, CODE)]
+    inner = [_traits(each) for each in code.co_consts if isinstance(each, CODE)]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags, code.co_firstlineno
+    return names, constants, inner

@@ -1,0 +1,127 @@
+"""Watches methods of tensors that are written in C, without anything standing in their place.
+
+``torch.Tensor.item`` stays torch's own object: what stands in the class is a descriptor that gives that very object to
+whoever asks the class, and only for a tensor something that calls the recorder around it. So tables of functions,
+handlers of ``__torch_function__``, ``inspect``, pickle, Dynamo and C++ all find what they find without perfwrap, and a
+method that is called by the class (``torch.Tensor.item(x)``) is not seen. Where spans of its kind are paused, while
+``torch.jit`` traces, and in the workers of a loader, a tensor's method is torch's own, too.
+
+The original is called from a frame that bears file, line and globals of the caller, since C++ warns of the Python line
+that runs. From Python 3.11 on no frame of the recorder's is in a traceback.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from sys import _getframe
+from types import MethodDescriptorType, MethodType
+
+from perfwrap_recorder import journal, source_lines
+from perfwrap_recorder.clock import now
+from perfwrap_recorder.rest import resting
+
+busy = set()  # threads inside of such a call
+_put = {}  # name -> what stands in the class
+_torch = []
+
+
+class Method:
+    """Stands in the class for one method: to all who look at the class itself it is that method."""
+
+    __slots__ = ("bind", "is_tracing", "kind", "method", "name", "wrapper")
+
+    def __init__(self, name, method, wrapper, kind, is_tracing):
+        self.name, self.method, self.wrapper, self.kind = name, method, wrapper, kind
+        self.bind, self.is_tracing = method.__get__, is_tracing
+
+    def __get__(self, tensor, owner=None):
+        if tensor is None:
+            return self.method
+        if self.kind in resting or self.is_tracing():
+            return self.bind(tensor)
+        return MethodType(self.wrapper, tensor)
+
+    # Who finds it in the class's dictionary, past __get__, finds what equals the method and passes for one.
+    __class__ = property(lambda self: MethodDescriptorType)
+
+    def __eq__(self, other):
+        return other is self or other is self.method
+
+    def __hash__(self):
+        return hash(self.method)
+
+    def __repr__(self):
+        return repr(self.method)
+
+    def __getattr__(self, name):
+        return getattr(self.method, name)
+
+    def __call__(self, *arguments, **options):
+        return self.method(*arguments, **options)
+
+    def __reduce__(self):
+        return self.method.__reduce__()
+
+    def call(self, tensor, *arguments, **options):
+        """Call the method as one of a tensor's, watched."""
+        return self.__get__(tensor)(*arguments, **options)
+
+
+def watch(torch, name, finish, kind, is_called=None):
+    """Call ``finish(frame, start, end, result, arguments, options)`` after each call of a tensor's method.
+
+    ``arguments`` begin with the tensor. The frame is the caller's; ``finish`` must not raise. A call inside of another
+    watched one is a part of it. ``is_called(result, arguments)`` says whether there is anything to finish.
+    """
+    tensor = torch.Tensor
+    method = getattr(tensor, name, None)
+    if type(method) is not MethodDescriptorType or name in vars(tensor):
+        return
+    stand_in = Method(name, method, _make(method, finish, is_called), kind, torch._C._is_tracing)
+    _torch[:] = [torch]
+    _put[name] = stand_in
+    setattr(tensor, name, stand_in)
+    journal.after_fork.add(_forget_other_threads)
+
+
+def caller_of(owner, name):
+    """Return what calls a watched method for a tensor given to it; None where it is none."""
+    stand_in = _put.get(name)
+    return stand_in.call if stand_in is not None and vars(owner).get(name) is stand_in else None
+
+
+def let_go():
+    """Leave the class as it was, where nobody has put something else; for processes that have nothing to tell of it."""
+    for torch in _torch:
+        for name, stand_in in list(_put.items()):
+            if vars(torch.Tensor).get(name) is stand_in:
+                delattr(torch.Tensor, name)
+    _put.clear()
+
+
+def _make(method, finish, is_called):
+    call_from = source_lines.call_from
+
+    def wrapper(*arguments, **options):
+        thread = get_ident()
+        if thread in busy:
+            return call_from(_getframe(1), method, arguments, options)
+        busy.add(thread)
+        try:
+            start = now()
+            result = call_from(_getframe(1), method, arguments, options)
+            end = now()
+        except BaseException as error:
+            source_lines.drop_frames(error)
+            raise
+        finally:
+            busy.discard(thread)
+        if is_called is None or is_called(start, end, result, arguments):
+            finish(_getframe(1), start, end, result, arguments, options)
+        return result
+
+    return wrapper
+
+
+def _forget_other_threads():
+    busy.intersection_update({get_ident()})
