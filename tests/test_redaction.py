@@ -17,7 +17,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 HEX = "0123456789abcdef0123456789abcdef01234567"
 
 
-
 def _of_the_shim() -> dict[str, Any]:
     """Return what the shim looks for, and how, without the rest of the shim."""
     tree = ast.parse((REPOSITORY / "inject/sitecustomize.py").read_text())
@@ -73,8 +72,8 @@ SECRETS = (
     *(f"x trainer.password=horse{sign}hunter2 --lr 1" for sign in ",;|}')&]<>`(\"=:"),
     r'{"password": "x\"hunter2"}',
     r'{"password": "x\\\"hunter2"}',
-    r'{\"password\": \"hunter2\"}',
-    r'{\"password\": \"x\\\"hunter2\"}',
+    r"{\"password\": \"hunter2\"}",
+    r"{\"password\": \"x\\\"hunter2\"}",
     "PASSWORD=a'b c hunter2' python train.py",
     "PASSWORD='a b'hunter2 python train.py",
     *(f"postgres://me:a{sign}hunter2@db/runs" for sign in "/?#@:'\"<>,;"),
@@ -199,7 +198,9 @@ def test_in_code_what_is_not_quoted_is_no_value(line: str) -> None:
     assert masked(line, is_code=True) == line
 
 
-@pytest.mark.parametrize("piece", ["key ", "key=a'", "://", "token=a,", "--key \\", "a://b:c/", "'token: \"", "[key=("])
+@pytest.mark.parametrize(
+    "piece", ["key ", "key=a'", "://", "token=a,", "--key \\", "a://b:c/", "'token: \"", "[key=("]
+)
 @pytest.mark.parametrize("is_code", [False, True])
 def test_a_long_hostile_text_takes_no_longer_than_its_length(piece: str, is_code: bool) -> None:
     looked_at = 0

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from perfwrap.errors import PerfwrapError
 
@@ -43,12 +43,18 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
         file.write(text.encode("utf-8", errors))
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """Return a file that is open for reading; OSError where it is no plain file: a pipe would never end."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (whoever asks for it closes it)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path.name} is not a file")
+    return file
+
+
 def read_plain(path: Path, most: int) -> bytes:
-    """Return a file's content; OSError where it is no plain file, or larger than that: a pipe would never end."""
-    with open(path, "rb", opener=_without_waiting) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path.name} is not a file")
+    """Return a file's content; OSError where it is no plain file, or larger than that."""
+    with open_plain(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(f"{path.name} is larger than {most >> 20} MiB")

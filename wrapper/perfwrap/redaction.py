@@ -271,12 +271,17 @@ def _end_of_value(text: str, at: int) -> int:
                 break
             closing = text.find(letter, at + 1, at + FAR)  # a'b c' is one word in a shell
             at = max(at, closing)
-        elif letter == "\\" and following in QUOTES and text[at + 2 : at + 3] not in WORD:
-            break
-        elif letter in SEPARATORS and _is_assigned(text, at + 1):
+        elif _is_end(text, at):
             break
         at += 1
     return at
+
+
+def _is_end(text: str, at: int) -> bool:
+    """Say whether a value that is not quoted ends there, at a separator or at a quote with a slash before it."""
+    if text[at] == "\\":
+        return text[at + 1 : at + 2] in QUOTES and text[at + 2 : at + 3] not in WORD
+    return text[at] in SEPARATORS and _is_assigned(text, at + 1)
 
 
 def _is_assigned(text: str, at: int) -> bool:
