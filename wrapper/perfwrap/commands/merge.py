@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ import typer
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import MANIFEST, PARTS, RunFolder, as_text, safe
+from perfwrap.shown_text import say
 
 
 def merge(
@@ -37,7 +37,7 @@ def merge(
         ) from error
     hosts = len({(manifest.get("host") or {}).get("name") for _, manifest in parts})
     what = f"{units.counted(len(parts), 'recording')} of {units.counted(hosts, 'host')}"
-    print(f"perfwrap: {out} is one run of {what}; `perfwrap report {out}` reads it", file=sys.stderr)
+    say(f"perfwrap: {out} is one run of {what}; `perfwrap report {out}` reads it")
 
 
 def _parts(path: Path) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
