@@ -101,6 +101,11 @@ def _demand_harmless(words: list[str], place: Path) -> None:
     assert all(line.isprintable() for line in said.split("\n"))
 
 
+def test_help_keeps_its_lines() -> None:
+    done = subprocess.run([sys.executable, "-m", "perfwrap"], capture_output=True, text=True)
+    assert "\nOptions:\n" in done.stdout + done.stderr
+
+
 def test_markdown_calls_nobody_and_refers_to_nothing() -> None:
     assert escaped("by @someone, see #12 and &#64;someone") == (
         r"by @&#8203;someone, see \#&#8203;12 and \&\#&#8203;64;someone"

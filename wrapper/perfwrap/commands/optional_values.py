@@ -30,7 +30,8 @@ def visibly() -> Iterator[None]:
     try:
         yield
     except MESSAGE as error:
-        error.message = harmless(visible(error.message))
+        if type(error).__name__ != "NoArgsIsHelpError":  # Its message is our own help.
+            error.message = harmless(visible(error.message))
         raise
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.metrics import Metric
+from perfwrap.run_folder import EXPORTS
 
 Labels = Mapping[str, str]
 """Of what a metric is told: the part, the rule, the GPU; empty for the run as a whole."""
@@ -92,6 +94,18 @@ class Destination:
     url: str = ""
     out: Path | None = None
     experiment: str = ""
+
+
+def own_place(folder: Path, name: str) -> Path:
+    """Return where to write in a run folder; PerfwrapError where a link would lead elsewhere."""
+    place = folder / EXPORTS / name
+    for path in (place.parent, place):
+        if path.is_symlink():
+            raise PerfwrapError(
+                f"{path} is a link, as nothing that perfwrap made is.",
+                "Remove it, or name another place with --out.",
+            )
+    return place
 
 
 class Exporter(Protocol):
