@@ -16,6 +16,10 @@ MOST_LOOKED_AT = 100_000
 """Files of a run folder; more are not looked at before it is read."""
 
 
+MAY_LEAD_OUT = ("inject", ".inject")
+"""Is a link where the path of a run folder has a colon; nobody reads what is behind it."""
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Give a new file that takes the place of ``path`` at the end, so that nobody sees half of it.
@@ -80,9 +84,11 @@ def restrict(folder: Path, but: str) -> None:
 def demand_plain(folder: Path) -> None:
     """Raise PerfwrapError where a folder holds what is neither file nor folder: a pipe would be waited for for ever.
 
-    PerfwrapError, too, where it or a folder in it is somebody else's and closed to us.
+    PerfwrapError, too, where a link leads out of it, to what its sender cannot read but we can; and where it or a
+    folder in it is somebody else's and closed to us.
     """
     looked_at = 0
+    inside = folder.resolve()
     for place, folders, files in os.walk(folder, onerror=_refuse_closed):
         folders.sort()
         for name in files:
@@ -95,6 +101,13 @@ def demand_plain(folder: Path) -> None:
             if not stat.S_ISREG(mode):
                 raise PerfwrapError(
                     f"{path} is neither a file nor a folder, as nothing in a run folder should be.",
+                    "Remove it, if you know where it comes from; perfwrap did not make it.",
+                )
+        for path in (Path(place, name) for name in (*folders, *files)):
+            leads_out = path.is_symlink() and not path.resolve().is_relative_to(inside)
+            if leads_out and path.name not in MAY_LEAD_OUT:
+                raise PerfwrapError(
+                    f"{path} is a link that leads out of the run folder.",
                     "Remove it, if you know where it comes from; perfwrap did not make it.",
                 )
         if looked_at > MOST_LOOKED_AT:

@@ -11,6 +11,7 @@ import typer
 
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import demand_plain
 from perfwrap.run_folder import MANIFEST, PARTS, RunFolder, as_text, safe
 from perfwrap.shown_text import say
 
@@ -42,6 +43,7 @@ def merge(
 
 def _parts(path: Path) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
     """Yield the recordings of a run folder with their manifests; PerfwrapError when it is none."""
+    demand_plain(path)
     folder = RunFolder(path)
     manifest = folder.read_manifest()
     if "imported" in manifest:
