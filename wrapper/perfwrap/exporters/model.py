@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -105,6 +106,8 @@ def own_place(folder: Path, name: str) -> Path:
                 f"{path} is a link, as nothing that perfwrap made is.",
                 "Remove it, or name another place with --out.",
             )
+    with suppress(OSError):  # Whoever writes there says why it cannot be done.
+        place.parent.mkdir(mode=0o700, exist_ok=True)
     return place
 
 
