@@ -16,10 +16,11 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
 
     HOOK = os.path.dirname(os.path.abspath(__file__))
     HINTS = (
-        b"passw passp pass_ pass- pass. -pass _pass pass= pass: pass\" pass' secret cred key token pwd auth bearer "
-        b"cookie sig :// sk- hf_ nvapi- r8_ npm_ pypi- wandb_ ghp_ gho_ ghu_ ghs_ ghr_ github_ glpat- xox aiza ya29. "
-        b"eyj akia asia"
+        b"pass pw pswd secret cred key token auth bearer cookie sig :// sk- hf_ nvapi- r8_ npm_ pypi- wandb_ ghp_ gho_ "
+        b"ghu_ ghs_ ghr_ github_ glpat- xox aiza ya29. eyj akia asia"
     ).split()
+    ONLY_HEX = b" " * 48 + b"0123456789" + b" " * 39 + b"abcdef" + b" " * 153
+    """A table for translate: what cannot be part of a key of W&B's becomes a blank."""
 
     class Finder(object):
         """Finds nothing by itself: brings in the recorder's finder when torch is first asked for."""
@@ -117,8 +118,8 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
     def without_secrets(words):
         """Return a command line, its words joined by zeros, with what looks like a secret masked."""
         small = words.lower()
-        parts = small.replace(b"=", b"\0").replace(b" ", b"\0").replace(b"'", b"\0").split(b"\0")
-        if not any(hint in small for hint in HINTS) and not any(len(part) in (40, 46) for part in parts):
+        runs = small.translate(ONLY_HEX).split() if len(small) >= 40 else ()
+        if not any(hint in small for hint in HINTS) and not any(len(run) >= 40 for run in runs):
             return words  # nearly always: to load what masks takes as long as all else here
         masked_words = load("redaction").masked_words
         del sys.modules["perfwrap_recorder.redaction"]

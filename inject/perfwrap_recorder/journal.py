@@ -13,7 +13,7 @@ from _thread import get_ident, get_native_id
 from itertools import count
 from time import sleep
 
-from perfwrap_recorder import handlers, rest, thinning
+from perfwrap_recorder import handlers, redaction, rest, thinning
 from perfwrap_recorder.clock import now, read_pair
 from perfwrap_recorder.journal_file import JournalFile, affordable
 from perfwrap_recorder.journal_format import (
@@ -215,7 +215,7 @@ def text(value):
 
 def fact(key, value):
     """Say something that was learned."""
-    _tell(FACT, key, 0, str(value))
+    _tell(FACT, key, 0, redaction.masked(str(value)))
 
 
 def mark(name, detail=""):
@@ -585,9 +585,9 @@ def _add_thread():
 
 
 def thread_name(thread):
-    """Return the name of a thread; ``threading.current_thread()`` would add threads that it does not know."""
+    """Return a thread's name, its secrets masked; ``threading.current_thread()`` would add threads it does not know."""
     known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
-    return str(getattr(known, "_name", ""))
+    return redaction.masked(str(getattr(known, "_name", "")))
 
 
 def _tick(moment):

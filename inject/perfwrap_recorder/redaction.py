@@ -2,27 +2,26 @@
 
 The same file stands in both halves, which share no code; a test holds them equal. It goes by names (``--api-key X``,
 ``TOKEN=X``, ``"password": "X"``), by the user's part of addresses, and by how the tokens of well-known services look.
-A password that stands alone, under no name, looks like any other word and is not found. No regular expressions: to
-import them would cost each interpreter that starts some milliseconds; and no import at all, which it could notice.
+A password that stands alone, under no name, looks like any other word and is not found. Where it is not clear how far
+a value goes, rather too much is masked. No regular expressions: to import them would cost each interpreter that starts
+some milliseconds; and no import at all, which it could notice.
 """
 
 MASK = "***"
 
 SECRET_PARTS = (
-    "passw",
-    "passphrase",
-    "secret",
-    "credential",
-    "apikey",
-    "privatekey",
-    "accesskey",
-    "signature",
+    *("passw", "passphrase", "passcode", "secret", "credential", "apikey", "privatekey", "accesskey"),
+    *("signature", "apitoken", "authtoken", "accesstoken"),
 )
 """A name that holds one of these, its hyphens and underscores left out, is that of a secret."""
-SECRET_ENDS = ("token", "key", "pwd")
-SECRET_NAMES = ("auth", "authorization", "bearer", "cookie", "sig")
-LAST_WORD = "_pass"
-"""So ends the name of a password in short: ``--pass``, ``DB_PASS``."""
+SECRET_ENDS = ("token", "key", "pwd", "pswd", "auth", "cookie", "creds")
+SECRET_NAMES = ("authorization", "bearer", "pw", "sig")
+LAST_WORDS = ("_pass", "_pw", "_sig")
+"""So ends the name of a password in short: ``--pass``, ``DB_PASS``, ``dbPw``."""
+NO_PASSWORDS = ("forward_pass", "backward_pass", "forward_pw", "backward_pw")
+"""Passes through a model."""
+WHOLE_LINES = ("authorization", "cookie")
+"""So end the names of headers, whose values hold blanks and semicolons."""
 COMMIT_NAMES = ("commit", "revision", "rev", "ref", "sha", "hash", "version", "branch")
 """What stands under such a name is one of git's numbers, though it looks like a key of W&B's."""
 
@@ -39,11 +38,24 @@ HEX_LENGTH = 40
 
 WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 HEX = frozenset("0123456789abcdef")
-QUOTES = "'\""
-VALUE_ENDS = frozenset(" \t\r\n\0\x1f'\"`,;&|)]}<>")
+QUOTES = frozenset("'\"`")
+BLANKS = " \t\0\x1f"
+"""What separates words; the last two join those of a command line."""
+SPACES = frozenset(BLANKS + "\r\n\v\f")
+SEPARATORS = frozenset(",;&|)]}<>")
+"""May stand behind a value, or in it."""
+BRACKETS = {"[": "]", "(": ")", "{": "}"}
+PLAIN_PATHS = ("http", "https", "ssh", "git", "file", "s3", "gs", "hf")
+"""Kinds of addresses behind whose host an @ may stand."""
+CODE_PREFIXES = frozenset("rbfuRBFU")
+"""What may stand before a text in Python."""
+ANNOTATION = WORD | frozenset(" []|")
+KINDS = ("bearer", "basic", "digest", "token")
+"""Stand before what is secret where somebody authorizes himself."""
+FAR = 1000
+"""So many characters are looked at where the end of something may be missing."""
 HINTS = (
-    *("passw", "passp", "pass_", "pass-", "pass.", "secret", "credential", "key", "token", "pwd", "auth"),
-    *("-pass", "_pass", "pass=", "pass:", 'pass"', "pass'", "bearer", "cookie", "sig", "://"),
+    *("pass", "pw", "secret", "cred", "key", "token", "auth", "bearer", "cookie", "sig", "://", "pswd"),
     *(prefix.lower() for prefix, _ in PREFIXES),
     *(prefix.lower() for prefix in AWS_PREFIXES),
 )
@@ -56,11 +68,11 @@ def masked_words(words: "list[str]") -> "list[str]":
     found = []
     before = ""
     for word in words:
-        follows = before.startswith("-") and "=" not in before and not word.startswith("-")
+        follows = before.startswith("-") and WORD.issuperset(before) and not word.startswith("-")
         name, equals, value = word.partition("=")
         if follows and is_secret(before):
             word = MASK
-        elif word.startswith("-") and value and is_secret(name):
+        elif value and _is_name(name) and is_secret(name):
             word = name + equals + MASK
         elif not (follows and _is_commit(before)):
             word = masked(word)
@@ -77,17 +89,17 @@ def masked(text: str, is_code: bool = False) -> str:
     name, at = "", 0
     while at < len(text):
         end = _end_of_word(text, at)
-        word = text[at:end]
-        if word:
-            pieces.append(MASK if _is_token(text, at, end, name) else word)
-            name, at = word, end
+        if end > at:
+            is_token = _is_token(text, at, end, name)
+            name = text[at:end]
+            pieces.append(MASK if is_token else name)
+            value = None if is_token else _value_of(text, end, name, is_code)
+            at = end
+            if value is not None:
+                pieces += [text[at : value[0]], MASK]
+                at, name = value[1], ""
             continue
-        value = _value_of(text, at, name, is_code)
-        if value is not None:
-            pieces += [text[at : value[0]], MASK]
-            at, name = value[1], ""
-            continue
-        end = _end_of_user(text, at)
+        end = _end_of_user(text, at, name)
         if end:
             pieces.append("://" + MASK)
             at, name = end, ""
@@ -104,7 +116,13 @@ def is_secret(name: str) -> bool:
     plain = name.lower().replace("_", "").replace("-", "").replace(".", "")
     if plain in SECRET_NAMES or plain.endswith(SECRET_ENDS) or any(part in plain for part in SECRET_PARTS):
         return True
-    return ("_" + name.lower().replace("-", "_").replace(".", "_")).endswith(LAST_WORD)
+    if not plain.endswith(("pass", "pw", "sig")):
+        return False
+    words = "_" + "".join("_" + letter if letter.isupper() else letter for letter in name)
+    if name.upper() == name:
+        words = "_" + name
+    words = words.lower().replace("-", "_").replace(".", "_")
+    return words.endswith(LAST_WORDS) and not words.replace("__", "_").endswith(NO_PASSWORDS)
 
 
 def _may_hold_one(text: str) -> bool:
@@ -115,51 +133,186 @@ def _may_hold_one(text: str) -> bool:
     )
 
 
-def _end_of_word(text: str, at: int) -> int:
-    while at < len(text) and text[at] in WORD:
+def _is_name(text: str) -> bool:
+    """Say whether all of it can be a name: of an option, a variable, a key of a configuration (``+a.b``, ``a[b]``)."""
+    return WORD.issuperset(text.strip("+~[]").replace("[", "").replace("]", ""))
+
+
+def _end_of_word(text: str, at: int, most: int = 1 << 62) -> int:
+    end = min(len(text), at + most)
+    while at < end and text[at] in WORD:
         at += 1
     return at
 
 
-def _value_of(text: str, at: int, name: str, is_code: bool) -> "tuple[int, int] | None":
+def _skip(text: str, at: int, letters: "str | frozenset[str]", most: int = FAR) -> int:
+    """Return where something else than these characters stands; at most so far as anybody writes them."""
+    end = min(len(text), at + most)
+    while at < end and text[at] in letters:
+        at += 1
+    return at
+
+
+def _value_of(text: str, end: int, name: str, is_code: bool) -> "tuple[int, int] | None":
     """Return where the value begins and ends that stands behind the name of a secret; None where none does."""
-    if not name or not is_secret(name) or text[at - 1] in "=:":
+    if not is_secret(name):
         return None
+    quote = _skip(text, end, "\\")
+    within = _string_around(text, end - len(name)) if is_code else ""
+    in_string = within not in ("", text[quote : quote + 1])
+    is_quoted = text[quote : quote + 1] in QUOTES and not in_string
+    if is_quoted:
+        end = quote + 1
+    end = _skip(text, end, "]")
+    at = _skip(text, end, BLANKS)
+    is_option, is_bearer = name.startswith("-"), name.lower() == "bearer"
+    sign = text[at : at + 1]
+    if sign in ("=", ":") and not text.startswith(("==", "::", "://"), at):
+        at += 2 if text[at + 1 : at + 2] in ("=", ">") else 1  # := and => as well
+    elif text.startswith("->", at):
+        at += 2
+    elif is_quoted and sign == "," and (is_option or name.lower() not in ("key", "token")):
+        at = _skip(text, at + 1, BLANKS)  # ["--api-key", "X"], setdefault("API_TOKEN", "X")
+        opened = _skip(text, at, "\\")
+        if text[opened : opened + 1] not in QUOTES or text[opened + 1 : opened + 2] == "-":
+            return None
+    elif end < at and not is_quoted and (is_bearer or is_option and (in_string or not is_code)):
+        if text.startswith("\\\n", at):
+            at = _skip(text, at + 2, BLANKS)
+        if is_option and text[at : at + 1] == "-":
+            return None
+        return _value_in_text(text, at, False)
+    else:
+        return None
+    at = _skip(text, at, BLANKS)
+    if not is_code:
+        return _value_in_text(text, at, sign == ":" and name.lower().endswith(WHOLE_LINES))
+    if in_string:  # what is filled in is no value: "key={}", "key=%s", "key: "
+        return None if text[at : at + 1] in ("{", "%", within) else _value_in_text(text, at, False)
+    return _value_in_code(text, at, sign == ":")
+
+
+def _string_around(text: str, at: int) -> str:
+    """Return the quote that a place in a line of code is within; nothing where it is in none."""
+    quote, begin = "", max(text.rfind("\n", 0, at) + 1, at - FAR)
+    while begin < at:
+        if text[begin] == "\\":
+            begin += 1
+        elif quote:
+            quote = "" if text[begin] == quote else quote
+        elif text[begin] in "'\"":
+            quote = text[begin]
+        begin += 1
+    return quote
+
+
+def _value_in_code(text: str, at: int, is_annotated: bool) -> "tuple[int, int] | None":
+    """Return where the quoted value begins and ends that stands there in Python."""
+    if is_annotated:  # token: str = "X"
+        end = _skip(text, at, ANNOTATION)
+        if text[end : end + 1] == "=" and text[end + 1 : end + 2] != "=":
+            at = end + 1
+    at = _skip(text, at, BLANKS + "([{")
+    at = _skip(text, at, CODE_PREFIXES, 2)
+    quote = text[at : at + 1]
+    if quote not in ("'", '"'):
+        return None
+    quotes = quote * 3 if text.startswith(quote * 3, at) else quote
+    end, _ = _closing(text, at, quotes)
+    return (at + len(quotes), end) if end > at + len(quotes) else None
+
+
+def _value_in_text(text: str, at: int, is_line: bool) -> "tuple[int, int] | None":
+    """Return where the value begins and ends that stands there; of a header it is the whole line."""
     size = len(text)
-    is_bearer = name.lower() == "bearer"
-    if text[at] in QUOTES:  # the name itself is quoted
-        at += 1
-    while at < size and text[at] == " ":
-        at += 1
-    if at < size and text[at] in "=:" and not text.startswith(("==", "::", "://"), at):
-        at += 1
-    elif not is_bearer or is_code:
-        return None
-    while at < size and text[at] == " ":
-        at += 1
-    if at < size and text[at] in QUOTES:
-        end = text.find(text[at], at + 1)
-        return (at + 1, end if end >= 0 else size) if end != at + 1 else None
-    if is_code:
-        return None
-    end = at
-    while end < size and text[end] not in VALUE_ENDS:
-        end += 1
-    if name.lower().endswith("authorization"):  # a word more: the kind, and then what is secret
-        while end < size and text[end] not in "'\"\n,;":
+    quote = _skip(text, at, "\\")
+    if text[quote : quote + 1] in QUOTES:
+        end, behind = _closing(text, quote, text[quote], quote - at)
+        if end == quote + 1:
+            return None
+        if text[behind : behind + 1] not in WORD:
+            return quote + 1, end
+        return at, _end_of_value(text, behind)  # 'a'b is one word in a shell
+    if text[at : at + 1] in BRACKETS:
+        end = text.find(BRACKETS[text[at]], at, at + FAR)
+        return at, _end_of_value(text, end if end >= 0 else at)
+    end = _end_of_value(text, at)
+    if is_line:
+        while end < size and text[end] not in "'\"\r\n\0\x1f":
             end += 1
+    elif text[at:end].lower() in KINDS and text[end : end + 1] in (" ", "\t"):
+        end = _end_of_value(text, _skip(text, end, BLANKS))
     return (at, end) if end > at else None
 
 
-def _end_of_user(text: str, at: int) -> int:
+def _closing(text: str, at: int, quote: str, slashes: int = 0) -> "tuple[int, int]":
+    """Return where a quoted text ends that begins there, and what is behind it; twice the text's end where it does not.
+
+    So many slashes stand before both of its quotes where it is itself within something quoted.
+    """
+    size, end = len(text), at + len(quote)
+    while end < size:
+        begin = end
+        while end < size and text[end] == "\\":
+            end += 1
+        count = end - begin
+        if text.startswith(quote, end) and (count <= slashes or not slashes and count % 2 == 0):
+            return end - (count if slashes else 0), end + len(quote)
+        end += 1
+    return size, size
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Return where a value ends that is not quoted: at a blank, and where what follows is something of its own."""
+    while at < len(text) and text[at] not in SPACES:
+        letter, following = text[at], text[at + 1 : at + 2]
+        if letter in QUOTES:
+            if following not in WORD:
+                break
+            closing = text.find(letter, at + 1, at + FAR)  # a'b c' is one word in a shell
+            at = max(at, closing)
+        elif _is_end(text, at):
+            break
+        at += 1
+    return at
+
+
+def _is_end(text: str, at: int) -> bool:
+    """Say whether a value that is not quoted ends there, at a separator or at a quote with a slash before it."""
+    if text[at] == "\\":
+        return text[at + 1 : at + 2] in QUOTES and text[at + 2 : at + 3] not in WORD
+    return text[at] in SEPARATORS and _is_assigned(text, at + 1)
+
+
+def _is_assigned(text: str, at: int) -> bool:
+    """Say whether a name and its value stand there: ``name=value``, ``"name":``."""
+    if text[at : at + 1] in QUOTES:
+        end = text.find(text[at], at + 1, at + FAR)
+        return end >= 0 and text[end + 1 : end + 2] in (":", "=")
+    end = _end_of_word(text, at, FAR)
+    return end > at and text[end : end + 1] == "=" and text[end + 1 : end + 2] not in ("", "=", *SPACES)
+
+
+def _end_of_user(text: str, at: int, scheme: str) -> int:
     """Return where the user and password of an address end, 0 where there are none."""
     if not text.startswith("://", at):
         return 0
-    end = at + 3
+    begin = end = at + 3
     last = 0
-    while end < len(text) and text[end] not in "/ \t\r\n\0\x1f'\"<>?#":
-        if text[end] == "@":
+    colon = -1
+    has_plain_path = scheme.lower() in PLAIN_PATHS
+    while end < min(len(text), begin + FAR) and text[end] not in SPACES:
+        letter = text[end]
+        if letter == "@":
             last = end
+        elif letter == ":" and colon < 0:
+            colon = end
+        elif letter in "/?#" and has_plain_path:
+            # Behind a colon stands either a port, or a password, in which people forget to write the slash as %2F.
+            if last or colon < 0 or text[colon + 1 : end].isdigit():
+                break
+        elif (letter in QUOTES or letter in "<>") and text[end + 1 : end + 2] not in WORD:
+            break
         end += 1
     return last
 

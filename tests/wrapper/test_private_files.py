@@ -118,3 +118,22 @@ def test_what_lies_in_a_closed_folder_is_told_in_a_sentence(
         cli.main()
     assert ended.value.code == cli.USAGE_ERROR
     assert "perfwrap: closed/run: Permission denied." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["trace.json.gz", "starts", "tools/x.csv", "parts"])
+def test_a_run_folder_with_a_link_to_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine").mkdir()
+    run = tmp_path / "run"
+    (run / "tools").mkdir(parents=True)
+    (run / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(PerfwrapError, match="leads out of the run folder"):
+        runs.find(str(run))
+
+
+def test_links_within_a_run_folder_and_that_to_the_recorder_are_let_be(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "tools").mkdir(parents=True)
+    (run / "tools" / "a.csv").touch()
+    (run / "tools" / "b.csv").symlink_to("a.csv")
+    (run / "inject").symlink_to(tmp_path)
+    assert runs.find(str(run)) == run

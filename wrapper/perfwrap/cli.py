@@ -8,14 +8,16 @@ import typer
 
 from perfwrap import __version__
 from perfwrap.commands import COMMANDS
-from perfwrap.commands.optional_values import CommandWithOptionalValues
+from perfwrap.commands.optional_values import Commands, CommandWithOptionalValues
 from perfwrap.errors import PerfwrapError
+from perfwrap.shown_text import say
 
 USAGE_ERROR = 2
 """Exit code of perfwrap's own errors, as of every well-behaved command line tool."""
 
 app = typer.Typer(
     name="perfwrap",
+    cls=Commands,
     help="Run an unmodified PyTorch training command and learn what holds it back.",
     no_args_is_help=True,
     add_completion=True,
@@ -31,7 +33,7 @@ for _name, _function, _settings in COMMANDS:
 def options(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
     """Run an unmodified PyTorch training command and learn what holds it back."""
     if version:
-        print(f"perfwrap {__version__}")
+        say(f"perfwrap {__version__}", sys.stdout)
         raise typer.Exit()
 
 
@@ -40,13 +42,13 @@ def main() -> None:
     try:
         app()
     except PerfwrapError as error:
-        print(f"perfwrap: {error.message}", file=sys.stderr)
+        say(f"perfwrap: {error.message}")
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+            say(f"  {error.hint}")
         sys.exit(USAGE_ERROR)
     except PermissionError as error:
         if error.filename is None:
             raise
-        print(f"perfwrap: {error.filename}: {error.strerror}.", file=sys.stderr)
-        print("  Whoever it belongs to can open it, or give you a copy.", file=sys.stderr)
+        say(f"perfwrap: {error.filename}: {error.strerror}.")
+        say("  Whoever it belongs to can open it, or give you a copy.")
         sys.exit(USAGE_ERROR)

@@ -8,12 +8,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from perfwrap.errors import PerfwrapError
 
 MOST_LOOKED_AT = 100_000
 """Files of a run folder; more are not looked at before it is read."""
+
+
+MAY_LEAD_OUT = ("inject", ".inject")
+"""Is a link where the path of a run folder has a colon; nobody reads what is behind it."""
 
 
 @contextmanager
@@ -43,12 +47,18 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
         file.write(text.encode("utf-8", errors))
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """Return a file that is open for reading; OSError where it is no plain file: a pipe would never end."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (whoever asks for it closes it)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path.name} is not a file")
+    return file
+
+
 def read_plain(path: Path, most: int) -> bytes:
-    """Return a file's content; OSError where it is no plain file, or larger than that: a pipe would never end."""
-    with open(path, "rb", opener=_without_waiting) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path.name} is not a file")
+    """Return a file's content; OSError where it is no plain file, or larger than that."""
+    with open_plain(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(f"{path.name} is larger than {most >> 20} MiB")
@@ -74,9 +84,11 @@ def restrict(folder: Path, but: str) -> None:
 def demand_plain(folder: Path) -> None:
     """Raise PerfwrapError where a folder holds what is neither file nor folder: a pipe would be waited for for ever.
 
-    PerfwrapError, too, where it or a folder in it is somebody else's and closed to us.
+    PerfwrapError, too, where a link leads out of it, to what its sender cannot read but we can; and where it or a
+    folder in it is somebody else's and closed to us.
     """
     looked_at = 0
+    inside = folder.resolve()
     for place, folders, files in os.walk(folder, onerror=_refuse_closed):
         folders.sort()
         for name in files:
@@ -89,6 +101,13 @@ def demand_plain(folder: Path) -> None:
             if not stat.S_ISREG(mode):
                 raise PerfwrapError(
                     f"{path} is neither a file nor a folder, as nothing in a run folder should be.",
+                    "Remove it, if you know where it comes from; perfwrap did not make it.",
+                )
+        for path in (Path(place, name) for name in (*folders, *files)):
+            leads_out = path.is_symlink() and not path.resolve().is_relative_to(inside)
+            if leads_out and path.name not in MAY_LEAD_OUT:
+                raise PerfwrapError(
+                    f"{path} is a link that leads out of the run folder.",
                     "Remove it, if you know where it comes from; perfwrap did not make it.",
                 )
         if looked_at > MOST_LOOKED_AT:

@@ -19,6 +19,7 @@
     parts/<name>/            where several launchers joined the run: a run folder for each of them, and beside it
                              only run.json, which says so under ``job``, and what is made of all parts
     exports/                 what `perfwrap export` wrote, unless it was told another place
+    monitors.log             what went wrong in the monitors
 """
 
 from __future__ import annotations
@@ -58,6 +59,28 @@ TRACE = "trace.json.gz"
 REPORT = "report.html"
 STEPS = "steps"
 PARTS = "parts"
+EXPORTS = "exports"
+MONITORS_LOG = "monitors.log"
+OWN = frozenset(
+    (
+        *(
+            MANIFEST,
+            INJECT,
+            STARTS,
+            JOURNAL,
+            MEMORY,
+            STALLS,
+            TOOLS,
+            TIMELINE,
+            DIAGNOSIS,
+            TRACE,
+            REPORT,
+            STEPS,
+        ),
+        *(PARTS, EXPORTS, MONITORS_LOG),
+    )
+)
+"""All that perfwrap puts into a run folder: one with anything else in it is never removed."""
 
 START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
 """Tab-separated fields of a line in ``starts/<host>.log``.
@@ -165,6 +188,17 @@ class RunFolder:
         found = sorted((self.path / PARTS).glob(f"*/{MANIFEST}"))
         return tuple(RunFolder(path.parent) for path in found if not path.parent.name.startswith("."))
 
+    def why_not_ours(self) -> str:
+        """Return why this is no run folder, or what else is in it, in the words behind its path; empty if neither."""
+        manifest = self.read_manifest()
+        versions = manifest.get("versions")
+        known = manifest.get("start") or manifest.get("imported")
+        is_ours = isinstance(versions, dict) and "perfwrap" in versions
+        if not manifest.get("command") or not (is_ours and known or "job" in manifest):
+            return f"has a {MANIFEST} that perfwrap did not write"
+        strange = sorted(path.name for path in self.path.iterdir() if not _is_own(path.name))
+        return f"holds {strange[0]}, which perfwrap did not put there" if strange else ""
+
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap.
 
@@ -210,6 +244,11 @@ class RunFolder:
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace the manifest in one step, so that a reader never sees half of it."""
         replace_text(self.manifest, as_text(manifest))
+
+
+def _is_own(name: str) -> bool:
+    """Say whether perfwrap puts something of that name into a run folder, if only for a moment."""
+    return name in OWN or any(name == f".{own}" or name.startswith(f".{own}.") for own in OWN)
 
 
 def as_text(manifest: dict[str, Any]) -> str:

@@ -233,3 +233,18 @@ print(sorted((slow & set(sys.modules)) - loaded))
         python=interpreter,
     )
     assert done.stdout == "[]\n"
+
+
+def test_names_of_threads_and_facts_hold_no_secrets(run) -> None:
+    done = run(
+        """
+import threading
+open_journal()
+journal.fact("said", "--password hunter2")
+thread = threading.Thread(target=lambda: journal.mark("here"), name="token=hunter2")
+thread.start()
+thread.join()
+"""
+    )
+    assert {"token=***", "--password ***"} <= set(done.journal.texts.values())
+    assert b"hunter2" not in done.journal.path.read_bytes()

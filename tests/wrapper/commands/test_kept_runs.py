@@ -33,7 +33,13 @@ def made(tmp_path: Path) -> Made:
         path.mkdir(parents=True)
         moment = {"monotonic_ns": 1, "wall_ns": round(time.time_ns() - days * DAY)}
         later = {"monotonic_ns": 12 * 10**9, "wall_ns": moment["wall_ns"]} if ended else None
-        content = {"command": ["python", "train.py"], "start": moment, "end": later, **manifest}
+        content = {
+            "command": ["python", "train.py"],
+            "versions": {"perfwrap": "0.1"},
+            "start": moment,
+            "end": later,
+            **manifest,
+        }
         RunFolder(path).write_manifest(content)
         (path / "journal").mkdir()
         return path
@@ -232,6 +238,68 @@ def test_a_trial_is_removed_as_one_and_not_while_it_may_go_on(
     assert perfwrap(tmp_path, "clean", "between", "--yes").returncode == 0
     assert perfwrap(tmp_path, "clean", "own", "--yes").returncode == 2
     assert left(tmp_path) == ["a", "going", "own"]
+
+
+@pytest.mark.parametrize("words", [("mine",), ("--keep", "0")])
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"format": 1, "name": "mine"},
+        {"format": 1, "name": "mine", "command": ["make"], "start": {"monotonic_ns": 1, "wall_ns": 1}},
+        {
+            "format": 1,
+            "name": "mine",
+            "versions": {"perfwrap": "0.1"},
+            "end": {"monotonic_ns": 1, "wall_ns": 1},
+        },
+    ],
+)
+def test_a_folder_whose_manifest_perfwrap_did_not_write_is_never_removed(
+    tmp_path: Path, manifest: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "perfwrap_runs" / "mine"
+    path.mkdir(parents=True)
+    (path / "run.json").write_text(json.dumps(manifest))
+    ended = perfwrap(tmp_path, "clean", *words, "--yes")
+    assert left(tmp_path) == ["mine"], ended
+    assert perfwrap(tmp_path, "clean", str(path), "--yes").returncode == 2
+
+
+@pytest.mark.parametrize("words", [("20260101-a",), ("--keep", "0")])
+def test_a_run_with_something_else_in_its_folder_is_never_removed(
+    made: Made, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (made("20260101-a", days=1) / "thesis.tex").touch()
+    ended = perfwrap(tmp_path, "clean", *words, "--yes")
+    assert "holds thesis.tex, which perfwrap did not put there" in ended.stdout + ended.stderr
+    assert left(tmp_path) == ["20260101-a"]
+
+
+@pytest.mark.parametrize("place", ["thesis.tex", "01-baseline/thesis.tex", "01-baseline/run/thesis.tex"])
+def test_a_trial_with_something_else_in_its_folder_is_never_removed(
+    made_trial: Made, tmp_path: Path, place: str
+) -> None:
+    (made_trial("t", days=3, best=None) / place).touch()
+    for words in (("t",), ("--keep", "0")):
+        ended = perfwrap(tmp_path, "clean", *words, "--yes")
+        assert "thesis.tex, which perfwrap did not put there" in ended.stdout + ended.stderr
+    assert left(tmp_path) == ["t"]
+
+
+def test_a_project_that_looks_like_a_trial_is_never_removed(tmp_path: Path) -> None:
+    run = tmp_path / "project" / "a" / "run"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"format": 1, "name": "mine"}')
+    (run.parent / "stdout.txt").touch()
+    assert perfwrap(tmp_path, "clean", "project", "--yes").returncode == 2
+    assert (run / "run.json").exists()
+
+
+def test_what_perfwrap_itself_records_and_reports_can_be_removed(tmp_path: Path) -> None:
+    assert perfwrap(tmp_path, "run", "--out", "r", "--", sys.executable, "-c", "pass").returncode == 0
+    assert perfwrap(tmp_path, "report", "r", "--html").returncode == 0
+    assert perfwrap(tmp_path, "clean", "r", "--yes").returncode == 0
+    assert not (tmp_path / "r").exists()
 
 
 def test_an_empty_name_removes_nothing(made: Made, tmp_path: Path) -> None:

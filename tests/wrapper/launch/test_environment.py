@@ -69,6 +69,12 @@ def test_what_matters_for_speed_is_kept_and_nothing_else() -> None:
         "NVIDIA_API_KEY": "secret",
         "ACCELERATE_PASSWORD": "secret",
         "WANDB_API_KEY": "secret",
+        "NVIDIA_APIKEY": "secret",
+        "TORCH_AUTH": "secret",
+        "TORCH_PWD": "secret",
+        "TORCH_PW": "secret",
+        "DEEPSPEED_PASS": "secret",
+        "NCCL_COOKIE": "secret",
         "SLURM_JOB_USER": "me",
         "RANKING": "1",
     }

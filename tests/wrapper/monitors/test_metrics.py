@@ -37,8 +37,10 @@ def serve(book: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         server.close()
 
 
-def get(server: Any, token: str = "", path: str = "/metrics") -> str:
+def get(server: Any, token: str = "", path: str = "/metrics", host: str | None = None) -> str:
     request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}")
+    if host is not None:
+        request.add_header("Host", host)
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -102,6 +104,30 @@ def test_without_the_token_nothing_is_told(serve: Callable[..., Any], tmp_path: 
             get(server, token)
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(server, "sesame", "/")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9", "127.0.0.1.evil.example", "10.0.0.1", ""])
+def test_a_page_whose_name_was_made_to_lead_here_is_told_nothing(
+    serve: Callable[..., Any], host: str
+) -> None:
+    server = serve(Shown())
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        get(server, host=host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9", "LOCALHOST", "[::1]:9", "127.0.0.2"])
+def test_this_machine_may_be_called_by_its_address_or_as_localhost(
+    serve: Callable[..., Any], host: str
+) -> None:
+    assert "perfwrap_stalled" in get(serve(Shown()), host=host)
+
+
+def test_who_has_the_token_may_call_the_machine_as_he_likes(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("s3cret")
+    server = serve(Shown(), token_file=str(tmp_path / "token"))
+    assert "perfwrap_stalled" in get(server, "s3cret", host="node7.example:9")
 
 
 def test_an_empty_token_and_a_port_in_use_are_said_and_cost_only_the_metrics(

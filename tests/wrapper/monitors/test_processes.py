@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.monitors import processes
+from perfwrap.monitors import processes, procfs
 from perfwrap.monitors.journal import start_ticks
 from perfwrap.monitors.processes import ProcessMonitor
 from perfwrap.monitors.rounds import SECOND_NS
@@ -389,3 +390,14 @@ def test_memory_is_weighed_when_a_process_has_lived_for_a_while(
     monitor.close()
     (weight,) = book.read().values(f"process/{process.pid}", "pss_bytes")
     assert 0 < weight <= book.read().values(f"process/{process.pid}", "rss_bytes")[-1]
+
+
+def test_a_command_line_that_is_cut_keeps_no_part_of_a_secret() -> None:
+    key = "0123456789abcdef0123456789abcdef01234567"
+    command = [sys.executable, "-c", "input()"]
+    padding = "x" * (procfs.LONGEST_COMMAND - len("\0".join(command)) - 22)
+    with subprocess.Popen([*command, padding, key], stdin=subprocess.PIPE) as process:
+        said = procfs.read_command(process.pid)
+        process.kill()
+    assert padding in said
+    assert key[:10] not in said

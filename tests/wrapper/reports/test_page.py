@@ -7,7 +7,8 @@ import pty
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.reports.page import Page, visible
+from perfwrap.reports.page import Page
+from perfwrap.shown_text import visible
 
 
 def page(width: int = 40, encoding: str = "utf-8") -> Page:

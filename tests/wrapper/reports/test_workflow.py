@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.reports import workflow
 from perfwrap.rules.model import Finding, Location
+from perfwrap.shown_text import visible
 
 COMMAND = re.compile(r"^::(?P<kind>\w+)(?: (?P<properties>[^:]*))?::(?P<message>[^\r\n]*)$")
 
@@ -41,8 +42,11 @@ def test_any_text_stays_one_command_and_reads_back(message: str, file: str) -> N
     found = re.fullmatch(r"::warning file=([^:,\r\n]*),line=3::([^\r\n]*)", line)
     assert found is not None
     # GitHub takes back exactly these escapes; percent signs are escaped first, so the order does not matter.
-    assert _back(found[2]) == message
-    assert _back(found[1]) == file
+    new_lines = {ord("\r"): None, ord("\n"): None}
+    assert _back(found[2]).translate(new_lines) == visible(message.translate(new_lines))
+    assert _back(found[2]).count("\n") == message.count("\n")
+    assert _back(found[1]).translate(new_lines) == visible(file.translate(new_lines))
+    assert found[0].isprintable()
 
 
 def _back(text: str) -> str:

@@ -58,3 +58,15 @@ def test_a_warning_is_kept_once() -> None:
     builder.warn("Something was lost.")
     builder.warn("Something was lost.")
     assert builder.build({}).warnings == ("Something was lost.",)
+
+
+def test_names_that_a_program_gives_hold_no_secrets() -> None:
+    builder = TimelineBuilder()
+    thread = builder.native_thread(builder.process("here", 7, "a"), 8, "token=hunter2")
+    for name, operation in (("token=hunter2", "nvtx"), ("lambda key: 1", "op")):
+        builder.add_row("spans", start=1, duration=1, track=thread, name=name, operation=operation)
+    builder.warn("py-spy said: password=hunter2")
+    timeline = builder.build({})
+    assert timeline.tracks["name"][thread] == "token=***"
+    assert sorted(timeline.spans["name"]) == ["lambda key: 1", "token=***"]
+    assert timeline.warnings == ("py-spy said: password=***",)

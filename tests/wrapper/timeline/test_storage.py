@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from pathlib import Path
 
+import polars as pl
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.timeline import storage
+from perfwrap.timeline import step_tables, storage
+from perfwrap.timeline.inflated import FREE_ROWS, MOST_ROWS_PER_BYTE
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
 
@@ -81,3 +84,24 @@ def test_a_save_that_was_interrupted_is_no_saved_timeline(timeline: Timeline, tm
     (tmp_path / storage.INDEX).unlink()
     with pytest.raises(PerfwrapError, match="holds no saved timeline"):
         storage.load(tmp_path)
+
+
+def test_a_small_file_with_far_too_many_rows_is_refused(tmp_path: Path) -> None:
+    storage.save(Timeline(), tmp_path)
+    rows = FREE_ROWS + 1
+    pl.DataFrame({"id": pl.zeros(rows, dtype=pl.Int8, eager=True)}).write_parquet(tmp_path / "tracks.parquet")
+    assert (tmp_path / "tracks.parquet").stat().st_size * MOST_ROWS_PER_BYTE < rows
+    with pytest.raises(PerfwrapError, match="unpacks to far more"):
+        storage.load(tmp_path)
+
+
+def test_step_tables_name_files_beside_them_only(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.parquet"
+    pl.DataFrame({"step": [1]}).write_parquet(elsewhere)
+    folder = tmp_path / "steps"
+    folder.mkdir()
+    known = {field.name: None for field in fields(step_tables.Summary)}
+    for name in (str(elsewhere), "../elsewhere.parquet"):
+        index = {"format": step_tables.FORMAT, "trainers": [{**known, "file": name}]}
+        (folder / step_tables.INDEX).write_text(json.dumps(index))
+        assert step_tables.read(folder) is None

@@ -12,6 +12,7 @@ from perfwrap.commands.output_options import words
 from perfwrap.commands.recording_options import Name, NoReport, Out, PySpyNative, PySpyRate, Rate, Tags
 from perfwrap.launch import attached
 from perfwrap.launch.options import DEFAULT_PY_SPY_HZ, DEFAULT_RATE_HZ, Options
+from perfwrap.shown_text import say
 
 
 def attach(
@@ -49,13 +50,11 @@ def attach(
         rate_hz=rate,
         report=not no_report,
     )
-    options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, run_command.say)
+    options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, say)
     until = "" if seconds is None else f" for {seconds:g} s"
-    run_command.say(f"perfwrap: watching process {pid}{until}; Ctrl-C ends that and leaves the job alone")
-    folder = attached.watch(
-        job, options, seconds, recorder, lambda words: run_command.say(f"perfwrap: {words}")
-    )
+    say(f"perfwrap: watching process {pid}{until}; Ctrl-C ends that and leaves the job alone")
+    folder = attached.watch(job, options, seconds, recorder, lambda words: say(f"perfwrap: {words}"))
     if no_report:
-        run_command.say(f"perfwrap: recorded in {folder}; `perfwrap report {folder}` reads it")
+        say(f"perfwrap: recorded in {folder}; `perfwrap report {folder}` reads it")
     else:
         run_command.report(folder)

@@ -100,9 +100,10 @@ def _show(form: str, comparison: Comparison, judgement: Judgement) -> None:
         put(markdown)
     elif form == "github":
         kind = {"ok": "notice", "regression": "error"}.get(judgement.state, "warning")
-        put(
-            workflow.command(kind, judgement.sentence, {"title": f"perfwrap check: {judgement.state}"}) + "\n"
+        annotation = workflow.command(
+            kind, judgement.sentence, {"title": f"perfwrap check: {judgement.state}"}
         )
+        put(annotation + "\n", has_commands=True)
         workflow.append_summary(markdown)
     else:
         page = Page(sys.stdout)

@@ -62,6 +62,10 @@ def clean(
     page = Page(sys.stdout)
     with Waiting("Removing runs" if yes else "Looking at runs", len(doomed)) as waiting:
         for path in doomed:
+            why = "" if names else _why_left(path)
+            if why:
+                page.line((f"left alone: {path} {why}", ""))
+                continue
             size = units.size(sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir()))
             if yes:
                 _remove(path)
@@ -80,14 +84,31 @@ def _run(name: str) -> Path:
         raise PerfwrapError("The name of a run is empty.", "Name the run; `perfwrap list` shows all.")
     trial = Path(name) if Path(name).is_dir() else Path(run_folder.RUNS, name)
     if runs.is_trial(trial):
+        _demand_ours(trial, runs.why_no_trial(trial))
         return trial
     path = runs.find(name)
     if path.is_symlink():
         raise PerfwrapError(
             f"{path} is a link to a run elsewhere.", "Name the folder itself, or remove the link."
         )
-    RunFolder(path).read_manifest()
+    _demand_ours(path, RunFolder(path).why_not_ours())
     return path
+
+
+def _demand_ours(path: Path, why: str) -> None:
+    """Raise PerfwrapError where a folder is not perfwrap's alone: what else is in it would be lost."""
+    if why:
+        raise PerfwrapError(f"{path} {why}.", "If nothing in it is needed, remove it yourself.")
+
+
+def _why_left(path: Path) -> str:
+    """Return why a folder that was chosen by number or age stays, in the words behind its path; empty where it goes."""
+    if _is_empty(path):
+        return ""
+    try:
+        return runs.why_no_trial(path) if runs.is_trial(path) else RunFolder(path).why_not_ours()
+    except (PerfwrapError, OSError) as error:
+        return f"cannot be looked into ({error})"
 
 
 def _chosen(keep: int | None, older_than: str) -> list[Path]:

@@ -13,6 +13,7 @@ import typer
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
+from perfwrap.shown_text import say
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "demo"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
@@ -44,7 +45,8 @@ def demo(
 def _profile(script: Path, out: Path, title: str) -> dict[str, Any]:
     """Run one script as a user would, its output and report shown, and return its diagnosis."""
     command = ["run", "--out", str(out), "--", "python", str(script)]
-    typer.echo(f"\n── {title} ──\n$ perfwrap run -- python {script.name}\n", err=True)
+    for line in ("", f"── {title} ──", f"$ perfwrap run -- python {script.name}", ""):
+        say(line)
     command[command.index("python")] = sys.executable
     status = subprocess.run([sys.executable, "-m", "perfwrap", *command]).returncode
     diagnosis = out / run_folder.DIAGNOSIS

@@ -9,6 +9,7 @@ import typer
 
 from perfwrap import __version__
 from perfwrap.errors import PerfwrapError
+from perfwrap.redaction import masked_words
 from perfwrap.run_folder import create
 
 
@@ -44,7 +45,7 @@ def import_(
         raise PerfwrapError(f"There is no format {format!r}.", f"One of: {', '.join(known)}.")
     paths = sources.expand(files)
     run = {
-        "command": ["perfwrap", "import", *(str(file) for file in files)],
+        "command": masked_words(["perfwrap", "import", *(str(file) for file in files)]),
         "versions": {"perfwrap": __version__},
     }
     with Waiting(f"Reading {units.counted(len(paths), 'file')}"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,9 @@ import typer
 
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import demand_plain
 from perfwrap.run_folder import MANIFEST, PARTS, RunFolder, as_text, safe
+from perfwrap.shown_text import say
 
 
 def merge(
@@ -37,11 +38,12 @@ def merge(
         ) from error
     hosts = len({(manifest.get("host") or {}).get("name") for _, manifest in parts})
     what = f"{units.counted(len(parts), 'recording')} of {units.counted(hosts, 'host')}"
-    print(f"perfwrap: {out} is one run of {what}; `perfwrap report {out}` reads it", file=sys.stderr)
+    say(f"perfwrap: {out} is one run of {what}; `perfwrap report {out}` reads it")
 
 
 def _parts(path: Path) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
     """Yield the recordings of a run folder with their manifests; PerfwrapError when it is none."""
+    demand_plain(path)
     folder = RunFolder(path)
     manifest = folder.read_manifest()
     if "imported" in manifest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import sys
 import webbrowser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,6 +16,7 @@ from perfwrap.commands import runs
 from perfwrap.commands.output_options import Run
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
+from perfwrap.shown_text import say
 
 REPORT = "report.html"
 VIEWER = "https://ui.perfetto.dev"
@@ -45,7 +47,7 @@ def open_(
             f"{folder} has no {chosen.name}.", f"`perfwrap report {folder}` makes it from what was recorded."
         )
     if path:
-        typer.echo(chosen.absolute())
+        say(str(chosen.absolute()), sys.stdout)
     elif chosen == report:
         _browse(chosen.absolute().as_uri(), chosen)
     else:
@@ -72,7 +74,7 @@ def _serve(file: Path) -> None:
         ) from error
     with server:
         address = f"{VIEWER}/#!/?url=http://127.0.0.1:{server.server_port}{server.place}"
-        typer.echo(f"Opening {address}", err=True)
+        say(f"Opening {address}")
         _browse(address, file)
         server.timeout = PATIENCE_SECONDS
         while not server.served:

@@ -6,13 +6,47 @@ must be joined with ``=``; it goes to a hidden option of its own, ``--nsys-optio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from perfwrap.shown_text import harmless, visible
 
 HIDDEN = "-options"
 """Ends the name of the hidden option that takes the value."""
+
+
+MESSAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""All errors of the command line; newer versions of the library bring their own click, others import it."""
+
+
+@contextmanager
+def visibly() -> Iterator[None]:
+    """Have the library's messages steer no terminal: they repeat words, which may be names of files."""
+    try:
+        yield
+    except MESSAGE as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # Its message is our own help.
+            error.message = harmless(visible(error.message))
+        raise
+
+
+class Commands(TyperGroup):
+    """The table of commands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is meant."""
+        with visibly():
+            return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what stands before the command."""
+        with visibly():
+            return super().parse_args(ctx, args)
 
 
 class CommandWithOptionalValues(TyperCommand):
@@ -29,7 +63,8 @@ class CommandWithOptionalValues(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give the values of such options to their hidden twins, and parse."""
-        return super().parse_args(ctx, self._told_apart(args))
+        with visibly():
+            return super().parse_args(ctx, self._told_apart(args))
 
     def _told_apart(self, words: list[str]) -> list[str]:
         """Return the words with each such value behind its hidden option; the command's own stay as they are."""

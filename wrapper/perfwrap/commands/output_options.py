@@ -10,6 +10,7 @@ import typer
 
 from perfwrap.commands import runs
 from perfwrap.errors import PerfwrapError
+from perfwrap.shown_text import harmless
 
 RUN_HELP = "A run: its folder, its name or a part of that, or latest."
 
@@ -64,8 +65,10 @@ def allowed(joined: str) -> frozenset[str]:
     return found
 
 
-def put(text: str) -> None:
-    """Write text to standard output as UTF-8, whatever the locale."""
+def put(text: str, has_commands: bool = False) -> None:
+    """Write text to standard output as UTF-8, whatever the locale; ``has_commands``: GitHub is to obey its lines."""
+    if not has_commands:
+        text = "\n".join(map(harmless, text.split("\n")))
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     sys.stdout.flush()

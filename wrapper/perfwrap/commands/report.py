@@ -12,6 +12,7 @@ from perfwrap.commands import runs
 from perfwrap.commands.joined import diagnose_many, has_many_ranks, put_clocks_right
 from perfwrap.commands.output_options import Format, Html, Ignore, Rules, Run, chosen, put, words
 from perfwrap.run_folder import RunFolder
+from perfwrap.shown_text import say
 
 if TYPE_CHECKING:
     from perfwrap.configuration import Choice
@@ -41,7 +42,7 @@ def report(
         show(folder, html, choice)
         return
     diagnosis, timeline = _diagnose(RunFolder(folder), html, choice)
-    put(_texts(diagnosis, folder)[form]())
+    put(_texts(diagnosis, folder)[form](), has_commands=form == "github")
     if html:
         _write_html(diagnosis, timeline, RunFolder(folder).report)
     _write_trace(diagnosis, timeline, RunFolder(folder))
@@ -109,7 +110,7 @@ def _diagnose(folder: RunFolder, overview: bool, choice: Choice | None) -> tuple
     try:
         json.write(diagnosis, folder.diagnosis)
     except OSError as error:
-        print(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}", file=sys.stderr)
+        say(f"perfwrap: {folder.diagnosis} cannot be written: {error.strerror}")
     return diagnosis, timeline
 
 
@@ -131,7 +132,7 @@ def _write_html(
         with Waiting(f"Writing {path.name}"):
             page.write(diagnosis, timeline, path, trial)
     except (OSError, ImportError) as error:  # ImportError: plotly is missing.
-        print(f"perfwrap: {path} cannot be written: {error}", file=sys.stderr)
+        say(f"perfwrap: {path} cannot be written: {error}")
         return False
     return True
 
@@ -146,7 +147,7 @@ def _write_trace(diagnosis: Diagnosis, timeline: Timeline, folder: RunFolder) ->
         with Waiting(f"Writing {folder.trace.name}"):
             trace.write(diagnosis, timeline, folder.trace)
     except OSError as error:
-        print(f"perfwrap: {folder.trace} cannot be written: {error.strerror}", file=sys.stderr)
+        say(f"perfwrap: {folder.trace} cannot be written: {error.strerror}")
 
 
 def diagnosed(folder: Path) -> Diagnosis:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,6 +71,7 @@ from perfwrap.launch.options import (
     option_name,
 )
 from perfwrap.run_folder import RunFolder
+from perfwrap.shown_text import say
 
 if TYPE_CHECKING:
     from perfwrap.configuration import Choice
@@ -250,14 +250,6 @@ def _kernels(earlier: Path | None) -> tuple[str, ...]:
     from perfwrap.commands.top_kernels import top_kernels
 
     return top_kernels(earlier)
-
-
-def say(line: str) -> None:
-    """Print one line for the user, where there is somebody to read it."""
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        return
 
 
 def report(folder: Path, rules: str = "", ignore: str = "") -> None:

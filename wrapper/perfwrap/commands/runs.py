@@ -36,6 +36,8 @@ MOST_BYTES = 256 << 20
 """Of a diagnosis.json."""
 TRIAL_RUN, PRINTED = "run", "stdout.txt"
 """The folder in which each run of a trial was recorded, and what stands beside it."""
+OF_VARIANT = (TRIAL_RUN, PRINTED, "stderr.txt")
+"""What stands in the folder of one of a trial's runs."""
 TRY = "try.json"
 """What a trial writes at its end."""
 MOST_NAMED = 5
@@ -93,6 +95,20 @@ def is_trial(path: Path) -> bool:
     """Say whether a folder is that of a trial, and no link to one: nothing else holds runs beside what they printed."""
     found = runs_of(path)
     return not path.is_symlink() and bool(found) and all((run.parent / PRINTED).is_file() for run in found)
+
+
+def why_no_trial(path: Path) -> str:
+    """Return why a folder is not that of a trial with nothing else in it, in the words behind its path."""
+    variants = {run.parent.name for run in runs_of(path)}
+    strange = {one.name for one in path.iterdir()} - variants - {TRY, run_folder.REPORT}
+    for variant in sorted(variants):
+        strange |= {
+            f"{variant}/{one.name}" for one in (path / variant).iterdir() if one.name not in OF_VARIANT
+        }
+        why = RunFolder(path / variant / TRIAL_RUN).why_not_ours()
+        if why:
+            return f"is no trial: its {variant}/{TRIAL_RUN} {why}"
+    return f"holds {min(strange)}, which perfwrap did not put there" if strange else ""
 
 
 def runs_of(trial: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import polars as pl
 from perfwrap import run_folder
 from perfwrap.commands import runs
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import demand_plain
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources import journal
 
@@ -25,6 +26,7 @@ def top_kernels(earlier: Path | None) -> tuple[str, ...]:
     does.
     """
     for run in [earlier] if earlier is not None else _latest():
+        demand_plain(run)
         spans = journal.read(RunFolder(run)).spans.filter(pl.col("operation") == "kernel")
         longest = spans.group_by("name").agg(pl.col("duration").sum()).sort("duration", descending=True)
         found = dict.fromkeys(filter(None, map(function, longest["name"].to_list())))

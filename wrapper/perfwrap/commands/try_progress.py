@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from perfwrap import units
+from perfwrap.shown_text import visible
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,7 +40,7 @@ class TryProgress:
 
     def begins(self, name: str, number: int, of: int) -> None:
         """A run begins."""
-        self._what = f"run {number} of {of}: {escape(name)}"
+        self._what = f"run {number} of {of}: {escape(visible(name))}"
         if self._console.is_terminal:
             self._status = self._console.status(self._what, refresh_per_second=REFRESH_PER_SECOND)
             self._status.start()
@@ -54,7 +55,7 @@ class TryProgress:
         self._stop()
         reading = run.reading
         told = reading.status if reading.status != "measured" else self._told(run)
-        self._console.print(f"perfwrap: {self._what}: {escape(told)}", soft_wrap=True)
+        self._console.print(f"perfwrap: {self._what}: {escape(visible(told))}", soft_wrap=True)
 
     def _told(self, run: Run) -> str:
         """Return what a measured run found."""

@@ -25,6 +25,8 @@ from perfwrap.run_folder import RunFolder
 
 LOOK_SECONDS = 0.25
 """How often it is looked whether the run has ended."""
+MOST_LAST_WORDS = 1 << 20
+"""Of what a run printed, so many bytes at its end are looked at for the last line."""
 SEARCH_SECONDS = 2.0
 """How often the journals are searched for the end of the measured steps."""
 GRACE_SECONDS = 30.0
@@ -63,7 +65,9 @@ class Ended:
     def last_words(self) -> str:
         """Return the last line that it wrote on standard error, perfwrap's own left out."""
         with contextlib.suppress(OSError):
-            text = (self.folder / "stderr.txt").read_text(encoding="utf-8", errors="replace")
+            with (self.folder / "stderr.txt").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_LAST_WORDS))
+                text = file.read(MOST_LAST_WORDS).decode("utf-8", "replace")
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             return next((line for line in reversed(lines) if not line.startswith("perfwrap:")), "")
         return ""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.metrics import Metric
+from perfwrap.run_folder import EXPORTS
 
 Labels = Mapping[str, str]
 """Of what a metric is told: the part, the rule, the GPU; empty for the run as a whole."""
@@ -92,6 +95,20 @@ class Destination:
     url: str = ""
     out: Path | None = None
     experiment: str = ""
+
+
+def own_place(folder: Path, name: str) -> Path:
+    """Return where to write in a run folder; PerfwrapError where a link would lead elsewhere."""
+    place = folder / EXPORTS / name
+    for path in (place.parent, place):
+        if path.is_symlink():
+            raise PerfwrapError(
+                f"{path} is a link, as nothing that perfwrap made is.",
+                "Remove it, or name another place with --out.",
+            )
+    with suppress(OSError):  # Whoever writes there says why it cannot be done.
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+    return place
 
 
 class Exporter(Protocol):

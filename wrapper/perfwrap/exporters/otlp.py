@@ -37,7 +37,7 @@ from opentelemetry.trace import set_span_in_context
 from perfwrap import __version__, units
 from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.metrics import Metric as Exports
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.model import Destination, Exported, own_place
 
 TAKES = frozenset({"url", "out", "experiment"})
 FILE = "otlp.jsonl"
@@ -51,7 +51,7 @@ def export(run: Exported, where: Destination) -> list[str]:
     resource = _resource(run, where.experiment or "perfwrap")
     metrics, spans = _metrics(run, resource), _spans(run, resource)
     if not where.url:
-        return _write(metrics, spans, where.out or run.folder / "exports" / FILE)
+        return _write(metrics, spans, where.out or own_place(run.folder, FILE))
     base = where.url.rstrip("/")
     sent = OTLPMetricExporter(endpoint=f"{base}/v1/metrics").export(metrics) is MetricExportResult.SUCCESS
     if sent and spans:

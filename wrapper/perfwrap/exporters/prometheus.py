@@ -12,7 +12,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported, Figure
+from perfwrap.exporters.model import Destination, Exported, Figure, own_place
 from perfwrap.exporters.naming import named, shortened
 
 TAKES = frozenset({"out"})
@@ -24,7 +24,7 @@ OF_CONDITIONS = ("torch", "gpu")
 
 def export(run: Exported, where: Destination) -> list[str]:
     """Write the file, in one step, so that the collector never sees half of it."""
-    path = where.out or run.folder / "exports" / FILE
+    path = where.out or own_place(run.folder, FILE)
     if path.suffix != ".prom":
         raise PerfwrapError(
             f"{path} does not end in .prom.", "node_exporter's textfile collector reads only files that do."

@@ -13,7 +13,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.model import Destination, Exported, own_place
 from perfwrap.exporters.naming import figure_path, series_path
 
 TAKES = frozenset({"out"})
@@ -22,7 +22,7 @@ EVENTS = "events.out.tfevents.*"
 
 def export(run: Exported, where: Destination) -> list[str]:
     """Write an event file into a folder that has none yet: TensorBoard would mix both."""
-    folder = where.out or run.folder / "exports" / "tensorboard"
+    folder = where.out or own_place(run.folder, "tensorboard")
     if any(folder.glob(EVENTS)):
         raise PerfwrapError(
             f"{folder} holds events already, and TensorBoard would mix them with these.",

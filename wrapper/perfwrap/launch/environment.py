@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from perfwrap.redaction import masked
+from perfwrap.redaction import is_secret, masked
 
 OFF = ("PERFWRAP_OFF", "PERFWRAP_DISABLE")
 SETTINGS = "settings"
@@ -26,7 +26,7 @@ PREFIXES = (
 )
 EXACT = ("RANK", "WORLD_SIZE", "LD_PRELOAD")
 SECRET = re.compile(r"TOKEN(?!IZERS)|SECRET|PASSW|CREDENTIAL|_KEY|PRIVATE")
-"""Parts of names that are never written down, whatever they start with."""
+"""Parts of names that are never written down, whatever they start with; nor are those of ``is_secret``."""
 
 
 def is_off(environment: Mapping[str, str]) -> bool:
@@ -60,5 +60,5 @@ def kept(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: masked(value)
         for name, value in sorted(environment.items())
-        if (name in EXACT or name.startswith(PREFIXES)) and not SECRET.search(name)
+        if (name in EXACT or name.startswith(PREFIXES)) and not (SECRET.search(name) or is_secret(name))
     }

@@ -16,6 +16,7 @@ from typing import Any
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch.jobs import Job
+from perfwrap.redaction import masked, masked_words
 from perfwrap.run_folder import MANIFEST, PARTS, RUNS, RunFolder, as_text, fill, host_name, safe, stem
 
 READING_SECONDS = 2.0
@@ -84,8 +85,8 @@ def _put_manifest(place: Path, command: list[str], name: str, job: Job) -> bool:
     content = as_text(
         {
             "job": {"id": job.id, "started_by": job.started_by, "size": job.size},
-            "command": command,
-            **({"name": name} if name else {}),
+            "command": masked_words(command),
+            **({"name": masked(name)} if name else {}),
             "start": {"monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()},
         }
     )

@@ -35,7 +35,7 @@ from typing import Any
 from perfwrap import __version__
 from perfwrap.launch import environment, host, proc
 from perfwrap.launch.options import Options
-from perfwrap.redaction import masked_words
+from perfwrap.redaction import masked, masked_words
 
 
 def begin(
@@ -43,12 +43,12 @@ def begin(
 ) -> dict[str, Any]:
     """Return the manifest of a run that is about to start; ``end`` and ``exit`` are still unknown."""
     now = clock_pair()
-    called = {"name": options.name} if options.name else {}
+    called = {"name": masked(options.name)} if options.name else {}
     return {
         "command": masked_words(command),
         **called,
         **({} if part is None else {"part": part}),
-        "tags": list(options.tags),
+        "tags": list(map(masked, options.tags)),
         "cwd": str(Path.cwd()),
         "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},
         "options": _options(options),
@@ -69,7 +69,8 @@ def _options(options: Options) -> dict[str, Any]:
         name: words and masked_words(list(words))
         for name, words in (("nsys", options.nsys), ("ncu", options.ncu))
     }
-    return asdict(options) | {"out": None if options.out is None else str(options.out)} | handed
+    own = {"name": masked(options.name), "tags": list(map(masked, options.tags))}
+    return asdict(options) | {"out": None if options.out is None else str(options.out)} | own | handed
 
 
 def finish(

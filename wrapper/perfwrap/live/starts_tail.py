@@ -34,6 +34,6 @@ class StartsTail:
             except OSError:
                 continue  # Deleted meanwhile: the run's manifest tells.
             if whole:
-                self.records.extend(parse_starts(path.stem, whole.decode("utf-8", "replace")))
+                self.records.extend(parse_starts(path.stem, whole.decode("utf-8", "replace").split("\n")))
                 self._read[path] = begin + len(whole) + 1
         return sum(self._read.values()) != before

@@ -63,7 +63,7 @@ def _told(detail: str | None) -> dict[str, object]:
     """Return what a mark tells; nothing where it was cut short."""
     try:
         told = json.loads(detail or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 

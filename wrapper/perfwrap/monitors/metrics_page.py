@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
@@ -128,6 +129,8 @@ def serve(asked: Asked, collector: RunCollector) -> MetricsServer:
             given = self.headers.get("Authorization", "").encode("latin-1", "replace")
             if self.path.partition("?")[0] != PATH:
                 self.send_error(404)
+            elif not token and not is_local(self.headers.get("Host")):
+                self.send_error(403)
             elif token and not hmac.compare_digest(given, b"Bearer " + token):
                 self.send_error(401)
             else:
@@ -146,6 +149,22 @@ def serve(asked: Asked, collector: RunCollector) -> MetricsServer:
     server = Server((asked.address, asked.port), Handler)
     server.daemon_threads = True
     return MetricsServer(server)
+
+
+def is_local(host: str | None) -> bool:
+    """Say whether a request names this machine, by its address or as localhost, or names nothing.
+
+    Any other name is a page of somebody's in a browser here, whose name was made to lead here (DNS rebinding).
+    """
+    if host is None:
+        return True
+    name = re.sub(r":[0-9]*$", "", host.strip().lower())
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _token(file: str) -> bytes:

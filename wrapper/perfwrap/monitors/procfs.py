@@ -133,8 +133,10 @@ def read_command(pid: int) -> str:
     """Return the process's command line for a shell, without secrets, cut when it is very long; "" when gone."""
     try:
         with open(PROC / str(pid) / "cmdline", "rb") as file:
-            text = file.read(LONGEST_COMMAND)
+            text = file.read(LONGEST_COMMAND + 1)
     except (*GONE, PermissionError):
         return ""
+    if len(text) > LONGEST_COMMAND:  # half a secret would not look like one
+        text = text.rpartition(b"\0")[0]
     words = text.rstrip(b"\0").decode("utf-8", "replace").split("\0")
     return shlex.join(masked_words(words)) if text else ""

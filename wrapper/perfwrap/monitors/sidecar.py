@@ -30,6 +30,7 @@ from perfwrap.monitors.pyspy_recording import Asked
 from perfwrap.monitors.shown import Shown
 from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
 from perfwrap.run_folder import RunFolder, host_name
+from perfwrap.shown_text import harmless, visible
 
 CLOCK_SECONDS = 10
 LARGEST_STEP_NS = 100_000_000
@@ -173,7 +174,7 @@ def _say(descriptor: int, line: str) -> None:
     """Print one line for the user, where there is somebody to read it."""
     if descriptor >= 0:
         try:
-            os.write(descriptor, f"{line}\n".encode("utf-8", "replace"))
+            os.write(descriptor, f"{harmless(visible(line))}\n".encode("utf-8", "replace"))
         except OSError:
             return
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from perfwrap.monitors import pyspy_tool
 from perfwrap.monitors.procfs import read_command
+from perfwrap.redaction import masked
 
 PATIENCE_SECONDS = 20
 MOST_FRAMES, MOST_THREADS = 100, 64
@@ -121,7 +122,7 @@ def _threads(pid: int) -> list[tuple[int, str, str, str]]:
         stat = _text(place / "stat")
         state = next(iter(stat.rpartition(")")[2].split()), "?")
         wchan = _text(place / "wchan")
-        found.append((tid, _text(place / "comm").strip(), state, "" if wchan == "0" else wchan))
+        found.append((tid, masked(_text(place / "comm").strip()), state, "" if wchan == "0" else wchan))
     return found
 
 

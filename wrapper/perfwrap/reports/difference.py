@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from perfwrap import units
+from perfwrap.shown_text import visible
 
 
 def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path) -> None:
@@ -22,11 +23,11 @@ def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path
     table.add_row(
         "throughput", *(units.rate(run["steps"]["samples_per_s"], "samples") for run in (before, after))
     )
-    table.add_row("verdict", *(escape(run["verdict"]["id"]) for run in (before, after)))
+    table.add_row("verdict", *(escape(visible(run["verdict"]["id"])) for run in (before, after)))
     console.print()
     console.print(table)
     console.print(_sentence(before, after))
-    console.print(f"Both runs: {escape(str(folder))}", soft_wrap=True)
+    console.print(f"Both runs: {escape(visible(str(folder)))}", soft_wrap=True)
 
 
 def _sentence(before: dict[str, Any], after: dict[str, Any]) -> str:

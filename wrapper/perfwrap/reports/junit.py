@@ -6,7 +6,7 @@ from xml.etree import ElementTree  # nosec B405 # it writes XML and reads none
 
 from perfwrap.compare.comparison import Comparison
 from perfwrap.compare.judgement import Judgement
-from perfwrap.reports.page import visible
+from perfwrap.shown_text import visible
 
 SUITE = "perfwrap check"
 

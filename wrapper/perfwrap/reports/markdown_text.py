@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from perfwrap.reports.page import visible
+from perfwrap.shown_text import visible
 
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
-"""Signs that would begin formatting, a link, a table's cell or HTML."""
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~]|&(?=[#\w]))")
+"""Signs that would begin formatting, a link, a table's cell, HTML or what stands for another sign."""
+CALLS = re.compile(r"(@|\\#)(?=\w)")
+"""Begins what calls somebody (``@name``) or refers to something (``#12``): that a name of a function must not do."""
+NOTHING = "&#8203;"
+"""A blank without any width."""
 
 
 def escaped(text: str) -> str:
     """Return the text so that it reads as it is, on one line."""
-    return SPECIAL.sub(r"\\\1", visible(text))
+    return CALLS.sub(rf"\1{NOTHING}", SPECIAL.sub(r"\\\1", visible(text)))
 
 
 def code(text: str) -> str:

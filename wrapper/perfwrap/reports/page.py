@@ -9,6 +9,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from perfwrap.shown_text import harmless, visible
+
 MOST_COLUMNS = 120
 """Lines longer than this are hard to read, however wide the terminal is."""
 
@@ -17,16 +19,6 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 ASCII = str.maketrans({"µ": "u", "·": "-", "│": "|", "…": "~", "→": ">"})
 """What stands for the few signs beyond ASCII where the terminal cannot show them."""
-
-
-def visible(text: str) -> str:
-    """Return the text with everything that does not show, or that steers a terminal, written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
 
 
 class Page:
@@ -106,6 +98,9 @@ class Page:
         return safe.translate(ASCII).encode("ascii", "backslashreplace").decode() if self.ascii_only else safe
 
     def _print(self, text: Text) -> None:
-        """Print a finished line, without blanks at its end."""
+        """Print a finished line, without blanks at its end; wherever a text was wrapped, it is no command."""
         text.rstrip()
+        safe = harmless(text.plain)
+        if safe != text.plain:
+            text = Text(safe, style=text.style)
         self._console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)

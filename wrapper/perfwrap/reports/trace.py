@@ -21,8 +21,8 @@ import polars as pl
 
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.private_files import replacing
-from perfwrap.reports.page import visible
 from perfwrap.reports.trace_tracks import TraceTracks
+from perfwrap.shown_text import visible
 from perfwrap.timeline.model import Timeline
 
 FORMAT = 1

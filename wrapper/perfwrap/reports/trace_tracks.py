@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfwrap.reports.page import visible
+from perfwrap.shown_text import visible
 from perfwrap.timeline.model import Timeline
 
 MADE_UP = 10_000_000

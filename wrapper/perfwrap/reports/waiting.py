@@ -9,6 +9,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from perfwrap.shown_text import visible
+
 PATIENCE_SECONDS = 1.0
 
 
@@ -17,7 +19,7 @@ class Waiting:
 
     def __init__(self, what: str, total: int | None = None, console: Console | None = None) -> None:
         self._console = console or Console(file=sys.stderr)
-        self._what, self._total, self._done = what, total, 0
+        self._what, self._total, self._done = visible(what), total, 0
         self._lock = threading.Lock()
         self._over = False
         self._bar: Progress | None = None

@@ -7,12 +7,12 @@ of each level for a step; the costliest come first.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from perfwrap.diagnosis import Diagnosis
 from perfwrap.rules.model import Finding
+from perfwrap.shown_text import say, visible
 
 MOST_ANNOTATIONS = 10
 
@@ -44,10 +44,7 @@ def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> 
         with Path(path).open("a", encoding="utf-8", errors="replace") as file:
             file.write(markdown)
     except OSError as error:
-        print(
-            f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {error.strerror}",
-            file=sys.stderr,
-        )
+        say(f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {error.strerror}")
         return False
     return True
 
@@ -70,8 +67,9 @@ def _relative(file: str, root: str) -> str:
 
 
 def _message(text: str) -> str:
-    """Return the text of a command, escaped."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """Return the text of a command, escaped; whatever else than new lines steers a terminal is made visible."""
+    lines = "\n".join("\r".join(map(visible, line.split("\r"))) for line in text.split("\n"))
+    return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

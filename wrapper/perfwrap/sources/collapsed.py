@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap.sources.frames import Frame, append, columns, make_frame
+from perfwrap.sources.log_lines import LogLines
 from perfwrap.sources.pyspy import THREAD, thread_track
 from perfwrap.timeline.builder import TimelineBuilder
 
@@ -21,6 +22,8 @@ LINE = re.compile(rb"^\S.*\(.*\)(;.*)? \d{1,15}$")
 """At least one frame tells its file or its thread: without that, any text with a number at its end would do."""
 HEAD_LINES = 5
 PROCESS = "process "
+MOST_BYTES, MOST_STACKS, LONGEST_LINE = 1 << 30, 10_000_000, 1 << 20
+"""Of a file, and of a line, which holds one stack."""
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -37,15 +40,14 @@ def add(builder: TimelineBuilder, path: Path) -> None:
     builder.describe(process, name=path.name, pid=None)
     rows: dict[str, list[Any]] = {name: [] for name in ("track", "weight", *columns(()))}
     bad = 0
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            stack, _, count = line.rstrip("\n").rpartition(" ")
-            if not stack or not (count.isascii() and count.isdigit()) or len(count) > 15:
-                bad += bool(line.strip())
-                continue
-            thread, frames = split_threads([parse_frame(text) for text in stack.split(";")])
-            track = thread_track(builder, process, thread)
-            append(rows, {"track": track, "weight": int(count), **columns(frames)})
+    for line in LogLines(builder, MOST_BYTES, MOST_STACKS, LONGEST_LINE).of(path):
+        stack, _, count = line.rpartition(" ")
+        if not stack or not (count.isascii() and count.isdigit()) or len(count) > 15:
+            bad += bool(line.strip())
+            continue
+        thread, frames = split_threads([parse_frame(text) for text in stack.split(";")])
+        track = thread_track(builder, process, thread)
+        append(rows, {"track": track, "weight": int(count), **columns(frames)})
     size = len(rows["track"])
     if size:
         builder.add("stacks", {**rows, "time": [0] * size, "source": [SOURCE] * size})

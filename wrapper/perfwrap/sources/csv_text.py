@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import read_plain
 
 LARGEST_FILE = 1 << 30
 """Bytes; such tables are some megabytes."""
@@ -28,13 +29,18 @@ def decoded(data: bytes) -> str:
 
 def read_text(path: Path) -> str:
     """Return the text of a file; PerfwrapError where it cannot be read or is too large."""
+    return decoded(read_content(path))
+
+
+def read_content(path: Path) -> bytes:
+    """Return a file as it is; PerfwrapError where it cannot be read or is too large."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise PerfwrapError(f"{path} is too large for a table of a tool.", "Is it one?")
-        return decoded(path.read_bytes())
+        return read_plain(path, LARGEST_FILE)
     except OSError as error:
         raise PerfwrapError(
-            f"{path} cannot be read: {error.strerror}.", "Name a file that you may read."
+            f"{path} cannot be read: {error.strerror or error}.", "Name a file that you may read."
         ) from error
 
 

@@ -22,8 +22,9 @@ from perfwrap.sources import memory_files, pyspy, window
 from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.journal_file import JournalFile, NewerFormat, Unreadable, read_file, read_header
 from perfwrap.sources.journal_tables import JournalTables
+from perfwrap.sources.log_lines import LogLines
 from perfwrap.sources.parts import Part, find_parts
-from perfwrap.sources.starts import Identity, Start, add_starts, read_starts
+from perfwrap.sources.starts import MOST_BYTES, MOST_STARTS, Identity, Start, add_starts, read_starts
 from perfwrap.sources.tools import add_tools
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock, drift_ns, host_clock, to_first_host
@@ -52,10 +53,11 @@ def read(folder: RunFolder, only: Sequence[RunFolder] | None = None) -> Timeline
         for path, part in paths.items()
         if (journal := _read(path, builder)) is not None
     )
+    lines = LogLines(builder, MOST_BYTES, MOST_STARTS)
     starts = [
         replace(start, host=part.shown(start.host))
         for part in parts
-        for start in read_starts(part.folder.starts)
+        for start in read_starts(part.folder.starts, lines)
     ]
     _warn_of_parts(run, builder)
     return assemble(run, journals, clocks, starts, builder, parts)

@@ -11,10 +11,13 @@ monitor (``utilization_share``, ``memory_used_bytes``, …) on ``gpu/N`` of the 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
+from perfwrap.sources.csv_text import read_content
 from perfwrap.sources.nvidia_smi_columns import (
     Column,
     columns_of,
@@ -46,12 +49,12 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def add(builder: TimelineBuilder, path: Path) -> None:
     """Add what the log says; lines that make no sense are counted in a warning."""
-    lines = _decoded(path.read_bytes()).splitlines()
+    text = _decoded(read_content(path))
     log = _Log(builder, path.name)
-    if not any(is_header(row) for row in _rows(lines[:HEAD_LINES])):
-        log.columns = guessed_columns([row for row in _rows(lines[:GUESS_LINES]) if row])
+    if not any(is_header(row) for row in _rows(_lines(text, HEAD_LINES))):
+        log.columns = guessed_columns([row for row in _rows(_lines(text, GUESS_LINES)) if row])
         builder.warn(f"{path.name} names no columns; they were told by their units.")
-    for row in _rows(lines):
+    for row in _rows(_lines(text)):
         log.take(row)
     log.finish()
 
@@ -165,6 +168,11 @@ def _decoded(content: bytes) -> str:
     if content[1:2] == b"\0":
         return content.decode("utf-16-le", "replace")
     return content.decode("utf-8-sig", "replace")
+
+
+def _lines(text: str, most: int | None = None) -> Iterator[str]:
+    """Return lines one by one: of a large log a list would take several times the memory."""
+    return (line.rstrip("\n") for line in islice(io.StringIO(text, newline=None), most))
 
 
 def _rows(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -22,6 +22,7 @@ from typing import Any
 from perfwrap.run_folder import PY_SPY_FIELDS
 from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.frames import Frame, append, columns, make_frame
+from perfwrap.sources.log_lines import LogLines
 from perfwrap.sources.unpacked import whole
 from perfwrap.timeline.builder import TimelineBuilder
 
@@ -31,6 +32,8 @@ LATEST_US = 1 << 50
 LATEST_NS, HIGHEST_RATE_HZ, LONGEST_ID = 1 << 62, 1e6, 100
 MOST_BYTES = 256 << 20
 """After unpacking; an hour takes some megabytes."""
+MOST_LOG_BYTES, MOST_LOG_LINES = 16 << 20, 50_000
+"""Of all logs of a run together."""
 US, STRETCH_NS = 1_000, 2_000_000_000
 """A stack that stands longer than a stretch becomes several rows."""
 MAIN_THREAD = "MainThread"
@@ -63,7 +66,7 @@ def add_run(
     ``shown`` returns what a host is called that a file names. ``directory`` is where the command was
     started: old Pythons know a script by the name that it was started with.
     """
-    for logged in read_log(folder):
+    for logged in read_log(folder, LogLines(builder, MOST_LOG_BYTES, MOST_LOG_LINES)):
         recording = replace(logged, host=shown(logged.host))
         try:
             _add_recording(builder, folder, recording, to_run, directory)
@@ -112,18 +115,20 @@ def _note(recording: Recording, doubt_ns: int) -> str:
     return f"at {recording.rate_hz:g} Hz; its times may be {doubt}"
 
 
-def read_log(folder: Path) -> Iterator[Recording]:
-    """Return the recordings of all hosts in the order in which they began."""
+def read_log(folder: Path, lines: LogLines) -> Iterator[Recording]:
+    """Return the recordings of all hosts in the order in which they began, each file once."""
+    named: set[str] = set()
     for path in sorted(folder.glob("*.log")):
-        lines = [line.split("\t") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
         told = [
-            (words[0], dict(zip(PY_SPY_FIELDS.get(words[0], ()), words[1:], strict=False))) for words in lines
+            (words[0], dict(zip(PY_SPY_FIELDS.get(words[0], ()), words[1:], strict=False)))
+            for words in (line.split("\t") for line in lines.of(path))
         ]
         ends = {fields.get("file"): fields for event, fields in told if event == "end"}
         for event, fields in told:
             if event == "begin" and len(fields) == len(PY_SPY_FIELDS["begin"]):
                 recording = _recording(path.stem, fields, ends.get(fields["file"], {}))
-                if recording is not None:
+                if recording is not None and recording.file not in named:
+                    named.add(recording.file)
                     yield recording
 
 

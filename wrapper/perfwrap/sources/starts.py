@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from perfwrap.run_folder import START_FIELDS
+from perfwrap.sources.log_lines import LogLines
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.coverage import RECORDER
 
+MOST_BYTES, MOST_STARTS = 64 << 20, 100_000
+"""Of all start logs of a run together; a line has at most three kilobytes."""
 NUMBER = re.compile(r"[0-9]{1,18}")
 
 Identity: TypeAlias = tuple[str, int, str]
@@ -33,15 +36,15 @@ class Start:
     argv: str
 
 
-def read_starts(folder: Path) -> Iterator[Start]:
+def read_starts(folder: Path, lines: LogLines) -> Iterator[Start]:
     """Return the start records of all hosts; lines that were cut short are skipped."""
     for path in sorted(folder.glob("*.log")):
-        yield from parse_starts(path.stem, path.read_text(encoding="utf-8", errors="replace"))
+        yield from parse_starts(path.stem, lines.of(path))
 
 
-def parse_starts(host: str, text: str) -> Iterator[Start]:
-    """Return the start records in a piece of a host's log; lines that were cut short are skipped."""
-    for line in text.splitlines():
+def parse_starts(host: str, lines: Iterable[str]) -> Iterator[Start]:
+    """Return the start records among lines of a host's log; those that were cut short are skipped."""
+    for line in lines:
         found = dict(zip(START_FIELDS, line.split("\t"), strict=False))
         numbers = (found.get(name, "") for name in ("pid", "ppid", "monotonic_ns"))
         if len(found) == len(START_FIELDS) and all(map(NUMBER.fullmatch, numbers)):

@@ -15,6 +15,9 @@ TABLES = tuple(name for name in SCHEMAS if name != "tracks")
 TEXTS = {"facts": "value", "marks": "detail", "coverage": "note"}
 """Columns with texts of the program's, in which a secret may stand: other tools' files keep those."""
 
+RANGES = ("nvtx", "step")
+"""Operations of spans that the program has named itself."""
+
 LARGEST, LARGEST_RANK = 1 << 63, 1 << 31
 
 UNITS = (
@@ -180,13 +183,14 @@ class TimelineBuilder:
 
     def warn(self, text: str) -> None:
         """Keep a full sentence that the user is to see; the same sentence once."""
+        text = masked(text)
         if text not in self._warnings:
             self._warnings.append(text)
 
     def build(self, run: Mapping[str, Any]) -> Timeline:
         """Return the finished timeline; the builder is used up."""
         tables = {table: self._finish(table) for table in TABLES}
-        tracks = pl.DataFrame(self._tracks, schema=SCHEMAS["tracks"], orient="row")
+        tracks = pl.DataFrame(list(map(_named_safely, self._tracks)), schema=SCHEMAS["tracks"], orient="row")
         return Timeline(run=dict(run), tracks=tracks, warnings=tuple(self._warnings), **tables)
 
     def _finish(self, table: str) -> pl.DataFrame:
@@ -223,11 +227,23 @@ def _demand_in_range(values: Mapping[str, object]) -> None:
             raise OverflowError(f"its {name} is out of every range")
 
 
+def _named_safely(track: dict[str, Any]) -> dict[str, Any]:
+    """Return a track's columns with what looks like a secret masked in its name: programs name their threads."""
+    return {**track, "name": masked(track["name"])} if track["name"] else track
+
+
 def _without_secrets(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table with what looks like a secret masked in its texts."""
-    if table not in TEXTS:
+    if table in ("spans", "sums"):
+        mine = pl.col("operation").is_in(RANGES)
+        column, texts = "name", frame.filter(mine)["name"]
+    elif table in TEXTS:
+        column = TEXTS[table]
+        mine, texts = pl.lit(True), frame[column]
+    else:
         return frame
-    column = TEXTS[table]
-    kept = {text: masked(text) for text in frame[column].unique().drop_nulls().to_list()}
+    kept = {text: masked(text) for text in texts.unique().drop_nulls().to_list()}
     changed = {text: new for text, new in kept.items() if new != text}
-    return frame.with_columns(pl.col(column).replace(changed)) if changed else frame
+    if not changed:
+        return frame
+    return frame.with_columns(pl.when(mine).then(pl.col(column).replace(changed)).otherwise(pl.col(column)))

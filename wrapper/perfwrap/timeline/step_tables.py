@@ -17,10 +17,13 @@ from typing import Any
 import polars as pl
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import read_plain
+from perfwrap.timeline.inflated import is_inflated
 
 FORMAT = 1
 """Version of the step tables. 1: first."""
 INDEX = "steps.json"
+MOST_INDEX_BYTES = 64 << 20
 ROWS_IN_GROUP = 1 << 16
 """So much of a file is unpacked at once."""
 
@@ -111,13 +114,15 @@ def _fill(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
 def read(folder: Path) -> tuple[StepTable, ...] | None:
     """Return the tables of a part; None where they were not written, or not to their end."""
     try:
-        content = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        content = json.loads(read_plain(folder / INDEX, MOST_INDEX_BYTES))
         number, trainers = content["format"], content["trainers"]
         if number > FORMAT:
             raise PerfwrapError(
                 f"{folder} was written by a newer perfwrap (format {number}, this one reads {FORMAT}).",
                 "Upgrade perfwrap to read it, or delete the folder to have it made again.",
             )
-        return tuple(StepTable(folder / row.pop("file"), Summary(**row)) for row in trainers)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # Of whatever a file says only its name: somebody may have sent this folder to lead us elsewhere.
+        tables = tuple(StepTable(folder / Path(row.pop("file")).name, Summary(**row)) for row in trainers)
+        return None if any(is_inflated(table.path) for table in tables) else tables
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -15,6 +15,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.manifest_shape import first_fault
 from perfwrap.private_files import read_plain, replace_text, replacing
 from perfwrap.shapes import listed, text
+from perfwrap.timeline.inflated import is_inflated
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
 FORMAT = 1
@@ -71,5 +72,7 @@ def load(folder: Path) -> Timeline:
 
 def _read(path: Path, table: str) -> pl.DataFrame:
     """Return one table with exactly the columns and types of the model."""
+    if is_inflated(path):
+        raise OSError(f"{path.name} unpacks to far more than it holds")
     frame = pl.read_parquet(path)
     return frame.select(pl.col(name).cast(kind) for name, kind in SCHEMAS[table].items())
