@@ -14,6 +14,7 @@ from perfwrap.checkup.journal_words import Words, read_words
 from perfwrap.checkup.model import Line
 from perfwrap.monitors import cgroup, gpu, host, pyspy_tool
 from perfwrap.monitors.journal import JournalWriter
+from perfwrap.run_folder import RUNS
 
 PATIENCE_SECONDS = 60
 SEGMENT_BYTES = 1 << 20
@@ -57,7 +58,7 @@ def examine_run_folder(parent: Path) -> Line:
         return Line(
             "no", what, f"{parent} cannot be written: {error.strerror}; choose another with --out DIR"
         )
-    return Line("yes", what, f"{parent / 'perfwrap_runs'} ({units.size(free)} free)")
+    return Line("yes", what, f"{parent / RUNS} ({units.size(free)} free)")
 
 
 def examine_reading() -> Line:

@@ -39,7 +39,7 @@ def clean(
         bool, typer.Option("--yes", help="Really remove; without it they are only named.")
     ] = False,
 ) -> None:
-    """Remove runs and trials that are not needed any more: those named, or those below perfwrap_runs by number and age.
+    """Remove runs and trials that are not needed any more: those named, or those below perfwrap-runs by number and age.
 
     Without --yes nothing is removed: the runs are named with their sizes. Runs that have not ended are left alone,
     unless they are named, or killed: their processes were on this machine and are gone. By number and age, folders
@@ -91,7 +91,7 @@ def _run(name: str) -> Path:
 
 
 def _chosen(keep: int | None, older_than: str) -> list[Path]:
-    """Return the runs below perfwrap_runs that are over, and neither among the newest nor young enough."""
+    """Return the runs below perfwrap-runs that are over, and neither among the newest nor young enough."""
     age, now = _age(older_than), time.time_ns()
     below = Path(run_folder.RUNS)
     ended = {path: _over_since(path) for path in runs.folders(below)}
@@ -125,7 +125,7 @@ def _trial_over_since(path: Path) -> int | None:
 
 
 def _empty(older_than: str) -> list[Path]:
-    """Return the folders below perfwrap_runs with nothing in them, as a trial leaves one that was ended at once."""
+    """Return the folders below perfwrap-runs with nothing in them, as a trial leaves one that was ended at once."""
     least, now = max(_age(older_than), EMPTY_NS), time.time_ns()
     found = [path for path in Path(run_folder.RUNS).glob("*") if path.is_dir() and not path.is_symlink()]
     return sorted(path for path in found if _is_empty(path) and now - path.lstat().st_mtime_ns >= least)

@@ -31,7 +31,7 @@ def top(
     run: Annotated[
         str | None,
         typer.Argument(
-            help=RUN_HELP, show_default="the newest below perfwrap_runs", autocompletion=runs.complete
+            help=RUN_HELP, show_default="the newest below perfwrap-runs", autocompletion=runs.complete
         ),
     ] = None,
 ) -> None:
@@ -61,7 +61,7 @@ def top(
 def _folder(run: str | None) -> Path:
     """Return the folder that is meant; PerfwrapError when there is none."""
     if run is None:
-        known = list(runs.folders(Path(run_folder.RUNS)))
+        known = runs.here()
         if not known:
             raise PerfwrapError(
                 f"There is no run below {run_folder.RUNS} here.",

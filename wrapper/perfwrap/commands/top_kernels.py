@@ -61,4 +61,4 @@ def _without_brackets(text: str) -> str:
 
 def _latest() -> list[Path]:
     """Return the latest runs of the usual folder, the newest first."""
-    return list(runs.folders(Path(run_folder.RUNS)))[: -TRIED_RUNS - 1 : -1]
+    return runs.here()[: -TRIED_RUNS - 1 : -1]

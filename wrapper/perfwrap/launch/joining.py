@@ -16,7 +16,18 @@ from typing import Any
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch.jobs import Job
-from perfwrap.run_folder import MANIFEST, PARTS, RUNS, RunFolder, as_text, fill, host_name, safe, stem
+from perfwrap.run_folder import (
+    MANIFEST,
+    PARTS,
+    RUNS,
+    RunFolder,
+    as_text,
+    fill,
+    host_name,
+    make_parent,
+    safe,
+    stem,
+)
 
 READING_SECONDS = 2.0
 """How long a run.json may be found half written, on a file system without links."""
@@ -32,7 +43,8 @@ def join(out: Path | None, command: list[str], name: str, job: Job) -> tuple[Run
     """
     for place in _places(out, command, name, job):
         try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_parent(place)
+            place.mkdir(mode=0o700, exist_ok=True)
             is_first = _put_manifest(place, command, name, job)
             (place / PARTS).mkdir(mode=0o700, exist_ok=True)
             part = None if _other_job(place, job) else _make_part(place / PARTS, job)
