@@ -9,6 +9,7 @@ import typer
 from perfwrap import __version__
 from perfwrap.commands import COMMANDS
 from perfwrap.commands.optional_values import CommandWithOptionalValues
+from perfwrap.commands.streams import StandardStreams
 from perfwrap.errors import PerfwrapError
 
 USAGE_ERROR = 2
@@ -37,6 +38,12 @@ def options(version: bool = typer.Option(False, "--version", help="Print the ver
 
 def main() -> None:
     """Run the command line."""
+    with StandardStreams(USAGE_ERROR):
+        _main()
+
+
+def _main() -> None:
+    """Run the command line, and say what the user can mend."""
     try:
         app()
     except PerfwrapError as error:

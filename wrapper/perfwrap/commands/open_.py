@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
+import sys
 import webbrowser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -45,7 +47,8 @@ def open_(
             f"{folder} has no {chosen.name}.", f"`perfwrap report {folder}` makes it from what was recorded."
         )
     if path:
-        typer.echo(chosen.absolute())
+        # The name of a file is its bytes, whatever the encoding of the output.
+        sys.stdout.buffer.write(os.fsencode(chosen.absolute()) + b"\n")
     elif chosen == report:
         _browse(chosen.absolute().as_uri(), chosen)
     else:
