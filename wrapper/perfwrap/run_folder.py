@@ -52,6 +52,9 @@ OLD_RUNS = "perfwrap_runs"
 IGNORED_BY_GIT = "# Made by perfwrap.\n*\n"
 """The .gitignore of folders of ours: git, ruff, Ray and others then leave all of it alone."""
 MANIFEST = "run.json"
+DELETED = "The current directory has been deleted."
+ELSEWHERE = "Change to one that exists, for example: cd ~"
+
 INJECT = ".inject"
 """The dot keeps mypy and `pytest --doctest-modules` from taking the recorder's files for the project's."""
 STARTS = "starts"
@@ -279,12 +282,20 @@ def _began(manifest: dict[str, Any]) -> int:
     return int(start["wall_ns"]) if isinstance(start, dict) else 0
 
 
+def here(path: Path) -> Path:
+    """Return where a path leads from the current directory; PerfwrapError where that has been deleted."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise PerfwrapError(DELETED, ELSEWHERE) from None
+
+
 def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
     """Make a new run folder, mode 0700: ``out`` itself, or one named after time and ``name`` or else the command.
 
     Raises PerfwrapError when ``out`` already holds something or cannot be made.
     """
-    path = (out if out is not None else Path(RUNS) / _default_name(command, name)).absolute()
+    path = here(out if out is not None else Path(RUNS) / _default_name(command, name))
     try:
         make_parent(path)
         if out is None:
@@ -333,7 +344,7 @@ def host_name() -> str:
 
 def create_parent(out: Path | None, name: str) -> Path:
     """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
-    path = (out if out is not None else Path(RUNS) / _default_name([name])).absolute()
+    path = here(out if out is not None else Path(RUNS) / _default_name([name]))
     try:
         make_parent(path)
         if out is None:

@@ -14,6 +14,7 @@ import typer
 from perfwrap import run_folder
 from perfwrap.commands import abandoned, runs
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import leads_somewhere
 from perfwrap.run_folder import RunFolder
 
 AGES = {"h": 3600, "d": 86400, "w": 604800}
@@ -78,9 +79,9 @@ def _run(name: str) -> Path:
     """Return the folder of a run; PerfwrapError for a folder that is none, so that nothing else is ever removed."""
     if not name:
         raise PerfwrapError("The name of a run is empty.", "Name the run; `perfwrap list` shows all.")
-    trial = Path(name) if Path(name).is_dir() else Path(run_folder.RUNS, name)
-    if runs.is_trial(trial):
-        return trial
+    for trial in (Path(name), Path(run_folder.RUNS, name)):
+        if leads_somewhere(str(trial)) and trial.is_dir() and runs.is_trial(trial):
+            return trial
     path = runs.find(name)
     if path.is_symlink():
         raise PerfwrapError(
@@ -92,6 +93,7 @@ def _run(name: str) -> Path:
 
 def _chosen(keep: int | None, older_than: str) -> list[Path]:
     """Return the runs below perfwrap-runs that are over, and neither among the newest nor young enough."""
+    run_folder.here(Path())
     age, now = _age(older_than), time.time_ns()
     below = Path(run_folder.RUNS)
     ended = {path: _over_since(path) for path in runs.folders(below)}

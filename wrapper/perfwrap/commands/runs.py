@@ -9,7 +9,7 @@ from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
-from perfwrap.private_files import demand_plain, read_plain
+from perfwrap.private_files import demand_plain, leads_somewhere, read_plain
 from perfwrap.run_folder import RunFolder
 from perfwrap.shapes import amount, fields, listed, named, number, positive, text
 
@@ -55,7 +55,7 @@ def find(name: str) -> Path:
 
 def _named(name: str) -> Path:
     """Return the folder that a name means; PerfwrapError when it means none, or several."""
-    if name and Path(name).exists():
+    if leads_somewhere(name):
         return _folder(Path(name))
     known = here()
     if name == LATEST and known:
@@ -79,7 +79,11 @@ def _named(name: str) -> Path:
 
 
 def here() -> list[Path]:
-    """Return the run folders of the current directory, by when they were started; those of an older perfwrap, too."""
+    """Return the run folders of the current directory, by when they were started; those of an older perfwrap, too.
+
+    PerfwrapError where that directory has been deleted.
+    """
+    run_folder.here(Path())
     found = [path for name in (run_folder.OLD_RUNS, run_folder.RUNS) for path in folders(Path(name))]
     return sorted(found, key=lambda path: (_started(path), path.name))
 
@@ -123,7 +127,10 @@ def called(path: Path) -> str:
 def complete(incomplete: str) -> list[str]:
     """Return the names of runs that begin so, for the shell; of several with commas between them the last one."""
     before, comma, begun = incomplete.rpartition(",")
-    known = here()
+    try:
+        known = here()
+    except PerfwrapError:
+        return []
     names = dict.fromkeys([LATEST, *(_given_name(path) for path in known), *(path.name for path in known)])
     return [before + comma + name for name in names if name and name.startswith(begun)]
 
@@ -131,7 +138,7 @@ def complete(incomplete: str) -> list[str]:
 def document(name: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the diagnosis of a run, worked out anew, or of a diagnosis.json as it stands."""
     path = Path(name)
-    if path.is_file():
+    if leads_somewhere(name) and path.is_file():
         return path.stem if path.stem != "diagnosis" else path.absolute().parent.name, _read(path)
     folder = find(name)
     # Imported here, not above: recording must work, and start fast, where polars is missing.
@@ -146,7 +153,7 @@ def side(names: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         return [document(names)]
     except PerfwrapError:
-        if "," not in names or Path(names).exists():
+        if "," not in names or leads_somewhere(names):
             raise
     words = [word.strip() for word in names.split(",")]
     if not all(words):

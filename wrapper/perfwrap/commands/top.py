@@ -61,13 +61,12 @@ def top(
 def _folder(run: str | None) -> Path:
     """Return the folder that is meant; PerfwrapError when there is none."""
     if run is None:
-        known = runs.here()
-        if not known:
+        if not runs.here():
             raise PerfwrapError(
                 f"There is no run below {run_folder.RUNS} here.",
                 "Name the run folder, or start a run: perfwrap run -- python train.py",
             )
-        return known[-1]
+        return runs.find(runs.LATEST)
     return runs.find(str(run))
 
 

@@ -24,7 +24,7 @@ def top_kernels(earlier: Path | None) -> tuple[str, ...]:
     They are those of ``earlier`` or, without it, of the latest run here that has kernels; PerfwrapError where none
     does.
     """
-    for run in [earlier] if earlier is not None else _latest():
+    for run in [runs.find(str(earlier))] if earlier is not None else _latest():
         spans = journal.read(RunFolder(run)).spans.filter(pl.col("operation") == "kernel")
         longest = spans.group_by("name").agg(pl.col("duration").sum()).sort("duration", descending=True)
         found = dict.fromkeys(filter(None, map(function, longest["name"].to_list())))

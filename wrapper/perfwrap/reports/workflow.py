@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from perfwrap.diagnosis import Diagnosis
+from perfwrap.private_files import why_not, write_plain
 from perfwrap.rules.model import Finding
 
 MOST_ANNOTATIONS = 10
@@ -41,11 +42,10 @@ def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> 
     if not path:
         return False
     try:
-        with Path(path).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(markdown)
+        write_plain(Path(path), markdown, append=True)
     except OSError as error:
         print(
-            f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {error.strerror}",
+            f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {why_not(error)}",
             file=sys.stderr,
         )
         return False
