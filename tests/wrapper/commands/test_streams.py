@@ -103,3 +103,13 @@ def test_a_slow_reader_gets_all_of_a_pipe_that_does_not_block(tmp_path: Path) ->
         assert process.stderr is not None and process.stderr.read() == b""
     assert process.returncode == 0
     assert told == subprocess.run([*PERFWRAP.split(), "explain"], capture_output=True).stdout
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "10", "-5", "x"])
+@pytest.mark.parametrize("command", ["top run", "list .", "report run", "explain slow_optimizer", "--help"])
+def test_no_width_of_a_terminal_breaks_a_command(tmp_path: Path, command: str, columns: str) -> None:
+    run = tmp_path / "run"
+    (run / "journal").mkdir(parents=True)
+    (run / "run.json").write_text('{"format": 1, "command": ["train"]}')
+    done = shell(f"{PERFWRAP} {command}", tmp_path, COLUMNS=columns)
+    assert (done.returncode, done.stderr) == (0, "")
