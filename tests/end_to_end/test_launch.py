@@ -133,7 +133,7 @@ def test_perfwrap_inside_torchrun_inside_perfwrap_is_one_run(tmp_path: Path) -> 
     )
     assert answer.returncode == 0, answer.stderr
     environment = {name: value for name, value in os.environ.items() if name == "PYTHONPATH" and value}
-    path = os.pathsep.join([f"{tmp_path}/the_run/inject", *environment.values()])
+    path = os.pathsep.join([f"{tmp_path}/the_run/.inject", *environment.values()])
     assert sorted(answer.stdout.splitlines()) == [f"rank {rank} {path}" for rank in (0, 1)]
-    assert not (tmp_path / "perfwrap_runs").exists()
+    assert not (tmp_path / "perfwrap-runs").exists()
     assert answer.stderr.count("perfwrap: ") == 1

@@ -72,7 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _folder(run: Path) -> Path:
-    (folder,) = (run / "perfwrap_runs").iterdir()
+    (folder,) = (run / "perfwrap-runs").glob("[!.]*")
     return folder
 
 
@@ -98,9 +98,9 @@ def test_a_run_is_its_owners_alone_under_an_open_umask(run: Path) -> None:
     folder = _folder(run)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert not folder.parent.stat().st_mode & 0o022
-    inside = [path for path in folder.rglob("*") if path.relative_to(folder).parts[0] != "inject"]
+    inside = [path for path in folder.rglob("*") if path.relative_to(folder).parts[0] != ".inject"]
     assert not [path for path in inside if path.lstat().st_mode & 0o077]
-    assert not [path for path in (folder / "inject").rglob("*") if path.stat().st_mode & 0o022]
+    assert not [path for path in (folder / ".inject").rglob("*") if path.stat().st_mode & 0o022]
 
 
 def test_nothing_of_perfwrap_has_a_socket_while_a_command_runs(run: Path) -> None:

@@ -91,7 +91,7 @@ class Attach:
         injection.prepare(self.folder, {}, watched=True)
         self.script = injection.add_attached(self.folder)
         os.close(injection.hold_watch(self.folder))
-        (self.watched,) = folder.glob("inject/*/watched")
+        (self.watched,) = folder.glob(".inject/*/watched")
 
     @property
     def starts(self) -> list[dict[str, str]]:

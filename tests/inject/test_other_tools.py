@@ -58,7 +58,7 @@ def program(tool):
         f"""
         import os, sys
         print("tool", {TOOLS[tool][1]!r} in sys.modules, "perfwrap", hasattr(sys, "_perfwrap"))
-        print(any(os.path.basename(entry) == "inject" for entry in sys.path))
+        print(any(os.path.basename(entry) == ".inject" for entry in sys.path))
         import torch
         """
     )

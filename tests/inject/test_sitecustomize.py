@@ -75,6 +75,12 @@ def test_without_site_nothing_of_ours_is_in_the_way(run, interpreter):
     assert run.starts() == []
 
 
+def test_without_site_the_folder_stays_on_the_path_and_that_is_all(run, interpreter):
+    code = "import sys; print(sys.path)"
+    bare, injected = run.start_bare(interpreter, "-S", "-c", code), run.start(interpreter, "-S", "-c", code)
+    assert injected.stdout == bare.stdout.replace("['', ", f"['', '{run.hook}', ")
+
+
 def test_the_shim_is_compiled_once_where_no_byte_code_is_to_be_written(run, interpreter, write):
     write("work/part.py")
     script = write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -65,8 +66,37 @@ def read_plain(path: Path, most: int) -> bytes:
     return content
 
 
+def write_plain(path: Path, text: str, append: bool = False) -> None:
+    """Write a text in UTF-8 to a file that the user names; OSError for a pipe that nobody reads, not a wait for ever.
+
+    A pipe with a reader and a terminal take the text as a file does.
+    """
+    with open(path, "ab" if append else "wb", opener=_without_waiting) as file:
+        os.set_blocking(file.fileno(), True)
+        file.write(text.encode("utf-8", "replace"))
+
+
+def why_not(error: OSError) -> str:
+    """Return why a file could not be written, in words; of a pipe the system says only that there is no such device."""
+    return (
+        "it is a pipe or socket that nobody reads"
+        if error.errno == errno.ENXIO
+        else str(error.strerror or error)
+    )
+
+
+def leads_somewhere(name: str) -> bool:
+    """Say whether there is something of that name; what cannot be one, such as 5,000 characters, is nothing."""
+    try:
+        return bool(name) and Path(name).exists()
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return False
+
+
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
 
 
 def restrict(folder: Path, but: str) -> None:

@@ -43,10 +43,21 @@ OF_ONE_LAUNCHER = 1
 
 MOST_MANIFEST_BYTES = 64 << 20
 
-RUNS = "perfwrap_runs"
-"""Where run folders are made, in the current directory, unless the user names another place."""
+RUNS = "perfwrap-runs"
+"""Where run folders are made, in the current directory, unless the user names another place.
+
+The hyphen keeps it from being a package: setuptools builds no project with a second one beside the project's own.
+"""
+OLD_RUNS = "perfwrap_runs"
+"""What that folder was called before; runs in it are still found by name."""
+IGNORED_BY_GIT = "# Made by perfwrap.\n*\n"
+"""The .gitignore of folders of ours: git, ruff, Ray and others then leave all of it alone."""
 MANIFEST = "run.json"
-INJECT = "inject"
+DELETED = "The current directory has been deleted."
+ELSEWHERE = "Change to one that exists, for example: cd ~"
+
+INJECT = ".inject"
+"""The dot keeps mypy and `pytest --doctest-modules` from taking the recorder's files for the project's."""
 STARTS = "starts"
 JOURNAL = "journal"
 MEMORY = "memory"
@@ -310,14 +321,22 @@ def _began(manifest: dict[str, Any]) -> int:
     return int(start["wall_ns"]) if isinstance(start, dict) else 0
 
 
+def here(path: Path) -> Path:
+    """Return where a path leads from the current directory; PerfwrapError where that has been deleted."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise PerfwrapError(DELETED, ELSEWHERE) from None
+
+
 def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
     """Make a new run folder, mode 0700: ``out`` itself, or one named after time and ``name`` or else the command.
 
     Raises PerfwrapError when ``out`` already holds something or cannot be made.
     """
-    path = (out if out is not None else Path(RUNS) / _default_name(command, name)).absolute()
+    path = here(out if out is not None else Path(RUNS) / _default_name(command, name))
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_parent(path)
         if out is None:
             path = _make_first_free(path)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -335,6 +354,22 @@ def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
     return RunFolder(path)
 
 
+def make_parent(path: Path) -> None:
+    """Make the folder that a run folder is to be in; the usual one is left alone by git, unless it is there already."""
+    new = path.parent.name == RUNS and not path.parent.exists()
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if new:
+        ignore(path.parent)
+
+
+def ignore(folder: Path) -> None:
+    """Have git and tools that go by it leave a folder alone; where that cannot be written, nothing else is lost."""
+    try:
+        (folder / ".gitignore").write_text(IGNORED_BY_GIT, encoding="ascii")
+    except OSError:
+        return
+
+
 def fill(path: Path) -> None:
     """Make the folders that a launcher's run folder begins with."""
     for name in (STARTS, JOURNAL):
@@ -348,9 +383,9 @@ def host_name() -> str:
 
 def create_parent(out: Path | None, name: str) -> Path:
     """Return a new place for several run folders: ``out``, or one named after time and ``name``."""
-    path = (out if out is not None else Path(RUNS) / _default_name([name])).absolute()
+    path = here(out if out is not None else Path(RUNS) / _default_name([name]))
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_parent(path)
         if out is None:
             return _make_first_free(path)
         path.mkdir(mode=0o700)

@@ -20,7 +20,7 @@ def test_the_monitors_are_really_started() -> None:
 def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
     line = machine.examine_run_folder(tmp_path)
     assert line.works == "yes"
-    assert str(tmp_path / "perfwrap_runs") in line.detail
+    assert str(tmp_path / "perfwrap-runs") in line.detail
     assert list(tmp_path.iterdir()) == []
 
 

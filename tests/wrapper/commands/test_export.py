@@ -56,8 +56,8 @@ def test_the_documented_examples_do_what_they_say(
     repository: Path, recorded_document: Any, tmp_path: Path
 ) -> None:
     folder = recorded_document.folder()
-    (tmp_path / "perfwrap_runs").mkdir()
-    folder.rename(tmp_path / "perfwrap_runs" / "before")
+    (tmp_path / "perfwrap-runs").mkdir()
+    folder.rename(tmp_path / "perfwrap-runs" / "before")
     said = examples(repository)
     assert {words[words.index("--to") + 1] for words in said} == set(EXPORTERS)
     ran = 0

@@ -29,7 +29,7 @@ def made(tmp_path: Path) -> Made:
     """Make a run folder of so many days ago."""
 
     def make(folder: str, days: float = 0.0, ended: bool = True, **manifest: Any) -> Path:
-        path = tmp_path / "perfwrap_runs" / folder
+        path = tmp_path / "perfwrap-runs" / folder
         path.mkdir(parents=True)
         moment = {"monotonic_ns": 1, "wall_ns": round(time.time_ns() - days * DAY)}
         later = {"monotonic_ns": 12 * 10**9, "wall_ns": moment["wall_ns"]} if ended else None
@@ -95,7 +95,7 @@ def test_a_place_without_runs_is_said(tmp_path: Path) -> None:
 
 
 def left(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / "perfwrap_runs").iterdir())
+    return sorted(path.name for path in (folder / "perfwrap-runs").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_a_run_that_may_go_on_where_it_cannot_be_seen_is_kept(
 def test_folders_that_are_left_empty_go_too(made: Made, tmp_path: Path) -> None:
     made("demo/slow", days=2)
     for name in ("old-try", "new-try"):
-        (tmp_path / "perfwrap_runs" / name).mkdir()
+        (tmp_path / "perfwrap-runs" / name).mkdir()
     an_hour_ago = time.time() - 3700
-    os.utime(tmp_path / "perfwrap_runs" / "old-try", (an_hour_ago, an_hour_ago))
+    os.utime(tmp_path / "perfwrap-runs" / "old-try", (an_hour_ago, an_hour_ago))
     perfwrap(tmp_path, "clean", "--keep", "0", "--yes")
     assert left(tmp_path) == ["new-try"]
 

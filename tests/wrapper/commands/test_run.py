@@ -76,7 +76,7 @@ def test_a_command_that_begins_with_a_dash_needs_the_separator(tmp_path: Path) -
 def test_run_folders_are_named_after_time_and_command(tmp_path: Path) -> None:
     for _ in range(2):
         assert perfwrap("--no-monitors", "--no-report", "sh", "-c", ":", cwd=tmp_path).returncode == 0
-    folders = sorted((tmp_path / "perfwrap_runs").iterdir())
+    folders = sorted((tmp_path / "perfwrap-runs").glob("[!.]*"))
     assert len(folders) == 2
     assert all("-sh" in folder.name and (folder / "run.json").exists() for folder in folders)
 
@@ -125,7 +125,7 @@ def test_a_run_has_the_name_and_the_tags_that_it_was_given(tmp_path: Path) -> No
         "--no-monitors", "--no-report", "--name", "two words", "--tags", "a, b,a", "true", cwd=tmp_path
     )
     assert answer.returncode == 0
-    (folder,) = (tmp_path / "perfwrap_runs").iterdir()
+    (folder,) = (tmp_path / "perfwrap-runs").glob("[!.]*")
     manifest = json.loads((folder / "run.json").read_text())
     assert folder.name.endswith("-two_words")
     assert manifest["name"] == "two words"

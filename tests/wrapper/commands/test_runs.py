@@ -15,14 +15,14 @@ Made = Callable[..., Path]
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Make a run folder below perfwrap_runs of the current directory, each started later than the one before."""
+    """Make a run folder below perfwrap-runs of the current directory, each started later than the one before."""
     monkeypatch.chdir(tmp_path)
     count = 0
 
     def make(folder: str, **manifest: Any) -> Path:
         nonlocal count
         count += 1
-        path = tmp_path / "perfwrap_runs" / folder
+        path = tmp_path / "perfwrap-runs" / folder
         path.mkdir(parents=True)
         start = {"monotonic_ns": count, "wall_ns": count}
         RunFolder(path).write_manifest({"command": ["python"], "start": start, **manifest})
@@ -37,7 +37,7 @@ def same(found: Path, wanted: Path) -> bool:
 
 def test_a_run_is_found_by_its_folder_its_name_and_a_part_of_it(made: Made) -> None:
     first, second = made("20260101-train"), made("20260102-other", name="with workers")
-    assert same(runs.find("perfwrap_runs/20260101-train"), first)
+    assert same(runs.find("perfwrap-runs/20260101-train"), first)
     assert same(runs.find("20260101-train"), first)
     assert same(runs.find("train"), first)
     assert same(runs.find("with workers"), second)

@@ -312,7 +312,7 @@ def test_without_a_terminal_one_snapshot_is_printed(tmp_path: Path, start: Calla
 
 def test_without_a_folder_the_newest_run_is_shown(run: Any, tmp_path: Path) -> None:
     folder = finished(run, exit={"code": 0})
-    runs = tmp_path / "work" / "perfwrap_runs"
+    runs = tmp_path / "work" / "perfwrap-runs"
     for name, moment in (("b", 2), ("a", 3), ("c", 1)):
         shutil.copytree(folder, runs / name)
         manifest = json.loads((runs / name / "run.json").read_text())

@@ -53,7 +53,7 @@ def test_the_directory_holds_two_files_and_a_directory_that_nobody_can_guess_or_
     for number in range(3):
         folder = run_folder.create(tmp_path / str(number), ["train"])
         injection.prepare(folder, {})
-        files = sorted(path.name for path in folder.inject.iterdir() if path.name != "__pycache__")
+        files = sorted(path.name for path in folder.inject.iterdir() if path.name[0] not in "_.")
         assert files[1:] == ["sitecustomize.py", "usercustomize.py"]
         assert len(files[0]) >= 16 and not files[0].isidentifier()
         assert not list((folder.inject / files[0]).glob("__init__.py"))

@@ -225,3 +225,14 @@ def test_starting_the_launcher_imports_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for library in ("'polars'", "'numpy'", "'rich'", "'pynvml'", "'psutil'"):
         assert library not in loaded
+
+
+def test_only_the_command_itself_dies_with_the_launcher(wrap: Any) -> None:
+    asked = (
+        "import ctypes, os; told = ctypes.c_int(); "
+        "ctypes.CDLL(None).prctl(2, ctypes.byref(told)); print(told.value, flush=True)"
+    )
+    code = f"import subprocess, sys; exec({asked!r}); subprocess.run([sys.executable, '-c', {asked!r}])"
+    bare, wrapped = both(wrap, [sys.executable, "-c", code])
+    assert bare.stdout.split() == [b"0", b"0"]
+    assert wrapped.stdout.split() == [b"9", b"0"]

@@ -251,11 +251,11 @@ def test_an_inner_perfwrap_joins_the_outer_run(wrap: Any, tmp_path: Path) -> Non
     answer = run(outer + shell + inner + program, cwd=tmp_path)
     pid, line, status = answer.stdout.splitlines()
     # The inner one is not there any more: the program is the shell's own child.
-    path = [f"{folder_of(outer)}/inject", *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [f"{folder_of(outer)}/.inject", *filter(None, [os.environ.get("PYTHONPATH")])]
     assert line == f"{os.pathsep.join(path)} {pid}"
     assert status == "0"
     assert len(answer.stderr.splitlines()) == 1
-    assert not (tmp_path / "perfwrap_runs").exists()
+    assert not (tmp_path / "perfwrap-runs").exists()
 
 
 def test_an_inner_perfwrap_fails_as_a_shell_would(wrap: Any) -> None:

@@ -73,7 +73,7 @@ def _run(command: list[str], run: RunFolder, said: Path) -> tuple[int, list[str]
 
 
 def _note(said: Path, line: str) -> None:
-    with open(said, "a", encoding="utf-8") as file:
+    with open(said, "a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(line + "\n")
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from perfwrap import units
 from perfwrap.checkup.journal_words import Words, read_words
 from perfwrap.checkup.model import Line
+from perfwrap.errors import PerfwrapError
 from perfwrap.monitors import cgroup, gpu, host, pyspy_tool
 from perfwrap.monitors.journal import JournalWriter
+from perfwrap.run_folder import RUNS, here
 
 PATIENCE_SECONDS = 60
 SEGMENT_BYTES = 1 << 20
@@ -47,17 +49,20 @@ def examine_run_folder(parent: Path) -> Line:
     """Return whether a run can be kept in a folder, by trying."""
     what = "run folder"
     try:
+        parent = here(parent)
         with (
             tempfile.TemporaryDirectory(prefix=".perfwrap-doctor-", dir=parent) as folder,
             open(Path(folder, "journal"), "wb") as file,
         ):
             os.posix_fallocate(file.fileno(), 0, SEGMENT_BYTES)
         free = shutil.disk_usage(parent).free
+    except PerfwrapError as error:
+        return Line("no", what, f"{error} {error.hint}")
     except OSError as error:
         return Line(
             "no", what, f"{parent} cannot be written: {error.strerror}; choose another with --out DIR"
         )
-    return Line("yes", what, f"{parent / 'perfwrap_runs'} ({units.size(free)} free)")
+    return Line("yes", what, f"{parent / RUNS} ({units.size(free)} free)")
 
 
 def examine_reading() -> Line:

@@ -11,6 +11,7 @@ import typer
 from perfwrap.commands import runs
 from perfwrap.commands.output_options import Allow, Format, Run, allowed, chosen, put
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import why_not, write_plain
 
 if TYPE_CHECKING:
     from perfwrap.compare.comparison import Comparison
@@ -62,10 +63,10 @@ def check(
     judgement = judge(comparison, limit)
     if junit is not None:
         try:
-            junit.write_text(junit_report.text(comparison, judgement, strict), encoding="utf-8")
+            write_plain(junit, junit_report.text(comparison, judgement, strict))
         except OSError as error:
             raise PerfwrapError(
-                f"{junit} cannot be written: {error.strerror}.", "Choose another --junit FILE."
+                f"{junit} cannot be written: {why_not(error)}.", "Choose another --junit FILE."
             ) from error
     _show(form, comparison, judgement)
     if judgement.state != "too noisy" or strict:

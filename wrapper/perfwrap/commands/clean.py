@@ -14,6 +14,7 @@ import typer
 from perfwrap import run_folder
 from perfwrap.commands import abandoned, runs
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import leads_somewhere
 from perfwrap.run_folder import RunFolder
 
 AGES = {"h": 3600, "d": 86400, "w": 604800}
@@ -39,7 +40,7 @@ def clean(
         bool, typer.Option("--yes", help="Really remove; without it they are only named.")
     ] = False,
 ) -> None:
-    """Remove runs and trials that are not needed any more: those named, or those below perfwrap_runs by number and age.
+    """Remove runs and trials that are not needed any more: those named, or those below perfwrap-runs by number and age.
 
     Without --yes nothing is removed: the runs are named with their sizes. Runs that have not ended are left alone,
     unless they are named, or killed: their processes were on this machine and are gone. By number and age, folders
@@ -82,10 +83,10 @@ def _run(name: str) -> Path:
     """Return the folder of a run; PerfwrapError for a folder that is none, so that nothing else is ever removed."""
     if not name:
         raise PerfwrapError("The name of a run is empty.", "Name the run; `perfwrap list` shows all.")
-    trial = Path(name) if Path(name).is_dir() else Path(run_folder.RUNS, name)
-    if runs.is_trial(trial):
-        _demand_ours(trial, runs.why_no_trial(trial))
-        return trial
+    for trial in (Path(name), Path(run_folder.RUNS, name)):
+        if leads_somewhere(str(trial)) and trial.is_dir() and runs.is_trial(trial):
+            _demand_ours(trial, runs.why_no_trial(trial))
+            return trial
     path = runs.find(name)
     if path.is_symlink():
         raise PerfwrapError(
@@ -112,7 +113,8 @@ def _why_left(path: Path) -> str:
 
 
 def _chosen(keep: int | None, older_than: str) -> list[Path]:
-    """Return the runs below perfwrap_runs that are over, and neither among the newest nor young enough."""
+    """Return the runs below perfwrap-runs that are over, and neither among the newest nor young enough."""
+    run_folder.here(Path())
     age, now = _age(older_than), time.time_ns()
     below = Path(run_folder.RUNS)
     ended = {path: _over_since(path) for path in runs.folders(below)}
@@ -146,7 +148,7 @@ def _trial_over_since(path: Path) -> int | None:
 
 
 def _empty(older_than: str) -> list[Path]:
-    """Return the folders below perfwrap_runs with nothing in them, as a trial leaves one that was ended at once."""
+    """Return the folders below perfwrap-runs with nothing in them, as a trial leaves one that was ended at once."""
     least, now = max(_age(older_than), EMPTY_NS), time.time_ns()
     found = [path for path in Path(run_folder.RUNS).glob("*") if path.is_dir() and not path.is_symlink()]
     return sorted(path for path in found if _is_empty(path) and now - path.lstat().st_mtime_ns >= least)

@@ -37,7 +37,7 @@ def doctor(
 
     reached, can_record = examine_command(command) if command else ([], False)
     pythons = find_interpreters(dict(os.environ)) if not command else []
-    folder = examine_run_folder(Path.cwd())
+    folder = examine_run_folder(Path())
     page = Page(sys.stdout)
     _draw(page, "Python", [python.line() for python in pythons] + reached)
     _draw(page, "Machine", examine_monitors())

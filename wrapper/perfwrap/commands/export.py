@@ -13,6 +13,7 @@ import typer
 from perfwrap.commands import runs
 from perfwrap.commands.output_options import Run
 from perfwrap.errors import PerfwrapError
+from perfwrap.private_files import leads_somewhere
 from perfwrap.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def export(
     """
     exporter = _exporter(to)
     _refuse(to, exporter, {"url": url, "out": out, "experiment": experiment})
+    _refuse_device(out)
     folder = runs.find(str(run))
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.commands.report import read
@@ -103,6 +105,14 @@ def _exporter(to: str) -> Exporter:
             f"Exporting to {to} needs a library that is not installed here: {error}.",
             f"{sys.executable} -m pip install 'perfwrap[{to}]'",
         ) from error
+
+
+def _refuse_device(out: Path | None) -> None:
+    """Raise PerfwrapError for a pipe and the like: the libraries that write would wait for ever."""
+    if out is not None and leads_somewhere(str(out)) and not (out.is_file() or out.is_dir()):
+        raise PerfwrapError(
+            f"{out} is neither a file nor a folder.", "Choose another with --out, or leave it out."
+        )
 
 
 def _refuse(to: str, exporter: Exporter, options: dict[str, object]) -> None:

@@ -20,7 +20,7 @@ def import_(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"
+            help="The run folder; a new or empty one.", show_default="perfwrap-runs/<UTC time>-<name>"
         ),
     ] = None,
     format: Annotated[

@@ -19,8 +19,8 @@ class Keys:
     (control-Z) is kept for ``stop``.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._input = stream.fileno() if stream.isatty() else None
+    def __init__(self, stream: TextIO | None) -> None:
+        self._input = stream.fileno() if stream is not None and stream.isatty() else None
         self._settings: list[Any] = []
         self._handlers: dict[int, Any] = {}
         self._quit = False

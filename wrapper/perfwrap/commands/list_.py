@@ -14,7 +14,7 @@ from perfwrap import run_folder
 from perfwrap.commands import abandoned, runs
 from perfwrap.commands.output_options import chosen, put
 from perfwrap.errors import PerfwrapError
-from perfwrap.private_files import read_plain
+from perfwrap.private_files import leads_somewhere, read_plain
 from perfwrap.run_folder import RunFolder
 
 FORMATS = ("terminal", "json")
@@ -37,7 +37,8 @@ def list_(
     try.json of a trial.
     """
     form = chosen(format, FORMATS)
-    if not below.is_dir():
+    run_folder.here(below)
+    if not leads_somewhere(str(below)) or not below.is_dir():
         raise PerfwrapError(
             f"There is no folder {below}.",
             "Start a run: perfwrap run -- python train.py; or name the folder.",

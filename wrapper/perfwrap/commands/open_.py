@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 import sys
 import webbrowser
@@ -47,7 +48,8 @@ def open_(
             f"{folder} has no {chosen.name}.", f"`perfwrap report {folder}` makes it from what was recorded."
         )
     if path:
-        say(str(chosen.absolute()), sys.stdout)
+        # The name of a file is its bytes, whatever the encoding of the output.
+        sys.stdout.buffer.write(os.fsencode(chosen.absolute()) + b"\n")
     elif chosen == report:
         _browse(chosen.absolute().as_uri(), chosen)
     else:

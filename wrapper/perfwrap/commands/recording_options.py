@@ -9,7 +9,7 @@ import typer
 
 Out: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="The run folder; a new or empty one.", show_default="perfwrap_runs/<UTC time>-<name>"),
+    typer.Option(help="The run folder; a new or empty one.", show_default="perfwrap-runs/<UTC time>-<name>"),
 ]
 Name: TypeAlias = Annotated[
     str,

@@ -53,7 +53,11 @@ def choose(rules: str = "", ignore: str = "") -> Choice:
     # Imported here, not above: recording must work, and start fast, where polars is missing.
     from perfwrap.configuration import choose
 
-    return choose(Path.cwd(), words(rules), words(ignore))
+    try:
+        place = Path.cwd()
+    except FileNotFoundError:
+        place = Path("/")  # The current directory has been deleted: there are no settings of its.
+    return choose(place, words(rules), words(ignore))
 
 
 def _texts(diagnosis: Diagnosis, folder: Path) -> dict[str, Callable[[], str]]:

@@ -1,4 +1,4 @@
-"""Runs by name: a folder, or what is enough of one's name to tell it from the others below perfwrap_runs."""
+"""Runs by name: a folder, or what is enough of one's name to tell it from the others below perfwrap-runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
-from perfwrap.private_files import demand_plain, read_plain
+from perfwrap.private_files import demand_plain, leads_somewhere, read_plain
 from perfwrap.run_folder import RunFolder
 from perfwrap.shapes import amount, fields, listed, named, number, positive, text
 
@@ -44,27 +44,26 @@ MOST_NAMED = 5
 """Of the runs that a name may mean."""
 
 
-def find(name: str, below: Path | None = None) -> Path:
+def find(name: str) -> Path:
     """Return the folder of the run that a name means; PerfwrapError when it means none, or several.
 
     A folder's path; ``latest``; the name that ``--name`` gave; the folder's name or a part of it. Of several runs with
     one ``--name`` the last one counts. PerfwrapError, too, for a folder with pipes or devices in it.
     """
-    path = _named(name, below)
+    path = _named(name)
     demand_plain(path)
     return path
 
 
-def _named(name: str, below: Path | None) -> Path:
+def _named(name: str) -> Path:
     """Return the folder that a name means; PerfwrapError when it means none, or several."""
-    if name and Path(name).exists():
+    if leads_somewhere(name):
         return _folder(Path(name))
-    parent = below or Path(run_folder.RUNS)
-    known = list(folders(parent))
+    known = here()
     if name == LATEST and known:
         return known[-1]
     same = [path for path in known if path.name == name or _given_name(path) == name]
-    alike = same[-1:] or [path for path in known if name in str(path.relative_to(parent))]
+    alike = same[-1:] or [path for path in known if name in "/".join(path.parts[1:])]
     if len(alike) == 1:
         return alike[0]
     if alike:
@@ -73,10 +72,22 @@ def _named(name: str, below: Path | None) -> Path:
             f"{name!r} may mean {len(alike)} runs: {shown}{' and more' if len(alike) > MOST_NAMED else ''}.",
             "Give more of the name; `perfwrap list` shows all runs.",
         )
-    missing = f"There is no folder {name}." if "/" in name else f"There is no run {name!r} below {parent}."
+    missing = (
+        f"There is no folder {name}." if "/" in name else f"There is no run {name!r} below {run_folder.RUNS}."
+    )
     raise PerfwrapError(
         missing, "Give the folder that `perfwrap run` named at its end, or a name that `perfwrap list` shows."
     )
+
+
+def here() -> list[Path]:
+    """Return the run folders of the current directory, by when they were started; those of an older perfwrap, too.
+
+    PerfwrapError where that directory has been deleted.
+    """
+    run_folder.here(Path())
+    found = [path for name in (run_folder.OLD_RUNS, run_folder.RUNS) for path in folders(Path(name))]
+    return sorted(found, key=lambda path: (_started(path), path.name))
 
 
 def folders(parent: Path) -> Iterator[Path]:
@@ -132,7 +143,10 @@ def called(path: Path) -> str:
 def complete(incomplete: str) -> list[str]:
     """Return the names of runs that begin so, for the shell; of several with commas between them the last one."""
     before, comma, begun = incomplete.rpartition(",")
-    known = list(folders(Path(run_folder.RUNS)))
+    try:
+        known = here()
+    except PerfwrapError:
+        return []
     names = dict.fromkeys([LATEST, *(_given_name(path) for path in known), *(path.name for path in known)])
     return [before + comma + name for name in names if name and name.startswith(begun)]
 
@@ -140,7 +154,7 @@ def complete(incomplete: str) -> list[str]:
 def document(name: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the diagnosis of a run, worked out anew, or of a diagnosis.json as it stands."""
     path = Path(name)
-    if path.is_file():
+    if leads_somewhere(name) and path.is_file():
         return path.stem if path.stem != "diagnosis" else path.absolute().parent.name, _read(path)
     folder = find(name)
     # Imported here, not above: recording must work, and start fast, where polars is missing.
@@ -155,7 +169,7 @@ def side(names: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         return [document(names)]
     except PerfwrapError:
-        if "," not in names or Path(names).exists():
+        if "," not in names or leads_somewhere(names):
             raise
     words = [word.strip() for word in names.split(",")]
     if not all(words):

@@ -31,7 +31,7 @@ def top(
     run: Annotated[
         str | None,
         typer.Argument(
-            help=RUN_HELP, show_default="the newest below perfwrap_runs", autocompletion=runs.complete
+            help=RUN_HELP, show_default="the newest below perfwrap-runs", autocompletion=runs.complete
         ),
     ] = None,
 ) -> None:
@@ -61,13 +61,12 @@ def top(
 def _folder(run: str | None) -> Path:
     """Return the folder that is meant; PerfwrapError when there is none."""
     if run is None:
-        known = list(runs.folders(Path(run_folder.RUNS)))
-        if not known:
+        if not runs.here():
             raise PerfwrapError(
                 f"There is no run below {run_folder.RUNS} here.",
                 "Name the run folder, or start a run: perfwrap run -- python train.py",
             )
-        return known[-1]
+        return runs.find(runs.LATEST)
     return runs.find(str(run))
 
 

@@ -25,7 +25,7 @@ def top_kernels(earlier: Path | None) -> tuple[str, ...]:
     They are those of ``earlier`` or, without it, of the latest run here that has kernels; PerfwrapError where none
     does.
     """
-    for run in [earlier] if earlier is not None else _latest():
+    for run in [runs.find(str(earlier))] if earlier is not None else _latest():
         demand_plain(run)
         spans = journal.read(RunFolder(run)).spans.filter(pl.col("operation") == "kernel")
         longest = spans.group_by("name").agg(pl.col("duration").sum()).sort("duration", descending=True)
@@ -63,4 +63,4 @@ def _without_brackets(text: str) -> str:
 
 def _latest() -> list[Path]:
     """Return the latest runs of the usual folder, the newest first."""
-    return list(runs.folders(Path(run_folder.RUNS)))[: -TRIED_RUNS - 1 : -1]
+    return runs.here()[: -TRIED_RUNS - 1 : -1]

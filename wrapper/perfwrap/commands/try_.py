@@ -60,7 +60,7 @@ Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long
 TryOut = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="A new folder for all runs.", show_default="perfwrap_runs/<UTC time>-try-<name>"
+        "--out", help="A new folder for all runs.", show_default="perfwrap-runs/<UTC time>-try-<name>"
     ),
 ]
 AllowWrites = Annotated[bool, typer.Option("--allow-writes", help="Let the program write its checkpoints.")]

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch.options import Options
+from perfwrap.private_files import read_plain
+from perfwrap.run_folder import here
+
+MOST_TOKEN_BYTES = 1 << 20
 
 
 def with_stalls(options: Options, after_s: float, kill: bool, grace_s: float) -> Options:
@@ -48,9 +52,9 @@ def _is_loopback(address: str) -> bool:
 def _readable(file: Path) -> str:
     """Return the path of a token's file; PerfwrapError when there is no token in it."""
     try:
-        token = file.read_text(encoding="utf-8").strip()
+        token = read_plain(file, MOST_TOKEN_BYTES).decode("utf-8").strip()
     except (OSError, ValueError) as error:
         raise PerfwrapError(f"The token cannot be read: {error}", "Name a file that you may read.") from error
     if not token:
         raise PerfwrapError(f"The token's file {file} is empty.", "Write a long random word into it.")
-    return str(file.absolute())
+    return str(here(file))

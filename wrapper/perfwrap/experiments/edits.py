@@ -6,6 +6,7 @@ Nothing is ever written: the diff is for ``git apply`` or ``patch -p1``, when it
 from __future__ import annotations
 
 import difflib
+import io
 import re
 import tokenize
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from perfwrap.experiments.arguments import Argument, set_argument
 from perfwrap.experiments.snippets import snippet
 from perfwrap.experiments.variants import name_of, value_of
+from perfwrap.private_files import read_plain
 
 LOADER = re.compile(r"\w*DataLoader")
 OPTIMIZER = re.compile(r"Adam|AdamW|SGD|Adagrad|RMSprop|NAdam|RAdam|Adadelta|Adamax|ASGD")
@@ -22,6 +24,7 @@ LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
 """Files that are not the user's to edit."""
 ASSIGNED = re.compile(r"(?P<keyword>[A-Za-z_]\w*)=(?P<value>.+)", re.DOTALL)
 CONTEXT_LINES = 2
+MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,10 @@ def _is_users(file: str) -> bool:
 def _read(path: Path) -> str | None:
     """Return a source file with its own line ends; None where it cannot be read."""
     try:
-        with path.open("rb") as file:
-            encoding, _ = tokenize.detect_encoding(file.readline)
-        with path.open(encoding=encoding, newline="") as text:
-            return text.read()
-    except (OSError, SyntaxError, UnicodeDecodeError):
+        content = read_plain(path, MOST_BYTES)
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        return content.decode(encoding)
+    except (OSError, SyntaxError, ValueError):
         return None
 
 

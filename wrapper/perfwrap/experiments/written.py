@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfwrap.run_folder import OLD_RUNS, RUNS
+
 MOST_FILES = 50_000
 """A folder with more (a data set's) takes too long to look at between runs; then nothing is claimed."""
 
-LEFT_OUT = {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", "perfwrap_runs"}
+LEFT_OUT = {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", RUNS, OLD_RUNS}
 """Folders of which no training writes a result."""
 
 Files = Mapping[str, tuple[int, int]]

@@ -7,11 +7,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from perfwrap.private_files import read_plain
 from perfwrap.redaction import is_secret, masked
 
 OFF = ("PERFWRAP_OFF", "PERFWRAP_DISABLE")
 SETTINGS = "settings"
 """A file in a folder beside the injected sitecustomize.py; its line ``run_dir=`` names the run."""
+
+MOST_BYTES = 1 << 20
+"""Of such a file."""
 
 PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "HIP_", "NCCL_", "GLOO_", "UCX_", "TRITON_", "KINETO_"),
@@ -48,7 +52,7 @@ def outer_run(environment: Mapping[str, str]) -> Path | None:
 def _run_folder(settings: Path) -> Path | None:
     """Return the run folder that a settings file names, or None when it is not one of ours."""
     try:
-        lines = settings.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = read_plain(settings, MOST_BYTES).decode("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
     named = [line.partition("=")[2] for line in lines if line.startswith("run_dir=")]

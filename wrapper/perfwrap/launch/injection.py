@@ -18,7 +18,7 @@ from pathlib import Path
 import perfwrap
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_MAX_OVERHEAD, MEBIBYTE, Trial
-from perfwrap.run_folder import RunFolder
+from perfwrap.run_folder import IGNORED_BY_GIT, RunFolder
 
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
 SHIM = "sitecustomize.py"
@@ -90,6 +90,7 @@ def prepare(
     _write(data / SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
     for name in SHIMS:
         _write(hook / name, shim)
+    _write(hook / ".gitignore", IGNORED_BY_GIT)
     # An empty element would mean the current directory, so there must be none that was not there before.
     return {"PYTHONPATH": f"{hook}{os.pathsep}{previous}" if previous else str(hook)}
 

@@ -16,8 +16,22 @@ from typing import Any
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch.jobs import Job
+from perfwrap.private_files import read_plain
 from perfwrap.redaction import masked, masked_words
-from perfwrap.run_folder import MANIFEST, PARTS, RUNS, RunFolder, as_text, fill, host_name, safe, stem
+from perfwrap.run_folder import (
+    MANIFEST,
+    MOST_MANIFEST_BYTES,
+    PARTS,
+    RUNS,
+    RunFolder,
+    as_text,
+    fill,
+    here,
+    host_name,
+    make_parent,
+    safe,
+    stem,
+)
 
 READING_SECONDS = 2.0
 """How long a run.json may be found half written, on a file system without links."""
@@ -33,7 +47,8 @@ def join(out: Path | None, command: list[str], name: str, job: Job) -> tuple[Run
     """
     for place in _places(out, command, name, job):
         try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_parent(place)
+            place.mkdir(mode=0o700, exist_ok=True)
             is_first = _put_manifest(place, command, name, job)
             (place / PARTS).mkdir(mode=0o700, exist_ok=True)
             part = None if _other_job(place, job) else _make_part(place / PARTS, job)
@@ -69,9 +84,9 @@ def check(out: Path, job: Job) -> None:
 def _places(out: Path | None, command: list[str], name: str, job: Job) -> Iterator[Path]:
     """Return where the run may be: the folder asked for, or one named after the job, -2, -3 and so on."""
     if out is not None:
-        yield out.absolute()
+        yield here(out)
         return
-    first = (Path(RUNS) / f"{safe(job.id)}-{stem(command, name)}").absolute()
+    first = here(Path(RUNS) / f"{safe(job.id)}-{stem(command, name)}")
     yield first
     for number in count(2):
         yield first.with_name(f"{first.name}-{number}")
@@ -118,7 +133,7 @@ def _other_job(place: Path, job: Job) -> str:
     deadline = time.monotonic() + READING_SECONDS
     while True:
         try:
-            found: Any = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+            found: Any = json.loads(read_plain(place / MANIFEST, MOST_MANIFEST_BYTES).decode("utf-8"))
             break
         except ValueError:
             if time.monotonic() > deadline:

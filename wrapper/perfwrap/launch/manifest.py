@@ -38,6 +38,14 @@ from perfwrap.launch.options import Options
 from perfwrap.redaction import masked, masked_words
 
 
+def _directory() -> str:
+    """Return the current directory, of one that has been deleted what it was called."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return str(Path("/proc/self/cwd").readlink())
+
+
 def begin(
     command: list[str], options: Options, variables: Mapping[str, str], part: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -49,7 +57,7 @@ def begin(
         **called,
         **({} if part is None else {"part": part}),
         "tags": list(map(masked, options.tags)),
-        "cwd": str(Path.cwd()),
+        "cwd": _directory(),
         "versions": {"perfwrap": __version__, "launcher_python": platform.python_version()},
         "options": _options(options),
         "environment": environment.kept(variables),

@@ -40,7 +40,8 @@ class Recording:
             self.manifest = manifest.begin(command, options, variables, part)
             folder.write_manifest(self.manifest)
         except (PerfwrapError, OSError) as error:
-            self.problems.append(f"this run is not recorded: {error}")
+            advice = f" {error.hint}" if isinstance(error, PerfwrapError) else ""
+            self.problems.append(f"this run is not recorded: {error}{advice}")
             return
         self.folder, self.memory = folder, ending.count()
         try:

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from perfwrap.shown_text import harmless, visible
 
+LEAST_COLUMNS = 20
+"""Narrower terminals wrap these lines themselves; COLUMNS=0 says nothing of a terminal at all."""
 MOST_COLUMNS = 120
 """Lines longer than this are hard to read, however wide the terminal is."""
 
@@ -27,7 +29,7 @@ class Page:
     def __init__(self, stream: TextIO, width: int | None = None) -> None:
         self._stream = stream
         probe = Console(file=stream, width=width)
-        self.width = min(probe.width, MOST_COLUMNS)
+        self.width = min(max(probe.width, LEAST_COLUMNS), MOST_COLUMNS)
         self.ascii_only = probe.options.ascii_only
         self._buffer = io.StringIO()
         self._console = Console(
@@ -48,7 +50,7 @@ class Page:
     def paragraph(self, text: str, style: str = "", indent: int = 0, hanging: str = "") -> None:
         """Add wrapped text; ``hanging`` stands before the first line, the others are indented as far."""
         body = Text(self._shown(text), style=style)
-        lines = body.wrap(self._console, max(20, self.width - indent - len(hanging)))
+        lines = body.wrap(self._console, max(LEAST_COLUMNS, self.width - indent - len(hanging)))
         for number, wrapped in enumerate(lines):
             wrapped.rstrip()
             lead = (hanging if number == 0 else "").ljust(len(hanging))

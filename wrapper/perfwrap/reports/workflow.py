@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from perfwrap.diagnosis import Diagnosis
+from perfwrap.private_files import why_not, write_plain
 from perfwrap.rules.model import Finding
 from perfwrap.shown_text import say, visible
 
@@ -41,10 +42,9 @@ def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> 
     if not path:
         return False
     try:
-        with Path(path).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(markdown)
+        write_plain(Path(path), markdown, append=True)
     except OSError as error:
-        say(f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {error.strerror}")
+        say(f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {why_not(error)}")
         return False
     return True
 
