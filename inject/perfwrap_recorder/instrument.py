@@ -9,7 +9,10 @@ run, and no frame is added::
         if not _perfwrap_is_compiling() and 3 not in _perfwrap_resting:
             _perfwrap_state = _perfwrap_begin_1(tensors, ...)
             if _perfwrap_state is not None:
-                ...  # torch's body; what it returns goes through _perfwrap_end_1
+                try:
+                    ...  # torch's body; what it returns is kept in _perfwrap_result
+                finally:
+                    _perfwrap_end_1(_perfwrap_state, _perfwrap_result)
         ...  # torch's body
 
 The code is compiled from torch's source. Where there is none, or where it does not compile to the code that runs, the
@@ -130,9 +133,10 @@ def _weave(function, names, values, condition, kind, rebind, can_fail):
         tests.append("(%s)" % condition)
     words = dict(names, tests=" and ".join(tests), state=STATE, result=RESULT, error=PREFIX + "error")
     words["values"] = ", ".join([value if value in parameters else "None" for value in values])
+    words["failing"] = "{fail}({state}, {error})".format(**words) if can_fail else "pass"
     words["rebound"] = "; ".join(["%s = %s[%d]" % (name, STATE, at) for at, name in enumerate(rebind)]) or "pass"
-    added = ast.parse("\n" * (line - 1) + (FAILING if can_fail else PLAIN).format(**words)).body[0]
-    inner = added.body[1].body[0] if can_fail else added.body[1]
+    added = ast.parse("\n" * (line - 1) + ADDED.format(**words)).body[0]
+    inner = added.body[1].body[1]
     recorded = _parse(code).body[begins:]  # nodes of its own
     inner.body[1:1] = _with_ends(recorded, ENDING.format(**words))
     shared = []
@@ -143,27 +147,23 @@ def _weave(function, names, values, condition, kind, rebind, can_fail):
     return woven and woven.replace(co_filename=code.co_filename, **_qualname(code))
 
 
-PLAIN = """if {tests}:
+ADDED = """if {tests}:
  {state} = {begin}({values})
  if {state} is not None:
-  {rebound}
-  {end}({state}, None)
-  return
-"""
-
-FAILING = """if {tests}:
- {state} = {begin}({values})
- if {state} is not None:
+  {result} = None
   try:
    {rebound}
-   {end}({state}, None)
    return
   except BaseException as {error}:
-   {fail}({state}, {error})
+   {failing}
+   {state} = None
    raise
+  finally:
+   if {state} is not None:
+    {end}({state}, {result})
 """
 
-ENDING = "{result} = 0; {end}({state}, {result}); {result}"
+ENDING = "{result} = 0; {result}"
 
 
 def _qualname(code):
@@ -177,16 +177,16 @@ def _has_docstring(node):
 
 
 def _with_ends(body, ending):
-    """Return the statements of a function whose ``return value`` hands its value to the recorder first."""
+    """Return the statements of a function that keeps the value which it returns, for the recorder."""
     found = []
     for node in body:
         if isinstance(node, ast.Return):
-            put, end, name = ast.parse("\n" * (node.lineno - 1) + ending).body
+            put, name = ast.parse("\n" * (node.lineno - 1) + ending).body
             if node.value is not None:
                 put.value = node.value
             else:
                 put.value = ast.copy_location(ast.Constant(value=None, kind=None), node)
-            found += [put, end, ast.copy_location(ast.Return(value=name.value), node)]
+            found += [put, ast.copy_location(ast.Return(value=name.value), node)]
             continue
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             for field in ("body", "orelse", "finalbody"):

@@ -1,8 +1,7 @@
 """Ends the recording of a program that was attached to, when nobody watches it any more.
 
 Who watches holds a lock on a file, which the system takes from him however he ends. Then the journal says goodbye,
-torch's own functions stand where they stood, and the probes that cannot be taken out let all calls pass. The program
-goes on, and may be watched again.
+and the probes let all calls pass. The program goes on, and may be watched again.
 """
 
 from __future__ import annotations

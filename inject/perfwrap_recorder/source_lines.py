@@ -38,6 +38,7 @@ FUNCTION = type(lambda: 0)
 
 labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, GO_ON or GO_ON_VIA
 _installed = {}  # (id of a code object, instruction) -> (file, line, function)
+skip_code = None  # Dynamo's function that has code left alone, once there is something to call
 _callers = {}  # (id of a code object, instruction) -> code by which a function is called from there
 _codes = {}  # id of a code object -> the object, kept because another one could get its id
 _sorts = {}  # file name -> sort
@@ -120,6 +121,8 @@ def call_from(frame, function, arguments, options):
 
     For functions that warn about the Python line that called them.
     """
+    if frame is None or skip_code is None:  # C calls, as at the end of the program
+        return function(*arguments, **options)
     code = frame.f_code
     key = id(code), frame.f_lasti
     caller = _callers.get(key) or _make_caller(key, code, frame.f_lineno)
@@ -135,7 +138,10 @@ def _make_caller(key, code, line):
     changes = {"co_filename": code.co_filename, "co_firstlineno": line or 1, "co_name": code.co_name}
     if hasattr(code, "co_qualname"):
         changes["co_qualname"] = code.co_qualname
-    caller = _callers[key] = _call.__code__.replace(**changes)
+    caller = _call.__code__.replace(**changes)
+    # Between two graphs Dynamo would take it for a function of the program's, which it compiles.
+    skip_code(caller)
+    _callers[key] = caller
     return caller
 
 

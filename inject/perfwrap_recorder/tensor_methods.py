@@ -4,7 +4,8 @@
 whoever asks the class, and only for a tensor something that calls the recorder around it. So tables of functions,
 handlers of ``__torch_function__``, ``inspect``, pickle, Dynamo and C++ all find what they find without perfwrap, and a
 method that is called by the class (``torch.Tensor.item(x)``) is not seen. Where spans of its kind are paused, while
-``torch.jit`` traces, and in the workers of a loader, a tensor's method is torch's own, too.
+``torch.jit`` traces, in the workers of a loader and of tensors that dispatch themselves, a tensor's method is torch's
+own, too.
 
 The original is called from a frame that bears file, line and globals of the caller, since C++ warns of the Python line
 that runs. From Python 3.11 on no frame of the recorder's is in a traceback.
@@ -28,16 +29,21 @@ _torch = []
 class Method:
     """Stands in the class for one method: to all who look at the class itself it is that method."""
 
-    __slots__ = ("bind", "is_tracing", "kind", "method", "name", "wrapper")
+    __slots__ = ("bind", "dispatch", "is_tracing", "kind", "method", "name", "tensor", "wrapper")
 
-    def __init__(self, name, method, wrapper, kind, is_tracing):
+    def __init__(self, name, method, wrapper, kind, torch):
         self.name, self.method, self.wrapper, self.kind = name, method, wrapper, kind
-        self.bind, self.is_tracing = method.__get__, is_tracing
+        self.bind, self.is_tracing = method.__get__, torch._C._is_tracing
+        self.tensor, self.dispatch = torch.Tensor, torch.Tensor.__torch_dispatch__
 
     def __get__(self, tensor, owner=None):
         if tensor is None:
             return self.method
         if self.kind in resting or self.is_tracing():
+            return self.bind(tensor)
+        # What dispatches itself (Dynamo's fake tensors, say) is its own affair.
+        owner = type(tensor)
+        if owner is not self.tensor and owner.__torch_dispatch__ is not self.dispatch:
             return self.bind(tensor)
         return MethodType(self.wrapper, tensor)
 
@@ -67,17 +73,21 @@ class Method:
         return self.__get__(tensor)(*arguments, **options)
 
 
-def watch(torch, name, finish, kind, is_called=None):
+def watch(torch, name, finish, kind, is_called=None, nests=False):
     """Call ``finish(frame, start, end, result, arguments, options)`` after each call of a tensor's method.
 
-    ``arguments`` begin with the tensor. The frame is the caller's; ``finish`` must not raise. A call inside of another
-    watched one is a part of it. ``is_called(result, arguments)`` says whether there is anything to finish.
+    ``arguments`` begin with the tensor. The frame is the caller's, None where there is none in Python; ``finish`` must
+    not raise. A call inside of another is a part of it, unless it ``nests``. ``is_called(start, end, result,
+    arguments)`` says whether there is anything to finish.
     """
     tensor = torch.Tensor
     method = getattr(tensor, name, None)
     if type(method) is not MethodDescriptorType or name in vars(tensor):
         return
-    stand_in = Method(name, method, _make(method, finish, is_called), kind, torch._C._is_tracing)
+    wrapper = (_make_nesting if nests else _make)(method, finish, is_called)
+    wrapper.__name__, wrapper.__qualname__, wrapper.__doc__ = name, method.__qualname__, method.__doc__
+    source_lines.skip_code = source_lines.skip_code or _find_skip(torch)
+    stand_in = Method(name, method, wrapper, kind, torch)
     _torch[:] = [torch]
     _put[name] = stand_in
     setattr(tensor, name, stand_in)
@@ -103,13 +113,13 @@ def _make(method, finish, is_called):
     call_from = source_lines.call_from
 
     def wrapper(*arguments, **options):
-        thread = get_ident()
+        frame, thread = _getframe().f_back, get_ident()
         if thread in busy:
-            return call_from(_getframe(1), method, arguments, options)
+            return call_from(frame, method, arguments, options)
         busy.add(thread)
         try:
             start = now()
-            result = call_from(_getframe(1), method, arguments, options)
+            result = call_from(frame, method, arguments, options)
             end = now()
         except BaseException as error:
             source_lines.drop_frames(error)
@@ -117,10 +127,40 @@ def _make(method, finish, is_called):
         finally:
             busy.discard(thread)
         if is_called is None or is_called(start, end, result, arguments):
-            finish(_getframe(1), start, end, result, arguments, options)
+            finish(frame, start, end, result, arguments, options)
         return result
 
     return wrapper
+
+
+def _make_nesting(method, finish, is_called):
+    call_from = source_lines.call_from
+
+    def wrapper(*arguments, **options):
+        frame = _getframe().f_back
+        try:
+            start = now()
+            result = call_from(frame, method, arguments, options)
+            end = now()
+        except BaseException as error:
+            source_lines.drop_frames(error)
+            raise
+        if is_called(start, end, result, arguments):
+            finish(frame, start, end, result, arguments, options)
+        return result
+
+    return wrapper
+
+
+def _find_skip(torch):
+    """Return Dynamo's function that has a code object left alone; None where this version has none."""
+    known = getattr(torch._C._dynamo, "eval_frame", None)
+    names = "set_code_exec_strategy", "_FrameExecStrategy", "_FrameAction"
+    put, make, action = [getattr(known, name, None) for name in names]
+    if put is None:
+        return getattr(known, "skip_code", None)
+    strategy = make(action.SKIP, action.DEFAULT)
+    return lambda code: put(code, strategy)
 
 
 def _forget_other_threads():

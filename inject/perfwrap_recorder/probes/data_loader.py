@@ -171,7 +171,7 @@ def _watch_starts(torch, owner):
 
 
 def _look_at(loader):
-    guard.run("data_loader_facts", _name_of, loader, _getframe(2))
+    guard.run("data_loader_facts", _name_of, loader, _getframe(1).f_back)
 
 
 def _pass(state, result):

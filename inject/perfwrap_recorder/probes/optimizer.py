@@ -30,13 +30,13 @@ STEP = "Optimizer.step#"
 MAXIMUM_STARTS = 1000
 """Begun steps after which all are forgotten: of one that raises nobody tells."""
 
-STRANGER = (lambda: None), 0, "", None
+STRANGER = (lambda: None), 0, "", None, False
 """Stands for an optimizer that has not stepped yet."""
 
 awaiting = set()  # threads inside of a scaler, none of whose optimizers has stepped yet
 _starts = {}  # id of the frame of torch's that steps -> when the step began, and the GPU's events of it
 _next_number = count(1).__next__
-_numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally)
+_numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally, whether steps nest)
 
 
 def install(torch):
@@ -79,6 +79,11 @@ def _around(torch):
         if known[0]() is not optimizer:
             known = learn(optimizer) or STRANGER
         frame = sys._getframe(1).f_back
+        if known[4] and _is_inside(frame, optimizer):
+            start, pair = _starts.pop(id(frame), (None, None))
+            if pop and start is not None:
+                pop()
+            return
         if thread in counting and known is not STRANGER:
             tally = known[3]
             tally.count += 1
@@ -96,6 +101,17 @@ def _around(torch):
             keep_gpu(pair, name)
 
     return begin_step, end_step
+
+
+def _is_inside(frame, optimizer):
+    """Say whether a step is a part of another one of the same optimizer: a class's that calls ``super().step()``."""
+    code, outer = frame.f_code, frame.f_back
+    while outer is not None:
+        if outer.f_code is code:
+            arguments = outer.f_locals.get("args")
+            return type(arguments) is tuple and bool(arguments) and arguments[0] is optimizer
+        outer = outer.f_back
+    return False
 
 
 def _finish(frame, optimizer, known, start, end):
@@ -124,7 +140,10 @@ def _learn(optimizer):
     number = min(_next_number(), MAXIMUM_OPTIMIZERS + 1)
     is_one_of_many = number > MAXIMUM_OPTIMIZERS
     name = "%s#%s" % (type(optimizer).__name__, "more" if is_one_of_many else number)
-    known = ref(optimizer), number, name, find_tally(journal_format.OPTIMIZER, name, number)
+    steps = [kind for kind in type(optimizer).__mro__[:-1] if "step" in vars(kind)]
+    # Optimizer has a step of its own, which only raises.
+    tally = find_tally(journal_format.OPTIMIZER, name, number)
+    known = ref(optimizer), number, name, tally, len(steps) > 2
     if is_one_of_many:
         return known
     _numbers[id(optimizer)] = known

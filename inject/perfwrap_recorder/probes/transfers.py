@@ -49,9 +49,9 @@ def install(torch):
     measure = _measure_with(torch)
     for name in COPIES:
         finish = guard.protect("transfers", _finish_with("Tensor." + name, measure, name == "pin_memory"))
-        tensor_methods.watch(torch, name, finish, TRANSFER, _is_copy)
+        tensor_methods.watch(torch, name, finish, TRANSFER, _is_copy, nests=True)
     finish = guard.protect("transfers", _turned(_finish_with("Tensor.copy_", measure, False)))
-    tensor_methods.watch(torch, "copy_", finish, TRANSFER, _took_long)
+    tensor_methods.watch(torch, "copy_", finish, TRANSFER, _took_long, nests=True)
     for name in MODULE_COPIES:
         begin, end, fail = _around(guard.protect("transfers", _finish_module_with("Module." + name)))
         function = getattr(torch.nn.Module, name)

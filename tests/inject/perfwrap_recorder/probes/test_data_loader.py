@@ -125,7 +125,8 @@ print(os.getpid())
     workers = [found for found in done.journals if found is not main]
     assert len(workers) == (2 if persistent else 6)
     assert {found.facts["role"] for found in workers} == {"worker"}
-    assert sum(len(found.of("SYNC")) for found in workers) >= 16
+    assert not any(found.of("SYNC", "FORWARD", "TRANSFER") for found in workers)
+    assert sum(len(found.of("FETCH")) for found in workers) >= 8
     assert len(main.of("LOADER_START")) == (1 if persistent else 3)
     assert {span.value for span in main.of("LOADER_START")} == {2}
     assert len(main.of("DATA")) == 8

@@ -148,9 +148,9 @@ assert not guard.failed, guard.failed
 
 def test_a_build_without_gpu_support_has_nothing_of_it(train) -> None:
     done = train("""
-from perfwrap_recorder import gpu_time, wrapping
+from perfwrap_recorder import gpu_time, instrument
 nn.Linear(1, 1)(torch.ones(1)).backward()
-print(gpu_time.api, gpu_time.begin, wrapping.is_wrapper(torch.cuda.CUDAGraph.capture_begin))
+print(gpu_time.api, gpu_time.begin, instrument.is_instrumented(torch.cuda.CUDAGraph.capture_begin))
 """)
     import torch
 

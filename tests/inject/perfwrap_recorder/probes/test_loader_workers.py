@@ -124,7 +124,8 @@ def loop(in_queue, out_queue, device_id, done_event, device):
             return
         if data is None: return
         out_queue.put((number, data), timeout=5)
-wrapper = loader_workers._make_pin_memory_loop(batches.weigh_for(torch))(loop, None, bool)
+begin = loader_workers._begin_pinning_with(batches.weigh_for(torch))
+def wrapper(in_queue, out_queue, *more): loop(*begin(in_queue, out_queue), *more)
 unpinned, pinned = queue.Queue(), queue.Queue()
 try:
     raise KeyError("torn")

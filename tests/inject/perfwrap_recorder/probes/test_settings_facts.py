@@ -44,8 +44,8 @@ def test_the_defaults_of_torch_are_said(train) -> None:
 CHANGES = (
     ("torch.set_float32_matmul_precision('high')", "float32_matmul_precision", "high", True),
     ("None", "tf32_matmul", "True", False),
-    ("torch.set_num_threads(2)", "threads", "2", True),
-    ("torch.set_num_interop_threads(3)", "interop_threads", "3", True),
+    ("torch.set_num_threads(2)", "threads", "2", False),
+    ("torch.set_num_interop_threads(3)", "interop_threads", "3", False),
     ("torch.autograd.set_detect_anomaly(True)", "anomaly_detection", "True", True),
     ("running.append(profiler.start())", "user_profiler", "False", True),  # it is stopped in the end
     ("torch.use_deterministic_algorithms(True, warn_only=True)", "deterministic", "True", False),
@@ -149,16 +149,6 @@ def test_a_bare_program_prints_the_same(train) -> None:
     program += "try: torch.set_num_threads('x')\nexcept Exception as error: print(error, error.__context__)\n"
     bare = subprocess.check_output([sys.executable, "-c", "import torch\n" + program], text=True)
     assert train(program + LOOK).stdout == bare
-
-
-def test_the_threads_of_a_loaders_workers_are_torchs_own_business(train) -> None:
-    done = train("""
-for batch in torch.utils.data.DataLoader([1, 2, 3, 4], num_workers=1): pass
-""")
-    said = [
-        journal for journal in done.journals for found in journal.of("FACT") if found.name == "threads/line"
-    ]
-    assert len(said) == 1  # that of the test's own preamble
 
 
 def test_a_profiler_counts_as_on_only_while_it_is(train) -> None:

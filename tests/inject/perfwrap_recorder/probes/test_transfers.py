@@ -201,7 +201,7 @@ def test_memory_that_became_pinned_is_recorded(train) -> None:
 from perfwrap_recorder.probes import transfers
 finish = transfers._finish_with("Tensor.pin_memory", transfers._measure_with(torch), True)
 def pin():
-    finish(sys._getframe(), 10, 20_000, torch.ones(6), torch.ones(6), (), {})
+    finish(sys._getframe(), 10, 20_000, torch.ones(6), (torch.ones(6),), {})
 pin()
 """)
     (found,) = done.journal.of("TRANSFER")
