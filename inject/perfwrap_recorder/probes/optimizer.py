@@ -14,7 +14,20 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import gpu_time, guard, journal, journal_format, nvtx_window, ranges, rest, wrapping
+from perfwrap_recorder import (
+    call_sites,
+    gpu_time,
+    guard,
+    journal,
+    journal_format,
+    living,
+    nvtx_window,
+    plainly,
+    quiet,
+    ranges,
+    rest,
+    wrapping,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import embedding_facts, thrown_gradients, torch_facts, unused_gradients
 from perfwrap_recorder.rest import counting, find_tally, mine
@@ -31,6 +44,9 @@ _starts = {}  # id of an optimizer -> when its step began
 _pairs = {}  # id of an optimizer -> the GPU's events of its step
 _next_number = count(1).__next__
 _numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally)
+_waiting = (
+    set()
+)  # numbers of those whose gradients could not be looked at yet, since somebody would have seen it
 
 
 def install(torch):
@@ -125,6 +141,8 @@ def _finish(frame, optimizer, start, end):
     name = label(known[2], frame)
     journal.span(start, end - start, 0, name, journal_format.OPTIMIZER)
     journal.end_step(journal_format.OPTIMIZER, known[1], end)
+    if _waiting and known[1] in _waiting:
+        _look_at_embeddings(optimizer, known)
     if thrown_gradients.left > 0:
         guard.run("thrown_gradients", thrown_gradients.stepped, sys.modules["torch"], optimizer, known[2])
     if unused_gradients.left:
@@ -146,25 +164,30 @@ def _number(optimizer):
     """Return (weak reference, number, name, tally) for an optimizer that is new, and say what it is."""
     number = min(_next_number(), MAXIMUM_OPTIMIZERS + 1)
     is_one_of_many = number > MAXIMUM_OPTIMIZERS
-    name = "%s#%s" % (type(optimizer).__name__, "more" if is_one_of_many else number)
-    known = ref(optimizer), number, name, find_tally(journal_format.OPTIMIZER, name, number)
+    name = "%s#%s" % (plainly.name_of(type(optimizer)), "more" if is_one_of_many else number)
+    tally = find_tally(journal_format.OPTIMIZER, name, number)
     if is_one_of_many:
-        return known
-    _numbers[id(optimizer)] = known
+        return ref(optimizer), number, name, tally
+    living.note(_numbers, optimizer, MAXIMUM_OPTIMIZERS, number, name, tally)
     guard.run("optimizer_facts", _describe, optimizer, "optimizer/" + name)
     torch_facts.look()
-    return known
+    _waiting.add(number)
+    return _numbers[id(optimizer)]
 
 
 def _describe(optimizer, key):
-    kind = type(optimizer)
-    journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
-    # Not asked of the optimizer itself: a class of the user's may compute it.
-    groups = getattr(optimizer, "__dict__", {}).get("param_groups")
-    if type(groups) is not list or not groups:
+    journal.fact(key + "/class", plainly.full_name(type(optimizer)))
+    groups = thrown_gradients.groups_of(optimizer)
+    if not groups:
         return
-    journal.fact(key + "/parameters", sum(len(group["params"]) for group in groups))
+    journal.fact(key + "/parameters", len(thrown_gradients.parameters_of(optimizer)))
     for option in ("foreach", "fused", "capturable"):
-        if option in groups[0]:
+        if option in groups[0] and type(groups[0][option]) in call_sites.PLAIN:
             journal.fact("%s/%s" % (key, option), groups[0][option])
-    guard.run("embedding_facts", embedding_facts.describe, groups, key)
+
+
+def _look_at_embeddings(optimizer, known):
+    weights = thrown_gradients.parameters_of(optimizer)
+    key = "optimizer/" + known[2]
+    if guard.run("embedding_facts", embedding_facts.describe, weights, key) is not quiet.LATER:
+        _waiting.discard(known[1])

@@ -13,7 +13,7 @@ import sys
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, journal_format, wrapping
+from perfwrap_recorder import guard, journal, journal_format, plainly, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.source_lines import label
@@ -61,7 +61,7 @@ def _finish(frame, scheduler, start, duration):
     callers = (frame, frame and frame.f_back)
     if any(caller and caller.f_code.co_name == "_initial_step" for caller in callers):
         return
-    name = label(type(scheduler).__name__ + ".step", frame)
+    name = label(plainly.name_of(type(scheduler)) + ".step", frame)
     journal.span(start, duration, 0, name, SCHEDULER)
 
 

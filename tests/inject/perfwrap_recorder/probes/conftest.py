@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import subprocess
+import sys
+
 import pytest
 
 INSTALL = """
@@ -31,3 +35,22 @@ def train(make_run):
         return run(INSTALL + program + "\nassert not guard.failed, guard.failed\n", **options)
 
     return train
+
+
+@pytest.fixture(scope="module")
+def same(train):
+    """Run a program bare and with the recorder; both must print the same."""
+
+    def same(program: str):
+        bare = subprocess.run(
+            [sys.executable, "-c", "import torch\nfrom torch import nn\ntorch.set_num_threads(1)\n" + program],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert bare.returncode == 0, bare.stderr
+        done = train(program)
+        assert "\n".join(difflib.unified_diff(bare.stdout.split("\n"), done.stdout.split("\n"), n=1)) == ""
+        return done
+
+    return same
