@@ -13,7 +13,7 @@ from _thread import get_ident, get_native_id
 from itertools import count
 from time import sleep
 
-from perfwrap_recorder import handlers, rest, thinning
+from perfwrap_recorder import handlers, plainly, rest, thinning
 from perfwrap_recorder.clock import now, read_pair
 from perfwrap_recorder.journal_file import JournalFile, affordable
 from perfwrap_recorder.journal_format import (
@@ -589,7 +589,8 @@ def _add_thread():
 def thread_name(thread):
     """Return the name of a thread; ``threading.current_thread()`` would add threads that it does not know."""
     known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
-    return str(getattr(known, "_name", ""))
+    name = plainly.own(known).get("_name")  # not asked of the thread, whose class may be the program's
+    return name if type(name) is str else ""
 
 
 def _tick(moment):

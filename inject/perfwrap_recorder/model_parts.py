@@ -50,7 +50,7 @@ def is_training(module):
     """Say whether a module is in training mode."""
     mine = _own(module)
     found = mine.get("training")
-    if type(found) in (bool, int):
+    if plainly.has_type(found, (bool, int)):
         return bool(found)
     inner, compiled = part(module, "_orig_mod"), mine.get("_c")
     if inner is not None:  # torch.compile's wrapper has no mode of its own

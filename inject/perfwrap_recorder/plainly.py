@@ -34,13 +34,25 @@ def is_kind_of(mine, *kinds):
     return any(_is_subclass(kind, mine) for kind in kinds)
 
 
+def has_type(thing, kinds):
+    """Say whether a thing is of one of the classes itself; ``in`` would compare classes, which may have an ``==``."""
+    mine = type(thing)
+    return any(mine is kind for kind in kinds)
+
+
 def own(thing):
     """Return the dictionary of a thing's own attributes; an empty one where it has none."""
+    found = slot(thing, "__dict__")
+    return {} if found is None else found
+
+
+def slot(thing, name):
+    """Return an attribute that is written in C, whatever Python code has put over it; None where there is none."""
     for kind in mro_of(type(thing)):
-        found = members_of(kind).get("__dict__")
+        found = members_of(kind).get(name)
         if type(found) is GetSetDescriptorType:
             return found.__get__(thing)
-    return {}
+    return None
 
 
 def member(kind, name):
@@ -67,7 +79,7 @@ def name_of_callable(thing):
     """Return the whole name of a class or function, or of the class of anything else."""
     if type(thing) is MethodType:
         thing = thing.__func__
-    if type(thing) in (FunctionType, BuiltinFunctionType):
+    if has_type(thing, (FunctionType, BuiltinFunctionType)):
         module = thing.__module__
         return "%s.%s" % (module if type(module) is str else "", thing.__qualname__)
     return full_name(thing if is_a(thing, type) else type(thing))

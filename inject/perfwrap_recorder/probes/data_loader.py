@@ -352,7 +352,7 @@ def _callers(frame):
 def _facts_of(loader, frame):
     """Return what there is to say about a loader."""
     mine = plainly.own(loader)
-    facts = {key: mine[key] for key in SETTINGS if type(mine.get(key)) in plainly.PLAIN}
+    facts = {key: mine[key] for key in SETTINGS if plainly.has_type(mine.get(key), plainly.PLAIN)}
     if mine.get("batch_size") is None:
         size = plainly.own(mine.get("batch_sampler")).get("batch_size")
         if type(size) is int:
@@ -377,9 +377,7 @@ def _facts_of(loader, frame):
 def _length_of(dataset):
     """Return how many samples a dataset has, None where the user's code would have to be asked."""
     kind = type(dataset)
-    if any(kind is each for each in SIZED):
-        return len(dataset)
-    if plainly.full_name(kind) == "numpy.ndarray":
+    if plainly.has_type(dataset, SIZED) or plainly.full_name(kind) == "numpy.ndarray":
         return len(dataset)
     for torch in _torch:
         if kind is torch.Tensor:

@@ -93,7 +93,7 @@ def _finish(frame, start, duration, has_stepped, arguments, options):
         _described.append(mine.get("_enabled") is True)
         for key in FACTS:
             fact = mine.get("_" + key)
-            if type(fact) in call_sites.PLAIN and fact is not None:
+            if plainly.has_type(fact, plainly.PLAIN):
                 journal.fact("scaler/" + key, fact)
     return name
 

@@ -109,7 +109,9 @@ def note(kind, label, frame, value):
 
 
 def _put_token(kind, label, frame, node):
-    metadata = getattr(node, "metadata", None)
+    metadata = plainly.slot(
+        node, "metadata"
+    )  # nodes of the program's own functions have attributes of its own
     if type(metadata) is not dict:
         return
     site = _sites.get((kind, label))
@@ -133,7 +135,8 @@ def _put_token(kind, label, frame, node):
 def _deepest(node):
     """Return the node that the first edges lead to, DEPTH edges on at most, that is none of a parameter."""
     for _ in range(DEPTH):
-        further = [one for one, _ in node.next_functions if type(one).__name__ not in ENDS]
+        edges = plainly.slot(node, "next_functions") or ()
+        further = [one for one, _ in edges if plainly.name_of(type(one)) not in ENDS]
         if not further:
             break
         node = further[0]

@@ -82,7 +82,7 @@ def describe_sequences(torch, module, name, key):
 def _names_in(value, depth=3):
     """Return the names that a function's code asks for, with those of functions inside of it and that it calls."""
     for inner in ("__func__", "fget"):
-        if type(value) in (staticmethod, classmethod, property):
+        if plainly.has_type(value, (staticmethod, classmethod, property)):
             value = getattr(value, inner, value)
     if type(value) is not FunctionType:
         return set()

@@ -182,7 +182,7 @@ def _describe(optimizer, key):
         return
     journal.fact(key + "/parameters", len(thrown_gradients.parameters_of(optimizer)))
     for option in ("foreach", "fused", "capturable"):
-        if option in groups[0] and type(groups[0][option]) in call_sites.PLAIN:
+        if option in groups[0] and plainly.has_type(groups[0][option], call_sites.PLAIN):
             journal.fact("%s/%s" % (key, option), groups[0][option])
 
 

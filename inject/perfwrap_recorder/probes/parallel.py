@@ -90,7 +90,7 @@ def _describe(module):
     if kind == "DataParallel":
         journal.fact(prefix + "devices", len(mine.get("device_ids") or ()))
     for name in FSDP:
-        if type(mine.get(name)) in (bool, int):
+        if plainly.has_type(mine.get(name), (bool, int)):
             journal.fact(prefix + name.lstrip("_"), mine[name])
     for name in FSDP_CHOICES:
         if mine.get(name) is not None:
@@ -104,7 +104,7 @@ def _finish_ddp(frame, start, duration, arguments, options):
     journal.fact(prefix + "kind", "DistributedDataParallel")
     journal.fact(prefix + "line", find_place(frame))
     for name in DDP:
-        journal.fact(prefix + name, bool(mine.get(name)))
+        journal.fact(prefix + name, mine.get(name) is True)
     # The setting got another name, which the pickled state translates.
     journal.fact(
         prefix + "broadcast_buffers", bool(mine.get("forward_sync_buffers", mine.get("broadcast_buffers")))

@@ -43,7 +43,11 @@ def same(train):
 
     def same(program: str):
         bare = subprocess.run(
-            [sys.executable, "-c", "import torch\nfrom torch import nn\ntorch.set_num_threads(1)\n" + program],
+            [
+                sys.executable,
+                "-c",
+                "import torch\nfrom torch import nn\ntorch.set_num_threads(1)\n" + program,
+            ],
             capture_output=True,
             text=True,
             timeout=100,

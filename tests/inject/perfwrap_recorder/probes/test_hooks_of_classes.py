@@ -130,4 +130,4 @@ def test_no_hook_of_the_programs_classes_is_called_throughout_a_training(same) -
     assert facts["loader/1/dataset"] == "__main__.WatchedWords"
     assert facts["loader/1/batch_size"] == "4"
     assert "loader/2/dataset_len" not in facts
-    assert facts["optimizer/WatchedSGD#1/embedding_rows"] == "30000"
+    assert facts["optimizer/WatchedAdam#2/embedding_rows"] == "30000"
