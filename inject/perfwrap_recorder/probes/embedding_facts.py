@@ -39,17 +39,17 @@ def note(torch, module):
                 _tables[id(weight)] = living.reference(_tables, id(weight), part)
 
 
-def describe(weights, key):
+def describe(torch, weights, key):
     """Say how many elements an optimizer has, and of those in large embeddings, how many had a gradient.
 
     LATER: nobody may ask at present.
     """
-    if _torch is None or any(type(weight) is not _torch.nn.Parameter for weight in weights):
-        return None
-    return quiet.calculate(_torch, _describe, weights, key)
+    return quiet.calculate(torch, _describe, torch, weights, key)
 
 
-def _describe(weights, key):
+def _describe(torch, weights, key):
+    if _torch is None or any(type(weight) is not torch.nn.Parameter for weight in weights):
+        return
     rows = elements = 0
     touched = 0.0
     journal.fact(key + "/elements", sum([weight.numel() for weight in weights]))

@@ -187,7 +187,7 @@ def _describe(optimizer, key):
 
 
 def _look_at_embeddings(optimizer, known):
-    weights = thrown_gradients.parameters_of(optimizer)
-    key = "optimizer/" + known[2]
-    if guard.run("embedding_facts", embedding_facts.describe, weights, key) is not quiet.LATER:
+    torch, weights = sys.modules["torch"], thrown_gradients.parameters_of(optimizer)
+    found = guard.run("embedding_facts", embedding_facts.describe, torch, weights, "optimizer/" + known[2])
+    if found is not quiet.LATER:
         _waiting.discard(known[1])

@@ -45,13 +45,11 @@ def test_a_name_is_given_on_when_its_loader_is_gone_or_was_used_or_is_over_the_s
 from torch.utils.data import DataLoader
 one, two = list(range(4)), list(range(4))
 def make(data): return DataLoader(data)
-for used in (False, True):
-    first, second = [make(data) for data in (one, two)]
-    if used: list(first), list(second)
-    first = second = None
-kept = make(one)
-again = make(one)
-other = make(two)
+kept = []
+for used in (False, True, None, None):
+    pair = [make(data) for data in (one, two)]
+    if used: list(pair[0]), list(pair[1])
+    if used is None: kept += pair
 """).journal.facts
     assert sorted(key for key in facts if key.endswith("dataset_len")) == [
         "loader/1/dataset_len",
