@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from perfwrap_recorder import plainly, quiet
+
 UNKNOWN = -1
 
 DEEPEST = 3
@@ -16,20 +18,20 @@ DEEPEST = 3
 MOST_PARTS = 64
 """A batch of more tensors than this is not weighed: to ask them all would cost too much."""
 
-WEIGHTLESS = frozenset((bool, bytes, complex, float, int, str, type(None)))
-"""What stands beside tensors in a batch and weighs little."""
+WEIGHTLESS = frozenset(map(id, (bool, bytes, complex, float, int, str, type(None))))
+"""What stands beside tensors in a batch and weighs little; ids, since classes may have a hash of their own."""
 
 
 def count_for(torch):
     """Return a function that says how many samples a batch has, else what was expected."""
-    tensor, depth = torch.Tensor, torch._C._len_torch_function_stack
+    tensor, look = torch.Tensor, quiet.look
 
     def count_batch(data, expected):
         for _ in range(2):
             kind = type(data)
             if kind is tensor:
-                shape = () if depth() else data.shape
-                return shape[0] if shape else expected
+                size = look(torch, first_size, data)
+                return expected if size is None or size is quiet.LATER else size
             if (kind is list or kind is tuple) and data:
                 data = data[0]
             elif kind is dict and data:
@@ -43,15 +45,24 @@ def count_for(torch):
 
 def weigh_for(torch):
     """Return a function that says how many bytes the tensors of a batch have, -1 where that cannot be known."""
-    mode_depth = torch._C._len_torch_function_stack
 
     def weigh(batch):
-        if mode_depth():  # somebody watches what is asked of tensors
-            return UNKNOWN
         tensors, is_all = tensors_in(torch, batch)
-        return sum(each.numel() * each.element_size() for each in tensors) if is_all and tensors else UNKNOWN
+        found = quiet.look(torch, bytes_of, tensors) if is_all and tensors else quiet.LATER
+        return UNKNOWN if found is quiet.LATER else found
 
     return weigh
+
+
+def first_size(tensor):
+    """Return how many rows a tensor has, None for a number; to be called by ``quiet.look``."""
+    # Not by its shape, which nested tensors have not.
+    return tensor.size(0) if tensor.dim() else None
+
+
+def bytes_of(tensors):
+    """Return how many bytes tensors have; to be called by ``quiet.look``."""
+    return sum([each.numel() * each.element_size() for each in tensors])
 
 
 def tensors_in(torch, batch):
@@ -63,7 +74,7 @@ def tensors_in(torch, batch):
             kind = type(part)
             if kind is tensor:
                 tensors.append(part)
-            elif kind not in WEIGHTLESS:
+            elif id(kind) not in WEIGHTLESS:
                 held = _held_by(part, kind)
                 if held is None or len(inner) + len(held) > MOST_PARTS:
                     is_all = False
@@ -77,14 +88,15 @@ def tensors_in(torch, batch):
 
 def _held_by(part, kind):
     """Return what a container holds, None for anything else; a subclass's own methods are not called."""
-    if issubclass(kind, (list, tuple)):
-        base = list if issubclass(kind, list) else tuple
+    is_kind_of = plainly.is_kind_of
+    if is_kind_of(kind, list, tuple):
+        base = list if is_kind_of(kind, list) else tuple
         return list(base.__iter__(part)) if base.__len__(part) <= MOST_PARTS else None
-    if not issubclass(kind, dict):
+    if not is_kind_of(kind, dict):
         user_dict = getattr(sys.modules.get("collections"), "UserDict", None)
-        if user_dict not in kind.__mro__:
+        if user_dict is None or not any(each is user_dict for each in plainly.mro_of(kind)):
             return None
-        part = object.__getattribute__(part, "__dict__").get("data")
+        part = plainly.own(part).get("data")
         if type(part) is not dict:
             return None
     return list(dict.values(part)) if dict.__len__(part) <= MOST_PARTS else None

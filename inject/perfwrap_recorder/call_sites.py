@@ -5,7 +5,7 @@ The facts are ``TOPIC/1/line`` and ``TOPIC/1/OPTION`` for each option, then ``TO
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal
+from perfwrap_recorder import journal, plainly
 from perfwrap_recorder.source_lines import find_place
 
 MAXIMUM_SITES = 50
@@ -28,7 +28,7 @@ def describe(topic, label, frame, options):
         known = _described.setdefault(topic, set())
     if len(known) >= MAXIMUM_SITES:
         return
-    options = tuple([option for option in options if type(option[1]) in PLAIN])
+    options = tuple([option for option in options if plainly.has_type(option[1], PLAIN)])
     if (label, options) in known:
         return
     known.add((label, options))

@@ -21,8 +21,8 @@ is torch's body. The names that begin with ``_perfwrap`` stand in the globals of
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 
 from perfwrap_recorder.rest import resting
@@ -43,14 +43,16 @@ _sources = {}  # file name -> its lines, while functions are instrumented
 _is_compiling = []  # the function by which torch tells that Dynamo is tracing
 
 
-def instrument(torch, function, begin, end, fail=None, values=(), condition="", known=(), kind=None, phase="", rebind=()):
+def instrument(
+    torch, function, begin, end, fail=None, values=(), condition="", known=(), kind=None, phase="", rebind=()
+):
     """Have a function of torch's call ``begin(*values)`` first and ``end(state, result)`` when it returns.
 
     ``values`` are names of the function's parameters; one that this version of torch lacks is None. What ``begin``
     returns is the state; None leaves this call alone. ``fail(state, error)`` is called when the function raises.
     None of the three may raise. Nothing is called while spans of that ``kind`` are paused, nor where ``condition``,
-    an expression over the parameters and the names in ``known``, is false. ``rebind`` names parameters whose values are taken
-    from the state, a tuple that begins with them. Returns whether the function is instrumented.
+    an expression over the parameters and the names in ``known``, is false. ``rebind`` names parameters whose values
+    are taken from the state, a tuple that begins with them. Returns whether the function is instrumented.
     """
     function = innermost(function)
     if type(function) is not FUNCTION:
@@ -122,7 +124,9 @@ def _weave(function, names, values, condition, kind, rebind, can_fail):
     if node is None or not _is_same(_compile(node, code, function), code):
         return None
     arguments = node.args
-    parameters = [each.arg for each in getattr(arguments, "posonlyargs", []) + arguments.args + arguments.kwonlyargs]
+    parameters = [
+        each.arg for each in getattr(arguments, "posonlyargs", []) + arguments.args + arguments.kwonlyargs
+    ]
     parameters += [each.arg for each in (arguments.vararg, arguments.kwarg) if each]
     begins = _has_docstring(node)
     line = node.body[begins].lineno if len(node.body) > begins else node.body[0].lineno
@@ -134,7 +138,9 @@ def _weave(function, names, values, condition, kind, rebind, can_fail):
     words = dict(names, tests=" and ".join(tests), state=STATE, result=RESULT, error=PREFIX + "error")
     words["values"] = ", ".join([value if value in parameters else "None" for value in values])
     words["failing"] = "{fail}({state}, {error})".format(**words) if can_fail else "pass"
-    words["rebound"] = "; ".join(["%s = %s[%d]" % (name, STATE, at) for at, name in enumerate(rebind)]) or "pass"
+    words["rebound"] = (
+        "; ".join(["%s = %s[%d]" % (name, STATE, at) for at, name in enumerate(rebind)]) or "pass"
+    )
     added = ast.parse("\n" * (line - 1) + ADDED.format(**words)).body[0]
     inner = added.body[1].body[1]
     recorded = _parse(code).body[begins:]  # nodes of its own
@@ -245,7 +251,12 @@ def _block(lines, first):
         line = lines[at].strip()
         if has_begun and line and _depth(lines[at]) <= depth and not line.startswith("#"):
             break
-        has_begun = has_begun or (at > first or not line.startswith("@")) and line.endswith(":") and _ends(lines, at, depth)
+        has_begun = (
+            has_begun
+            or (at > first or not line.startswith("@"))
+            and line.endswith(":")
+            and _ends(lines, at, depth)
+        )
         last = at
     return lines[first : last + 1]
 
@@ -297,5 +308,12 @@ def _is_same(compiled, code):
 def _traits(code):
     constants = [repr(each) for each in code.co_consts if not isinstance(each, CODE)]
     inner = [_traits(each) for each in code.co_consts if isinstance(each, CODE)]
-    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags, code.co_firstlineno
+    names = (
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+        code.co_flags,
+        code.co_firstlineno,
+    )
     return names, constants, inner

@@ -13,7 +13,7 @@ from _thread import get_ident, get_native_id
 from itertools import count
 from time import sleep
 
-from perfwrap_recorder import handlers, redaction, rest, thinning
+from perfwrap_recorder import handlers, plainly, redaction, rest, thinning
 from perfwrap_recorder.clock import now, read_pair
 from perfwrap_recorder.journal_file import JournalFile, affordable
 from perfwrap_recorder.journal_format import (
@@ -587,7 +587,8 @@ def _add_thread():
 def thread_name(thread):
     """Return a thread's name, its secrets masked; ``threading.current_thread()`` would add threads it does not know."""
     known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
-    return redaction.masked(str(getattr(known, "_name", "")))
+    name = plainly.own(known).get("_name")  # not asked of the thread, whose class may be the program's
+    return redaction.masked(name) if type(name) is str else ""
 
 
 def _tick(moment):

@@ -9,16 +9,17 @@ is left alone. What a compiled function of the program's calls is not seen.
 from __future__ import annotations
 
 import sys
-from _weakref import ref
 
-from perfwrap_recorder import guard
+from perfwrap_recorder import guard, living
 from perfwrap_recorder.probes import forward
 
 SLOT = "_compiled_call_impl"
 
 _layers = []  # (change, function(module, call, frame)), the innermost first
 _firsts = []  # functions(module, frame)
-_known = {}  # id of a module -> weak reference to it
+_known = {}  # id of a module -> (weak reference to it,)
+MAXIMUM_KNOWN = 100_000
+"""Living modules beyond these stay as they are."""
 
 
 def add(torch, change, layer):
@@ -45,10 +46,8 @@ def _watch():
 
 
 def _look(module, frame):
-    known = _known.get(id(module))
-    if known is not None and known() is module:
+    if living.find(_known, module) is not None or not living.note(_known, module, MAXIMUM_KNOWN):
         return
-    _known[id(module)] = ref(module)
     if next(module.parameters(), None) is None:
         return
     for function in _firsts:

@@ -6,7 +6,7 @@ they are missing, nothing is said.
 
 from __future__ import annotations
 
-from perfwrap_recorder import journal, journal_format
+from perfwrap_recorder import journal, journal_format, plainly
 
 QUEUES = ("multiprocessing.queues", "queue", "_queue")
 """Modules whose queues tell their length without a lock that somebody could hold for long."""
@@ -18,9 +18,11 @@ def look(iterator):
     """Return how many batches are ready, and whether the next one in order is known to be; None if unknowable."""
     if journal.summing:
         return None
-    own = vars(iterator)
+    own = plainly.own(iterator)
     tasks, outstanding, queue = map(own.get, ("_task_info", "_tasks_outstanding", "_data_queue"))
-    if type(tasks) is not dict or type(outstanding) is not int or type(queue).__module__ not in QUEUES:
+    if type(tasks) is not dict or type(outstanding) is not int:
+        return None
+    if plainly.module_of(type(queue)) not in QUEUES:
         return None
     try:
         arrived = queue.qsize()
@@ -34,7 +36,7 @@ def tell(iterator, start, ready, name):
     if journal.summing:
         return
     many, next_was_ready = ready
-    own = vars(iterator)
+    own = plainly.own(iterator)
     overtaken = not next_was_ready and _early(own["_task_info"], own["_tasks_outstanding"])
     value = many + OVERTAKEN if overtaken else float(many)
     bits = journal_format.FLOAT_BITS.unpack(journal_format.FLOAT.pack(value))[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from _weakref import ref
 
-from perfwrap_recorder import batches
+from perfwrap_recorder import batches, model_parts, quiet
 
 CALLS = 400
 MOST = 64
@@ -35,15 +35,17 @@ def note(torch, module, name, held, is_training):
     left -= 1
     model = _seen.get(id(module))
     if model is None or model.module() is not module:
-        if len(_seen) >= MOST or not module._parameters and not module._modules:
+        if len(_seen) >= MOST or not model_parts.has_parts(module):
             return
         model = _seen[id(module)] = Model(module, name)
     model.calls += is_training
-    if torch._C._len_torch_function_stack():
-        model.fed += 1
-        return
     tensors, is_all = batches.tensors_in(torch, held)
-    model.fed += not is_all or any(each.requires_grad for each in tensors)
+    # Where nobody may ask, LATER is true, too.
+    model.fed += bool(not is_all or quiet.look(torch, _require_gradients, tensors))
+
+
+def _require_gradients(tensors):
+    return any(each.requires_grad for each in tensors)
 
 
 def is_one_of_several(model):

@@ -37,6 +37,7 @@ class Method:
         self.tensor, self.dispatch = torch.Tensor, torch.Tensor.__torch_dispatch__
 
     def __get__(self, tensor, owner=None):
+        """Return the method itself to who asks the class, and for a tensor what calls it, watched or not."""
         if tensor is None:
             return self.method
         if self.kind in resting or self.is_tracing():
@@ -63,6 +64,7 @@ class Method:
         return getattr(self.method, name)
 
     def __call__(self, *arguments, **options):
+        """Call the method, for who found this in the class's dictionary."""
         return self.method(*arguments, **options)
 
     def __reduce__(self):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal, journal_format, wrapping
+from perfwrap_recorder import batches, guard, journal, journal_format, plainly, quiet, wrapping
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.facts import say
 from perfwrap_recorder.probes import torch_facts
@@ -133,7 +133,7 @@ def _group_for(module):
     def group_of(arguments, options):
         found = options.get("group")
         for argument in () if found is not None or kind is None else arguments:
-            if argument is outsider or issubclass(type(argument), kind):
+            if argument is outsider or plainly.is_a(argument, kind):
                 found = argument
         if found is not None and found is outsider:
             return OUTSIDE
@@ -150,17 +150,15 @@ def _group_for(module):
 
 def _size_for(torch):
     """Return a function that says how many bytes the largest argument has, -1 where none is a tensor."""
-    kinds, depth = (torch.Tensor, torch.nn.Parameter), torch._C._len_torch_function_stack
 
     def size_of(arguments, options):
-        if depth():  # a mode of the program's would see the questions
-            return -1
         most = -1
         for argument in (*arguments[:2], *options.values()):
-            tensors = argument[:MOST_TENSORS] if type(argument) in (list, tuple) else (argument,)
-            sizes = [tensor.numel() * tensor.element_size() for tensor in tensors if type(tensor) in kinds]
-            if sizes:
-                most = max(most, sum(sizes))
+            kind = type(argument)
+            tensors = argument[:MOST_TENSORS] if kind is list or kind is tuple else (argument,)
+            tensors = [each for each in tensors if quiet.is_plain(torch, each)]
+            size = quiet.look(torch, batches.bytes_of, tensors) if tensors else -1
+            most = max(most, -1 if size is quiet.LATER else size)
         return most
 
     return size_of

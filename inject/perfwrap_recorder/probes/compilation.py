@@ -1,9 +1,9 @@
 """Times each compilation by torch.compile, and says why it was needed and where graphs break.
 
-Instruments ``run_start_callbacks`` and ``run_end_callbacks`` of ``torch._dynamo.callback``'s handler, once the program
-has imported Dynamo: Dynamo calls them around each compilation of a frame, of a backward graph, and each recording
-of a CUDA graph. (``torch._dynamo.reset`` forgets registered callbacks.) What Dynamo notes about itself is read, never changed: its list of reasons for
-graph breaks and the metrics of its last compilations.
+Instruments ``run_start_callbacks`` and ``run_end_callbacks`` of ``torch._dynamo.callback``'s handler, once the
+program has imported Dynamo: Dynamo calls them around each compilation of a frame, of a backward graph, and each
+recording of a CUDA graph. (``torch._dynamo.reset`` forgets registered callbacks.) What Dynamo notes about itself is
+read, never changed: its list of reasons for graph breaks and the metrics of its last compilations.
 
 Versions of torch without that handler (before 2.3) are not watched. Of compilations at the same time in several
 threads the whole is one. Loading from a cache is part of the compilation that asks for it. What Dynamo notes at a

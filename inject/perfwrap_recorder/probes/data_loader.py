@@ -13,7 +13,19 @@ from _weakref import ref
 from itertools import count
 from sys import _getframe
 
-from perfwrap_recorder import batches, guard, instrument, journal, journal_format, ranges, ready_batches, rest
+from perfwrap_recorder import (
+    batches,
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    living,
+    plainly,
+    quiet,
+    ranges,
+    ready_batches,
+    rest,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import padding_facts
 from perfwrap_recorder.rest import counting, find_tally
@@ -26,28 +38,75 @@ CALLERS = 8
 """How many frames tell where a loader was made: those that a program makes anew for each epoch share one name."""
 
 KEPT = 1000
-"""Known iterators, and loaders, after which those that are gone are forgotten."""
+"""Iterators, and loaders, that are known at a time; of more that are alive, all have one name."""
 
 MAXIMUM_STARTS = 1000
 """How often it is said which processes are the workers of a loader."""
 
 SETTINGS = ("num_workers", "batch_size", "pin_memory", "drop_last", "prefetch_factor", "persistent_workers")
 
-SIZED_MODULE = "torch.utils.data.dataset"
-SIZED = ("ConcatDataset", "Subset", "TensorDataset")
-"""Datasets of torch's whose length costs nothing; any other's would have to be asked of the user's code."""
+DATASETS = "torch.utils.data.dataset."
+"""Where those datasets of torch's are whose length costs nothing; others' would have to be asked of the user's code."""
+SIZED = (list, tuple, range, dict, str, bytes)
 
 STRANGER = None, "loader", -1, find_tally(journal_format.DATA, "loader")
 """Stands for an iterator of which nothing is known."""
+
+MORE = "loader/more"
+CROWDED = None, MORE, -1, find_tally(journal_format.DATA, MORE)
+"""Stands for such a one where there are too many."""
 
 _next_number = count(1).__next__
 _next_start = count(1).__next__
 _torch = []  # the module, once it is there
 _loaders = {}  # id of a DataLoader -> (weak reference to it, name)
-_named = {}  # what is known of a loader when it is made, and where -> [[weak reference to the last, name, how many]]
-_used = set()  # names of loaders of which the last one made was iterated over
+_named = {}  # what is known of a loader when it is made, and where -> Alike
+_names = {}  # name of a loader -> Named
+_freed = []  # weak references to loaders that are gone, which may be made anew
 _iterators = {}  # id of an iterator -> (weak reference to it, name of its loader, batch size or -1, tally)
 _fresh = set()  # ids of iterators of which the next batch is the first of an epoch
+
+
+class Alike:
+    """The names of loaders that were made in the same place, of which the same is known."""
+
+    __slots__ = ("free", "of_data")
+
+    def __init__(self):
+        self.free = {}  # number of a name -> Named, of those that may be another's
+        self.of_data = {}  # id of a dataset -> Named
+
+
+class Named:
+    """A name, and the last loader that had it."""
+
+    __slots__ = ("alike", "data", "loader", "made", "name", "number")
+
+    def __init__(self, alike, number):
+        self.alike, self.number, self.name = alike, number, "loader/%d" % number
+        self.loader = self.data = None
+        self.made = 0
+
+    def give(self, loader, dataset):
+        """Give the name to a loader."""
+        if self.alike.of_data.get(self.data) is self:
+            del self.alike.of_data[self.data]
+        self.alike.free.pop(self.number, None)
+        self.loader, self.data = Watched(loader, _freed.append), id(dataset)
+        self.loader.named = self
+        self.alike.of_data[self.data] = self
+        self.made += 1
+
+    def is_of(self, dataset):
+        """Say whether the loader is there and over that dataset."""
+        loader = self.loader()
+        return loader is not None and plainly.own(loader).get("dataset") is dataset
+
+
+class Watched(ref):
+    """A weak reference to a loader that knows the name it has."""
+
+    __slots__ = ("named",)
 
 
 def install(torch):
@@ -180,58 +239,68 @@ def _pass(state, result):
 
 def _finish_start(loader, iterator, start, duration, frame):
     name = _name_of(loader, frame)
-    if len(_iterators) >= KEPT:
-        _forget_gone(_iterators)
-    _used.add(name)
-    size = loader.batch_size if type(loader.batch_size) is int else -1
-    _iterators[id(iterator)] = ref(iterator), name, size, find_tally(journal_format.DATA, name)
-    journal.span(start, duration, loader.num_workers, label(name, frame), journal_format.LOADER_START)
+    named = _names.get(name)
+    if named is not None:  # two over different data are two as long as the first waits to be used
+        named.alike.free[named.number] = named
+    size, workers = map(plainly.own(loader).get, ("batch_size", "num_workers"))
+    size = size if type(size) is int else -1
+    living.note(_iterators, iterator, KEPT, name, size, find_tally(journal_format.DATA, name))
+    workers = workers if type(workers) is int else 0
+    journal.span(start, duration, workers, label(name, frame), journal_format.LOADER_START)
     _note_beginning(iterator)
-    workers = vars(iterator).get("_workers")
+    workers = plainly.own(iterator).get("_workers")
     if type(workers) is list and _next_start() <= MAXIMUM_STARTS:
         journal.fact(name + "/workers", " ".join(str(worker.pid) for worker in workers))
 
 
 def _known(iterator):
-    known = _iterators.get(id(iterator))
+    known = living.find(_iterators, iterator)
+    if known is not None:
+        return known
     # Made by somebody else's _get_iterator, or before we were there.
-    return known if known and known[0]() is iterator else STRANGER
+    return CROWDED if len(_iterators) >= KEPT else STRANGER
 
 
 def _name_of(loader, frame):
     """Return the name of a loader, and say what it is when it is new."""
-    known = _loaders.get(id(loader))
-    if known and known[0]() is loader:
+    known = living.find(_loaders, loader)
+    if known is not None:
         return known[1]
+    if len(_loaders) >= KEPT:
+        return MORE
     facts = _facts_of(loader, frame)
     name = _name_for(loader, (str(facts), *_callers(frame)), facts)
-    if len(_loaders) >= KEPT:
-        _forget_gone(_loaders)
-    _loaders[id(loader)] = ref(loader), name
+    living.note(_loaders, loader, KEPT, name)
     return name
 
 
 def _name_for(loader, key, facts):
     """Return the name of the loader that this one is made in the place of, a new one where it is none's."""
-    alike = _named.get(key, ())
-    for known in alike:
-        before = known[0]()
+    while _freed:
+        gone = _freed.pop()
+        if gone.named.loader is gone:
+            gone.named.alike.free[gone.named.number] = gone.named
+    alike = _named.get(key)
+    dataset = plainly.own(loader).get("dataset")
+    if alike is not None:
         # Two over different data, of which the first still waits to be used, are two though one line makes both.
-        if before is None or before.dataset is loader.dataset or known[1] in _used:
-            _used.discard(known[1])
-            known[0] = ref(loader)
-            known[2] += 1
-            if known[2] == 2:
-                journal.fact(known[1] + "/made_again", True)
-            return known[1]
+        found = alike.of_data.get(id(dataset))
+        if found is None or not found.is_of(dataset):
+            found = alike.free[min(alike.free)] if alike.free else None
+        if found is not None:
+            found.give(loader, dataset)
+            if found.made == 2:
+                journal.fact(found.name + "/made_again", True)
+            return found.name
     number = _next_number()
     if number > MAXIMUM_LOADERS:
-        return "loader/more"
-    name = "loader/%d" % number
-    _named[key] = [*alike, [ref(loader), name, 1]]
+        return MORE
+    found = Named(alike or _named.setdefault(key, Alike()), number)
+    _names[found.name] = found
+    found.give(loader, dataset)
     for fact, value in facts.items():
-        journal.fact("%s/%s" % (name, fact), value)
-    return name
+        journal.fact("%s/%s" % (found.name, fact), value)
+    return found.name
 
 
 def _callers(frame):
@@ -243,23 +312,21 @@ def _callers(frame):
     return found
 
 
-def _forget_gone(known):
-    for key in [key for key, value in list(known.items()) if value[0]() is None]:
-        del known[key]
-
-
 def _facts_of(loader, frame):
     """Return what there is to say about a loader."""
-    settings = ((key, getattr(loader, key, None)) for key in SETTINGS)
-    facts = {key: value for key, value in settings if value is not None}
-    if loader.batch_size is None and type(getattr(loader.batch_sampler, "batch_size", None)) is int:
-        facts["batch_size"] = loader.batch_sampler.batch_size
-    kind = type(loader.dataset)
-    facts["dataset"] = _class_name(kind)
-    facts["sampler"] = _class_name(type(loader.sampler))
-    facts["collate"] = _class_name(loader.collate_fn)
-    if kind.__module__ == "builtins" or (kind.__module__ == SIZED_MODULE and kind.__name__ in SIZED):
-        facts["dataset_len"] = len(loader.dataset)
+    mine = plainly.own(loader)
+    facts = {key: mine[key] for key in SETTINGS if plainly.has_type(mine.get(key), plainly.PLAIN)}
+    if mine.get("batch_size") is None:
+        size = plainly.own(mine.get("batch_sampler")).get("batch_size")
+        if type(size) is int:
+            facts["batch_size"] = size
+    dataset = mine.get("dataset")
+    facts["dataset"] = plainly.full_name(type(dataset))
+    facts["sampler"] = plainly.full_name(type(mine.get("sampler")))
+    facts["collate"] = plainly.name_of_callable(mine.get("collate_fn"))
+    length = _length_of(dataset)
+    if length is not None:
+        facts["dataset_len"] = length
 
     def belongs_to_loader(frame):
         """Say whether a frame is a method of the loader itself: a subclass's ``__init__``."""
@@ -270,7 +337,22 @@ def _facts_of(loader, frame):
     return facts
 
 
-def _class_name(thing):
-    """Return the whole name of a class or function, or of the class of anything else."""
-    named = thing if hasattr(thing, "__qualname__") else type(thing)
-    return "%s.%s" % (named.__module__, named.__qualname__)
+def _length_of(dataset):
+    """Return how many samples a dataset has, None where the user's code would have to be asked."""
+    kind = type(dataset)
+    if plainly.has_type(dataset, SIZED) or plainly.full_name(kind) == "numpy.ndarray":
+        return len(dataset)
+    for torch in _torch:
+        if kind is torch.Tensor:
+            found = quiet.look(torch, batches.first_size, dataset)
+            return found if type(found) is int else None
+    mine, name = plainly.own(dataset), plainly.full_name(kind)
+    if name == DATASETS + "Subset":
+        return _length_of(mine.get("indices"))
+    if name == DATASETS + "TensorDataset":
+        tensors = mine.get("tensors")
+        return _length_of(tensors[0]) if type(tensors) is tuple and tensors else None
+    if name == DATASETS + "ConcatDataset":
+        sizes = mine.get("cumulative_sizes")
+        return sizes[-1] if type(sizes) is list and sizes and type(sizes[-1]) is int else None
+    return None

@@ -7,9 +7,7 @@ to wait for the answer.
 
 from __future__ import annotations
 
-from _weakref import ref
-
-from perfwrap_recorder import journal, quiet
+from perfwrap_recorder import journal, living, model_parts, plainly, quiet
 
 LEAST_ELEMENTS = 100_000
 """Smaller tables cost an optimizer a tenth of a millisecond."""
@@ -22,44 +20,58 @@ _tables = {}  # id of a weight -> a weak reference to its module
 
 
 def note(torch, module):
-    """Remember the large weights of a model's embeddings that have gradients for all of their rows."""
+    """Remember the large weights of a model's embeddings that have gradients for all of their rows.
+
+    To be called by ``quiet.look``.
+    """
     global _torch
     _torch = torch
     kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
-    for part in torch.nn.Module.modules(module):  # not an override of the program
-        if isinstance(part, kinds) and not part.sparse and len(_tables) < MOST_TABLES:
-            # Not part.weight: where that is computed, asking for it would run the program's code.
-            weight = part._parameters.get("weight")
+    for _, part in model_parts.modules_of(torch, module):
+        if (
+            plainly.is_a(part, *kinds)
+            and plainly.own(part).get("sparse") is False
+            and len(_tables) < MOST_TABLES
+        ):
+            weight = weight_of(part)
             if type(weight) is torch.nn.Parameter and weight.numel() >= LEAST_ELEMENTS:
                 # Not to the weight: ``torch.utils.swap_tensors`` refuses what has weak references.
-                _tables[id(weight)] = ref(part)
+                _tables[id(weight)] = living.reference(_tables, id(weight), part)
 
 
-def describe(groups, key):
-    """Say how many elements an optimizer has, and of those in large embeddings, how many had a gradient."""
-    weights = [weight for group in groups for weight in group["params"]]
-    if _torch is None or any(type(weight) is not _torch.nn.Parameter for weight in weights):
+def describe(torch, weights, key):
+    """Say how many elements an optimizer has, and of those in large embeddings, how many had a gradient.
+
+    LATER: nobody may ask at present.
+    """
+    return quiet.calculate(torch, _describe, torch, weights, key)
+
+
+def _describe(torch, weights, key):
+    if _torch is None or any(type(weight) is not torch.nn.Parameter for weight in weights):
         return
     rows = elements = 0
     touched = 0.0
-    # A mode or subclass of the program's must not see these questions.
-    with _torch._C.DisableTorchFunction(), _torch.no_grad():
-        journal.fact(key + "/elements", sum(weight.numel() for weight in weights))
-        if quiet.is_watched(_torch):
-            return
-        for weight in weights:
-            known = _tables.get(id(weight))
-            part = known and known()
-            is_table = part is not None and part._parameters.get("weight") is weight
-            share = _touched_share(weight.grad) if is_table else None
-            if share is not None:
-                rows += weight.shape[0]
-                elements += weight.numel()
-                touched += share * weight.numel()
+    journal.fact(key + "/elements", sum([weight.numel() for weight in weights]))
+    for weight in weights:
+        known = _tables.get(id(weight))
+        part = known and known()
+        is_table = part is not None and weight_of(part) is weight
+        share = _touched_share(weight.grad) if is_table else None
+        if share is not None:
+            rows += weight.shape[0]
+            elements += weight.numel()
+            touched += share * weight.numel()
     if elements:
         journal.fact(key + "/embedding_rows", rows)
         journal.fact(key + "/embedding_elements", elements)
         journal.fact(key + "/embedding_touched", "%.4f" % (touched / elements))
+
+
+def weight_of(part):
+    """Return the weight of a table; not by its name: where that is computed, the program's code would run."""
+    parameters = plainly.own(part).get("_parameters")
+    return dict.get(parameters, "weight") if plainly.is_a(parameters, dict) else None
 
 
 def _touched_share(gradient):

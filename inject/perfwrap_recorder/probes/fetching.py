@@ -15,10 +15,20 @@ counts as a step.
 from __future__ import annotations
 
 import atexit
+from _functools import partial
 from _thread import get_ident
 from _weakref import ref
+from types import FunctionType, MethodType
 
-from perfwrap_recorder import batches, guard, instrument, journal, journal_format, source_lines
+from perfwrap_recorder import (
+    batches,
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    plainly,
+    source_lines,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.rest import resting
 from perfwrap_recorder.sample_times import SampleTimes, Stopwatch
@@ -37,8 +47,6 @@ WRAPPERS = {
 
 INDEX = "possibly_batched_index"
 """The parameter of ``fetch`` that says which samples to take."""
-
-FUNCTION = type(lambda: 0)
 
 busy = set()  # threads, and ids of fetchers, that make a batch at present
 sample_times = SampleTimes()
@@ -140,7 +148,7 @@ def _begin(fetcher, index):
     if GETITEM not in resting:
         making.collate = fetcher.collate_fn
         if type(index) is list and fetcher.auto_collation and sample_times.is_wanted():
-            if hasattr(fetcher, "dataset_iter") or _takes_one(type(fetcher.dataset)):
+            if "dataset_iter" in plainly.own(fetcher) or _takes_one(type(fetcher.dataset)):
                 making.index = Stopwatch(index)
     busy.add(number)
     busy.add(thread)
@@ -151,7 +159,7 @@ def _finish(fetcher, making, end):
     start, collated = making.start, making.collate_start
     count = making.count if fetcher.auto_collation else batches.UNKNOWN
     kind = type(_unwrapped(fetcher.dataset))
-    fetch, getitem = _names_of_dataset(kind, hasattr(fetcher, "dataset_iter"))
+    fetch, getitem = _names_of_dataset(kind, "dataset_iter" in plainly.own(fetcher))
     if collated:
         journal.span(start, end - start, count, fetch, FETCH)
         journal.span(start, collated - start, count if count > 0 else 1, getitem, GETITEM)
@@ -170,17 +178,18 @@ def _finish(fetcher, making, end):
 
 def _takes_one(kind):
     """Say whether datasets of that class surely have no ``__getitems__``, without asking any of them."""
-    return not any("__getitems__" in base.__dict__ or "__getattr__" in base.__dict__ for base in kind.__mro__)
+    members = [plainly.members_of(base) for base in plainly.mro_of(kind)[:-1]]
+    hooks = "__getitems__", "__getattr__", "__getattribute__"
+    return not any(hook in each for each in members for hook in hooks)
 
 
 def _unwrapped(dataset):
     """Return the dataset inside of those of torch's that merely hold one."""
     for _ in range(batches.DEEPEST):
-        kind = type(dataset)
-        held = WRAPPERS.get("%s.%s" % (kind.__module__, kind.__qualname__))
+        held = WRAPPERS.get(plainly.full_name(type(dataset)))
         if held is None:
             break
-        dataset = dataset.__dict__.get(held)
+        dataset = plainly.own(dataset).get(held)
     return dataset
 
 
@@ -200,12 +209,11 @@ def _name_of_collate(function):
     known = _names.get(id(function))
     if known is None or known[0]() is not function:
         plain = function
-        if type(plain).__qualname__ == "partial" and type(plain).__module__ == "functools":
+        if type(plain) is partial:
             plain = plain.func
-        plain = getattr(plain, "__func__", plain) if type(plain).__name__ == "method" else plain
-        if type(plain) is FUNCTION:
-            name = "%s.%s" % (plain.__module__, plain.__qualname__)
-            number = source_lines.define(name, plain)
+        plain = plain.__func__ if type(plain) is MethodType else plain
+        if type(plain) is FunctionType:
+            number = source_lines.define(plainly.name_of_callable(plain), plain)
         else:
             number = _define(type(plain), ("__call__",))
         try:
@@ -225,16 +233,14 @@ def _remember(key, known):
 def _define(kind, methods):
     """Return the text id of the first of these methods that the class has, with its line."""
     for method in methods:
-        for base in kind.__mro__:
-            function = base.__dict__.get(method)
-            if function is not None:
-                name = "%s.%s.%s" % (kind.__module__, kind.__qualname__, method)
-                return source_lines.define(name, function)
+        function = plainly.member(kind, method)
+        if function is not None:
+            return source_lines.define("%s.%s" % (plainly.full_name(kind), method), function)
     return _class_name(kind)
 
 
 def _class_name(kind):
-    return journal.text("%s.%s" % (kind.__module__, kind.__qualname__))
+    return journal.text(plainly.full_name(kind))
 
 
 def _forget_parent():

@@ -9,7 +9,18 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, instrument, journal, journal_format, ranges, seen_models
+from perfwrap_recorder import (
+    gpu_time,
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    model_parts,
+    plainly,
+    quiet,
+    ranges,
+    seen_models,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import (
     live_graphs,
@@ -37,14 +48,17 @@ TRAINED = journal_format.TRAINING | journal_format.GRAD
 active = set()  # threads inside of an outermost call
 watchers = []  # functions(module, frame) to call before each outermost call, for experiments
 _plain = set()  # names of classes of modules that wrap no other; not the classes: they may hold models
-_described = set()  # names of those that the facts are known of
+_described = set()  # names of those that the facts are known of, or waited for
+_waiting = set()  # names of those that could not be looked at yet, since somebody would have seen it
 _asked = set()  # (name, value of the span): how the model is called was asked in these ten seconds
 
 
 def install(torch):
     """Watch from now on."""
     begin, end, fail = _around(
-        torch, guard.protect("forward", _finish_with(torch)), guard.protect("forward_watchers", _tell_watchers)
+        torch,
+        guard.protect("forward", _finish_with(torch)),
+        guard.protect("forward_watchers", _tell_watchers),
     )
     known = {"_perfwrap_get_ident": get_ident, "_perfwrap_active": active}
     instrument.instrument(
@@ -96,12 +110,16 @@ def _around(torch, finish, tell):
 
 def _finish_with(torch):
     is_grad_enabled, is_inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
+    name_of, own = plainly.name_of, vars(torch.nn.Module)["__dict__"].__get__
 
     def finish(frame, module, start, end, result, held):
-        name = type(module).__name__
+        name = name_of(type(module))
         if name not in _plain:
             name = _find_name(module, frame)
-        value = journal_format.TRAINING if getattr(module, "training", False) else 0
+        is_training = own(module).get("training")
+        if is_training is not True and is_training is not False:
+            is_training = model_parts.is_training(module)
+        value = journal_format.TRAINING if is_training else 0
         if is_grad_enabled():
             value |= journal_format.GRAD
         if is_inference():
@@ -111,17 +129,18 @@ def _finish_with(torch):
         if live_graphs.left > 0:
             guard.run("live_graphs", live_graphs.note, "forward", number, frame, result)
         if seen_models.left > 0 and value & journal_format.GRAD:
-            is_training = bool(value & journal_format.TRAINING)
             guard.run("seen_models", seen_models.note, torch, module, name, held, is_training)
         journal.end_step(journal_format.FORWARD, 0, end)
         if (name, value) not in _asked:
             _asked.add((name, value))
-            is_training = bool(value & journal_format.TRAINING)
             guard.run("autocast", settings_facts.look_at_autocast, torch, name, is_training)
-            if name not in _described:
+            if name not in _described and len(_described) < MAXIMUM_CLASSES:
                 _described.add(name)
-                guard.run("model_facts", model_facts.describe, torch, module, name)
+                _waiting.add(name)
                 torch_facts.look()
+        if _waiting and name in _waiting:
+            if guard.run("model_facts", model_facts.describe, torch, module, name) is not quiet.LATER:
+                _waiting.discard(name)
         if name in model_facts.embedding and value & TRAINED == TRAINED and padding_facts.left["model"] > 0:
             guard.run("padding_facts", padding_facts.note, torch, "model", name, held)
         journal.own_work(end)
@@ -140,13 +159,14 @@ def _find_name(module, frame):
     kind = type(module)
     if parallel.is_spread(kind):
         parallel.describe(module, frame)
-    inner = getattr(module, WRAPPERS.get(kind.__name__, ""), None)
+    name = plainly.name_of(kind)
+    inner = model_parts.part(module, WRAPPERS[name]) if name in WRAPPERS else None
     if inner is not None:
         return _find_name(inner, frame)
     if len(_plain) >= MAXIMUM_CLASSES:
         _plain.clear()
-    _plain.add(kind.__name__)
-    return kind.__name__
+    _plain.add(name)
+    return name
 
 
 def _forget_other_threads():

@@ -1,7 +1,7 @@
 """Has the probes of phases time what the GPU does for them, see ``perfwrap_recorder.gpu_time``.
 
-Instruments ``CUDAGraph.capture_begin`` and ``capture_end``, only to know when nothing may be asked of CUDA. Nothing where torch is built without CUDA and HIP. To be
-installed before the probes whose phases are timed.
+Instruments ``CUDAGraph.capture_begin`` and ``capture_end``, only to know when nothing may be asked of CUDA. Nothing
+where torch is built without CUDA and HIP. To be installed before the probes whose phases are timed.
 
 Not seen: the work of other threads and streams than those that are current when a phase begins, and what the
 program launches between the phases.

@@ -11,10 +11,19 @@ follows from the facts ``scaler/…`` and the skips.
 from __future__ import annotations
 
 from _thread import get_ident
-from _weakref import ref
 from sys import _getframe
+from types import MethodType
 
-from perfwrap_recorder import call_sites, gpu_time, guard, instrument, journal, journal_format, ranges
+from perfwrap_recorder import (
+    gpu_time,
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    living,
+    plainly,
+    ranges,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes.optimizer import awaiting
 from perfwrap_recorder.source_lines import label
@@ -30,7 +39,7 @@ FACTS = ("enabled", "init_scale", "growth_factor", "backoff_factor", "growth_int
 
 MAXIMUM_KNOWN = 100
 
-_seen_to_step = {}  # id of an optimizer -> weak reference to it
+_seen_to_step = {}  # id of an optimizer -> (weak reference to it,)
 _described = []
 
 
@@ -44,7 +53,9 @@ def install(torch):
         # Only the class that has a step of its own: torch.cuda's is a subclass in newer versions.
         if "step" in vars(owner or object):
             begin, end, fail = _around(torch, finish)
-            instrument.instrument(torch, owner.step, begin, end, fail, ("self", "optimizer"), phase="optimizer")
+            instrument.instrument(
+                torch, owner.step, begin, end, fail, ("self", "optimizer"), phase="optimizer"
+            )
     journal.cover("probe/grad_scaler")
 
 
@@ -84,10 +95,11 @@ def _finish(frame, start, duration, has_stepped, scaler, optimizer):
     name = label(NAMES[value], frame)
     journal.span(start, duration, value, name, SCALER_STEP)
     if not _described:
-        _described.append(bool(getattr(scaler, "__dict__", {}).get("_enabled")))
+        mine = plainly.own(scaler)
+        _described.append(mine.get("_enabled") is True)
         for key in FACTS:
-            fact = getattr(scaler, "__dict__", {}).get("_" + key)
-            if type(fact) in call_sites.PLAIN and fact is not None:
+            fact = mine.get("_" + key)
+            if plainly.has_type(fact, plainly.PLAIN):
                 journal.fact("scaler/" + key, fact)
     return name
 
@@ -99,17 +111,19 @@ def is_used():
 
 def _outcome(optimizer, has_stepped):
     """Return what became of the optimizer's step."""
-    mine = getattr(optimizer, "__dict__", {})
-    if mine.get("_step_supports_amp_scaling"):
+    mine = plainly.own(optimizer)
+    if mine.get("_step_supports_amp_scaling") not in (None, False):
         return UNKNOWN
+    is_known = living.find(_seen_to_step, optimizer) is not None
     if has_stepped:
-        if len(_seen_to_step) < MAXIMUM_KNOWN and id(optimizer) not in _seen_to_step:
-            _seen_to_step[id(optimizer)] = ref(optimizer)
+        if not is_known:
+            living.note(_seen_to_step, optimizer, MAXIMUM_KNOWN)
         return STEPPED
-    known = _seen_to_step.get(id(optimizer))
-    if known and known() is optimizer:
+    if is_known:
         return SKIPPED
     # A scheduler's wrapper in the instance calls the class's step, which torch has hooked in __init__.
-    is_replaced = "step" in mine and not hasattr(mine["step"], "_wrapped_by_lr_sched")
-    is_hooked = getattr(getattr(type(optimizer), "step", None), "hooked", False)
+    step = mine.get("step")
+    step = step.__func__ if type(step) is MethodType else step
+    is_replaced = "step" in mine and "_wrapped_by_lr_sched" not in plainly.own(step)
+    is_hooked = plainly.own(plainly.member(type(optimizer), "step")).get("hooked") is True
     return SKIPPED if is_hooked and not is_replaced else UNKNOWN

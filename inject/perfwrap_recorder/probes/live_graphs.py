@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from _weakref import ref
 
-from perfwrap_recorder import guard, journal
+from perfwrap_recorder import guard, journal, plainly, quiet
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.source_lines import find_place
 
@@ -94,8 +94,10 @@ def note(kind, label, frame, value):
     made on the way to it is kept. Each edge costs microseconds, so that is done once between two looks.
     """
     global left, _deep_at
+    node = next((quiet.look(torch, _node_of, torch, value) for torch in _torch), None)
+    if node is quiet.LATER:
+        return
     left -= 1
-    node = _node_of(value)
     if node is None:
         return
     _put_token(kind, label, frame, node)
@@ -107,7 +109,9 @@ def note(kind, label, frame, value):
 
 
 def _put_token(kind, label, frame, node):
-    metadata = getattr(node, "metadata", None)
+    metadata = plainly.slot(
+        node, "metadata"
+    )  # nodes of the program's own functions have attributes of its own
     if type(metadata) is not dict:
         return
     site = _sites.get((kind, label))
@@ -131,24 +135,26 @@ def _put_token(kind, label, frame, node):
 def _deepest(node):
     """Return the node that the first edges lead to, DEPTH edges on at most, that is none of a parameter."""
     for _ in range(DEPTH):
-        further = [one for one, _ in node.next_functions if type(one).__name__ not in ENDS]
+        edges = plainly.slot(node, "next_functions") or ()
+        further = [one for one, _ in edges if plainly.name_of(type(one)) not in ENDS]
         if not further:
             break
         node = further[0]
     return node
 
 
-def _node_of(value):
+def _node_of(torch, value):
     """Return the autograd node behind a tensor, or behind the first one of a container that has one."""
-    if isinstance(value, dict):
+    if plainly.is_a(value, dict):
         value = list(dict.values(value))
-    tensors = value[:AT_ONCE] if type(value) in (list, tuple) else (value,)
-    for torch in _torch:
-        if torch._C._len_torch_function_stack():  # a mode of the program's would see the question
-            return None
-        for tensor in tensors:
-            if type(tensor) is torch.Tensor and tensor.grad_fn is not None:
-                return tensor.grad_fn
+    kind = type(value)
+    tensors = value[:AT_ONCE] if kind is list or kind is tuple else (value,)
+    for tensor in tensors:
+        # Of a view that was written to, autograd would make a new node for us.
+        if type(tensor) is torch.Tensor and not (tensor._is_view() and tensor._version):
+            node = tensor.grad_fn
+            if node is not None:
+                return node
     return None
 
 

@@ -21,7 +21,14 @@ WORKER_SHARE = 16
 
 TORCHDATA = "torchdata.stateful_dataloader."
 
-OF_LOADING = {journal_format.DATA, journal_format.FETCH, journal_format.GETITEM, journal_format.COLLATE, IDLE, PIN}
+OF_LOADING = {
+    journal_format.DATA,
+    journal_format.FETCH,
+    journal_format.GETITEM,
+    journal_format.COLLATE,
+    IDLE,
+    PIN,
+}
 """The kinds of spans that a worker tells of."""
 
 ERRORS = ("ExceptionWrapper", "_ResumeIteration")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import CodeType, FunctionType
 
-from perfwrap_recorder import guard, journal, journal_format
+from perfwrap_recorder import guard, journal, journal_format, model_parts, plainly, quiet
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import embedding_facts
 
@@ -27,43 +27,52 @@ embedding = set()  # names of models that look up embeddings
 
 
 def describe(torch, module, name):
-    """Say what a model is; a module without parameters (a loss function) is none."""
+    """Say what a model is; a module without parameters (a loss function) is none. LATER: nobody may ask at present."""
+    return quiet.look(torch, _describe, torch, module, name)
+
+
+def _describe(torch, module, name):
     start = now()
-    # A mode or subclass of the program's must not see these questions.
-    with torch._C.DisableTorchFunction():
-        # Not the module's own method: a class of the user's may override it.
-        parameters = [each for _, each in torch.nn.Module.named_parameters(module)]
-        if not parameters:
-            return
-        kind = type(module)
-        key = "model/" + name
-        journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
-        journal.fact(key + "/parameters", sum(parameter.numel() for parameter in parameters))
-        journal.fact(key + "/device", parameters[0].device)
-        journal.fact(key + "/dtype", parameters[0].dtype)
-        journal.fact(key + "/devices", count_elements(parameters, "device"))
-        journal.fact(key + "/dtypes", count_elements(parameters, "dtype"))
-        images = [parameter for parameter in parameters if parameter.dim() == 4]
-        if images:
-            last = sum(map(is_channels_last_with(torch), images))
-            journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
-        guard.run("model_sequences", describe_sequences, torch, module, name, key)
-        embedding_facts.note(torch, module)
+    # Those of lazy modules that were not called yet have nothing to tell.
+    unknown = torch.nn.parameter.UninitializedTensorMixin
+    parameters = [each for _, each in model_parts.parameters_of(torch, module)]
+    parameters = [each for each in parameters if not plainly.is_a(each, unknown)]
+    if not parameters:
+        return
+    key = "model/" + name
+    journal.fact(key + "/class", plainly.full_name(type(module)))
+    # What dispatches by itself is asked nothing, and without it sums would be wrong.
+    if all(quiet.is_silent(torch, each) for each in parameters):
+        _describe_parameters(torch, parameters, key)
+    guard.run("model_sequences", describe_sequences, torch, module, name, key)
+    embedding_facts.note(torch, module)
     journal.record(start, now() - start, 0, journal.text("model facts"), journal_format.PERFWRAP)
+
+
+def _describe_parameters(torch, parameters, key):
+    value = quiet.value
+    journal.fact(key + "/parameters", sum([value(torch, parameter, "numel") for parameter in parameters]))
+    for name in ("device", "dtype"):
+        journal.fact(key + "/" + name, value(torch, parameters[0], name))
+        journal.fact("%s/%ss" % (key, name), count_elements(torch, parameters, name))
+    images = [parameter for parameter in parameters if value(torch, parameter, "dim") == 4]
+    if images:
+        last = sum(map(is_channels_last_with(torch), images))
+        journal.fact(key + "/channels_last", "%d of %d" % (last, len(images)))
 
 
 def describe_sequences(torch, module, name, key):
     """Say of a model that looks up embeddings what its classes and their code name: see SKIPPING and MIXING."""
-    parts = list(torch.nn.Module.modules(module))  # not an override of the program's
-    if not any(isinstance(part, torch.nn.Embedding) for part in parts):
+    parts = [each for _, each in model_parts.modules_of(torch, module)]
+    if not any(plainly.is_a(part, torch.nn.Embedding) for part in parts):
         return
     embedding.add(name)
-    kinds = {kind for part in parts for kind in type(part).__mro__}
-    own = [kind for kind in kinds if not str(kind.__module__).startswith("torch.")]
-    called = " ".join(
-        sorted(set().union(*(_names_in(value) for kind in own for value in vars(kind).values())))
-    )
-    classes = " ".join(kind.__name__.lower() for kind in kinds)
+    # By id: a metaclass may have a hash of its own.
+    kinds = {id(kind): kind for part in parts for kind in plainly.mro_of(type(part))}.values()
+    own = [kind for kind in kinds if not plainly.module_of(kind).startswith("torch.")]
+    members = [value for kind in own for value in list(plainly.members_of(kind).values())]
+    called = " ".join(sorted(set().union(*map(_names_in, members))))
+    classes = " ".join([plainly.name_of(kind).lower() for kind in kinds])
     journal.fact(key + "/embeds", True)
     journal.fact(key + "/skips_padding", any(each in called for each in SKIPPING))
     mixing = classes + called.replace("attention_mask", "")
@@ -73,7 +82,7 @@ def describe_sequences(torch, module, name, key):
 def _names_in(value, depth=3):
     """Return the names that a function's code asks for, with those of functions inside of it and that it calls."""
     for inner in ("__func__", "fget"):
-        if type(value) in (staticmethod, classmethod, property):
+        if plainly.has_type(value, (staticmethod, classmethod, property)):
             value = getattr(value, inner, value)
     if type(value) is not FunctionType:
         return set()
@@ -85,17 +94,21 @@ def _names_in(value, depth=3):
     if depth > 1:
         for name in list(names):
             helper = value.__globals__.get(name)
-            if type(helper) is FunctionType and not str(helper.__module__).startswith("torch."):
+            if type(helper) is FunctionType and not _is_torchs(helper):
                 names |= _names_in(helper, 1)
     return names
 
 
-def count_elements(parameters, attribute):
+def _is_torchs(function):
+    return type(function.__module__) is str and function.__module__.startswith("torch.")
+
+
+def count_elements(torch, parameters, attribute):
     """Return how many elements have which type or device: ``torch.bfloat16 1200, torch.float32 30``."""
     counts = {}
     for parameter in parameters:
-        value = str(getattr(parameter, attribute))
-        counts[value] = counts.get(value, 0) + parameter.numel()
+        value = str(quiet.value(torch, parameter, attribute))
+        counts[value] = counts.get(value, 0) + quiet.value(torch, parameter, "numel")
     return ", ".join("%s %d" % (value, counts[value]) for value in sorted(counts, key=lambda v: -counts[v]))
 
 
@@ -106,8 +119,9 @@ def is_channels_last_with(torch):
     """
 
     def is_channels_last(weight):
-        if weight.layout is not torch.strided or weight.is_contiguous():
+        is_contiguous = torch.Tensor.is_contiguous
+        if quiet.value(torch, weight, "layout") is not torch.strided or is_contiguous(weight):
             return 0
-        return int(weight.is_contiguous(memory_format=torch.channels_last))
+        return int(is_contiguous(weight, memory_format=torch.channels_last))
 
     return is_channels_last

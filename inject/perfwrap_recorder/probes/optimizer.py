@@ -1,8 +1,8 @@
 """Times each step of each optimizer.
 
 Instruments two functions that torch calls inside of the ``step`` of each class that inherits from ``Optimizer`` and
-calls its ``__init__``: ``record_function.__enter__`` before and ``Optimizer._optimizer_step_code`` behind it. So no hook
-is registered, and the torch optimizer inside of a class that only looks like one is seen, too.
+calls its ``__init__``: ``record_function.__enter__`` before and ``Optimizer._optimizer_step_code`` behind it. So no
+hook is registered, and the torch optimizer inside of a class that only looks like one is seen, too.
 
 Of a step that raises nothing is recorded. Each step is counted, whichever state recording is in: an optimizer that is
 new gets its number and its tally with its first step.
@@ -15,7 +15,20 @@ from _thread import get_ident
 from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import gpu_time, guard, instrument, journal, journal_format, nvtx_window, ranges, rest
+from perfwrap_recorder import (
+    call_sites,
+    gpu_time,
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    living,
+    nvtx_window,
+    plainly,
+    quiet,
+    ranges,
+    rest,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.probes import embedding_facts, thrown_gradients, torch_facts, unused_gradients
 from perfwrap_recorder.rest import counting, find_tally
@@ -37,13 +50,18 @@ awaiting = set()  # threads inside of a scaler, none of whose optimizers has ste
 _starts = {}  # id of the frame of torch's that steps -> when the step began, and the GPU's events of it
 _next_number = count(1).__next__
 _numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally, whether steps nest)
+_waiting = (
+    set()
+)  # numbers of those whose gradients could not be looked at yet, since somebody would have seen it
 
 
 def install(torch):
     """Watch from now on."""
     begin_step, end_step = _around(torch)
     kind = torch.optim.Optimizer
-    instrument.instrument(torch, torch.autograd.profiler.record_function.__enter__, begin_step, _pass, None, ("self",))
+    instrument.instrument(
+        torch, torch.autograd.profiler.record_function.__enter__, begin_step, _pass, None, ("self",)
+    )
     instrument.instrument(torch, kind._optimizer_step_code, end_step, _pass, None, ("self",))
     journal.after_fork.add(awaiting.clear)
     unused_gradients.install()
@@ -118,6 +136,8 @@ def _finish(frame, optimizer, known, start, end):
     name = label(known[2], frame)
     journal.span(start, end - start, 0, name, journal_format.OPTIMIZER)
     journal.end_step(journal_format.OPTIMIZER, known[1], end)
+    if _waiting and known[1] in _waiting:
+        _look_at_embeddings(optimizer, known)
     if thrown_gradients.left > 0:
         guard.run("thrown_gradients", thrown_gradients.stepped, sys.modules["torch"], optimizer, known[2])
     if unused_gradients.left:
@@ -139,28 +159,32 @@ def _learn(optimizer):
     """Return (weak reference, number, name, tally) for an optimizer that is new, and say what it is."""
     number = min(_next_number(), MAXIMUM_OPTIMIZERS + 1)
     is_one_of_many = number > MAXIMUM_OPTIMIZERS
-    name = "%s#%s" % (type(optimizer).__name__, "more" if is_one_of_many else number)
-    steps = [kind for kind in type(optimizer).__mro__[:-1] if "step" in vars(kind)]
+    name = "%s#%s" % (plainly.name_of(type(optimizer)), "more" if is_one_of_many else number)
     # Optimizer has a step of its own, which only raises.
+    nests = sum("step" in vars(kind) for kind in type(optimizer).__mro__[:-1]) > 2
     tally = find_tally(journal_format.OPTIMIZER, name, number)
-    known = ref(optimizer), number, name, tally, len(steps) > 2
     if is_one_of_many:
-        return known
-    _numbers[id(optimizer)] = known
+        return ref(optimizer), number, name, tally, nests
+    living.note(_numbers, optimizer, MAXIMUM_OPTIMIZERS, number, name, tally, nests)
     guard.run("optimizer_facts", _describe, optimizer, "optimizer/" + name)
     torch_facts.look()
-    return known
+    _waiting.add(number)
+    return _numbers[id(optimizer)]
 
 
 def _describe(optimizer, key):
-    kind = type(optimizer)
-    journal.fact(key + "/class", "%s.%s" % (kind.__module__, kind.__qualname__))
-    # Not asked of the optimizer itself: a class of the user's may compute it.
-    groups = getattr(optimizer, "__dict__", {}).get("param_groups")
-    if type(groups) is not list or not groups:
+    journal.fact(key + "/class", plainly.full_name(type(optimizer)))
+    groups = thrown_gradients.groups_of(optimizer)
+    if not groups:
         return
-    journal.fact(key + "/parameters", sum(len(group["params"]) for group in groups))
+    journal.fact(key + "/parameters", len(thrown_gradients.parameters_of(optimizer)))
     for option in ("foreach", "fused", "capturable"):
-        if option in groups[0]:
+        if option in groups[0] and plainly.has_type(groups[0][option], call_sites.PLAIN):
             journal.fact("%s/%s" % (key, option), groups[0][option])
-    guard.run("embedding_facts", embedding_facts.describe, groups, key)
+
+
+def _look_at_embeddings(optimizer, known):
+    torch, weights = sys.modules["torch"], thrown_gradients.parameters_of(optimizer)
+    found = guard.run("embedding_facts", embedding_facts.describe, torch, weights, "optimizer/" + known[2])
+    if found is not quiet.LATER:
+        _waiting.discard(known[1])

@@ -45,14 +45,13 @@ def install():
 
 def note(torch, whose, name, held):
     """Look at what a model was called with, or at what a loader gave."""
-    left[whose] -= 1
-    if torch._C._len_torch_function_stack() or torch.is_inference_mode_enabled() or quiet.is_watched(torch):
-        return
     begin = now()
     tensors, is_all = batches.tensors_in(torch, held)
-    with torch.no_grad():
-        found = [_measure(torch, each) for each in tensors if _is_tokens(torch, each)]
-    found = [each for each in found if each]
+    found = quiet.calculate(torch, _look, torch, tensors)
+    if found is quiet.LATER:
+        return
+    left[whose] -= 1
+    found, sizes = found
     if found and (name in _seen or len(_seen) < MOST_NAMES):
         # That one tensor's columns are not padding says that those positions count in the others, too.
         rows, width, columns, cells = min(found, key=lambda each: each[2] / each[1])
@@ -63,14 +62,20 @@ def note(torch, whose, name, held):
         seen.numbers += rows * width
         seen.cells += cells
         seen.narrowest, seen.widest = min(seen.narrowest, width), max(seen.widest, width)
-        seen.beside += not is_all or any(
-            not each.is_nested and each.is_floating_point() and each.numel() > rows * width
-            for each in tensors
-        )
+        seen.beside += not is_all or any(size > rows * width for size in sizes)
         counts = seen.looks, seen.width, seen.columns, seen.numbers, seen.cells
         more = seen.narrowest, seen.widest, seen.beside
         journal.fact("padding/" + name, "%d %d %d %d %d %d %d %d" % (*counts, *more))
     journal.record(begin, now() - begin, 0, journal.text("padding"), journal_format.PERFWRAP)
+
+
+def _look(torch, tensors):
+    """Return what is measured of tensors of tokens, and the sizes of those that hold other numbers."""
+    if torch.is_inference_mode_enabled():
+        return [], []
+    found = [_measure(torch, each) for each in tensors if _is_tokens(torch, each)]
+    others = [each for each in tensors if not each.is_nested and each.is_floating_point()]
+    return [each for each in found if each], [each.numel() for each in others]
 
 
 def _is_tokens(torch, tensor):

@@ -1,21 +1,28 @@
 """Says how models are spread over processes and GPUs, and which lines accumulate gradients without a reduction.
 
-Instruments ``DistributedDataParallel._ddp_init_helper``, with which its construction ends. FSDP and ``DataParallel`` are described at their first call as outermost module, which the
-forward probe tells of. There a call inside of ``no_sync`` is seen too: nothing is replaced for it, since Dynamo looks
-into ``no_sync``.
+Instruments ``DistributedDataParallel._ddp_init_helper``, with which its construction ends. FSDP and ``DataParallel``
+are described at their first call as outermost module, which the forward probe tells of. There a call inside of
+``no_sync`` is seen too: nothing is replaced for it, since Dynamo looks into ``no_sync``.
 
-Also instruments ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks, the
-second looks for unused parameters. Behind it, twice a second at most, DDP's own logger is asked what it has measured
-of the exchange of gradients: it measures the first ten steps and then every hundredth. Never elsewhere: the logger
-takes the lock that DDP holds while it calls a communication hook of the program's, in which optimizers may step.
+Also instruments ``_sync_buffers`` and ``_post_forward`` of DDP, to time them: the first sends buffers to all ranks,
+the second looks for unused parameters. Behind it, twice a second at most, DDP's own logger is asked what it has
+measured of the exchange of gradients: it measures the first ten steps and then every hundredth. Never elsewhere: the
+logger takes the lock that DDP holds while it calls a communication hook of the program's, in which optimizers may
+step.
 """
 
 from __future__ import annotations
 
-from _weakref import ref
 from itertools import count
 
-from perfwrap_recorder import call_sites, guard, journal, timing
+from perfwrap_recorder import (
+    call_sites,
+    guard,
+    journal,
+    living,
+    plainly,
+    timing,
+)
 from perfwrap_recorder.source_lines import find_place, label
 
 MAXIMUM_MODELS = 100
@@ -50,9 +57,9 @@ FIRST_CALLS = 8
 PACE_NS = 500_000_000
 
 _next_number = count(1).__next__
-_known = {}  # id of a model -> weak reference to it
+_known = {}  # id of a model -> (weak reference to it,)
 _measured = {}  # id of a model of DDP's -> [weak reference, prefix of its facts, iteration and moment to ask for next]
-_timed = {}  # (id of a model, name) -> [calls, calls when it is said next, calls and time since it was last said]
+_timed = {}  # (prefix of facts, name) -> [calls, calls when it is said next, calls and time since it was last said]
 
 
 def install(torch):
@@ -68,35 +75,29 @@ def install(torch):
 
 def describe(module, frame):
     """Say how a model is spread, at its first call, and at which line it is called inside of ``no_sync``."""
-    if type(module).__name__ in SYNCING and vars(module).get(SYNCING[type(module).__name__]) is False:
-        number = label("no_sync", frame)
-        call_sites.describe("no_sync", number, frame, (("kind", type(module).__name__),))
-    if type(module).__name__ == "DistributedDataParallel":
+    kind = plainly.name_of(type(module))
+    if kind in SYNCING and plainly.own(module).get(SYNCING[kind]) is False:
+        call_sites.describe("no_sync", label("no_sync", frame), frame, (("kind", kind),))
+    if kind == "DistributedDataParallel":
         return  # was said when it was made
-    key = id(module)
-    known = _known.get(key)
-    if (known and known() is module) or len(_known) >= MAXIMUM_MODELS:
-        return
-    _known[key] = ref(module)
-    guard.run("parallel_facts", _describe, module)
+    if living.find(_known, module) is None and living.note(_known, module, MAXIMUM_MODELS):
+        guard.run("parallel_facts", _describe, module)
 
 
 def is_spread(kind):
     """Say whether a class of modules is one that this probe describes."""
-    return kind.__module__.startswith("torch.") and (
-        kind.__name__ in WRAPPERS or kind.__name__.startswith("FSDP")
-    )
+    name = plainly.name_of(kind)
+    return plainly.module_of(kind).startswith("torch.") and (name in WRAPPERS or name.startswith("FSDP"))
 
 
 def _describe(module):
-    kind, mine = type(module), vars(module)
+    kind, mine = plainly.name_of(type(module)), plainly.own(module)
     prefix = "parallel/%d/" % _next_number()
-    is_sharded = kind.__name__ not in WRAPPERS
-    journal.fact(prefix + "kind", "fully_shard" if is_sharded else kind.__name__)
-    if kind.__name__ == "DataParallel":
+    journal.fact(prefix + "kind", kind if kind in WRAPPERS else "fully_shard")
+    if kind == "DataParallel":
         journal.fact(prefix + "devices", len(mine.get("device_ids") or ()))
     for name in FSDP:
-        if type(mine.get(name)) in (bool, int):
+        if plainly.has_type(mine.get(name), (bool, int)):
             journal.fact(prefix + name.lstrip("_"), mine[name])
     for name in FSDP_CHOICES:
         if mine.get(name) is not None:
@@ -105,12 +106,12 @@ def _describe(module):
 
 def _finish_ddp(frame, start, duration, values):
     model, static_graph = values
-    mine = vars(model)
+    mine = plainly.own(model)
     prefix = "parallel/%d/" % _next_number()
     journal.fact(prefix + "kind", "DistributedDataParallel")
     journal.fact(prefix + "line", find_place(frame))
     for name in DDP:
-        journal.fact(prefix + name, bool(mine.get(name)))
+        journal.fact(prefix + name, mine.get(name) is True)
     # The setting got another name, which the pickled state translates.
     journal.fact(
         prefix + "broadcast_buffers", bool(mine.get("forward_sync_buffers", mine.get("broadcast_buffers")))
@@ -122,7 +123,7 @@ def _finish_ddp(frame, start, duration, values):
     journal.fact(prefix + "buffers", len(mine.get("modules_buffers") or ()))
     journal.fact(prefix + "world_size", mine["process_group"].size())
     if len(_measured) < MAXIMUM_MODELS:
-        _measured[id(model)] = [ref(model), prefix, 1, 0]
+        _measured[id(model)] = [living.reference(_measured, id(model), model), prefix, 1, 0]
 
 
 def _finish_timed_for(name):
@@ -131,8 +132,7 @@ def _finish_timed_for(name):
         known = _measured.get(id(model))
         if not known or known[0]() is not model:
             return
-        key = id(model), name
-        times = _timed.get(key) or _timed.setdefault(key, [0, FIRST_CALLS, 0, 0])
+        times = _timed.get((known[1], name)) or _timed.setdefault((known[1], name), [0, FIRST_CALLS, 0, 0])
         times[0] += 1
         times[2] += 1
         times[3] += duration
@@ -149,7 +149,7 @@ def _finish_timed_for(name):
 
 def _ask(model, known):
     """Say what the logger of a model of DDP's has measured since it was last asked."""
-    logger = vars(model).get("logger")
+    logger = plainly.own(model).get("logger")
     if logger is None:
         return
     found = logger._get_ddp_logging_data().ints_map

@@ -1,6 +1,7 @@
 """Times each step of a learning rate scheduler.
 
-Instruments ``step`` of each class in ``torch.optim.lr_scheduler`` that has one of its own. Not seen is a ``step`` that a class of the user's overrides without calling torch's.
+Instruments ``step`` of each class in ``torch.optim.lr_scheduler`` that has one of its own. Not seen is a ``step``
+that a class of the user's overrides without calling torch's.
 
 Steps inside of another scheduler's are part of it, and the one with which a scheduler is made is none.
 """
@@ -11,7 +12,13 @@ import sys
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, instrument, journal, journal_format
+from perfwrap_recorder import (
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    plainly,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.source_lines import label
 
@@ -54,7 +61,7 @@ def _finish(frame, scheduler, start, duration):
     callers = (frame, frame and frame.f_back)
     if any(caller and caller.f_code.co_name == "_initial_step" for caller in callers):
         return
-    name = label(type(scheduler).__name__ + ".step", frame)
+    name = label(plainly.name_of(type(scheduler)) + ".step", frame)
     journal.span(start, duration, 0, name, SCHEDULER)
 
 

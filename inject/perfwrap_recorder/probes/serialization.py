@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import os
 
-from perfwrap_recorder import journal, journal_format, timing
+from perfwrap_recorder import (
+    journal,
+    journal_format,
+    plainly,
+    timing,
+)
 from perfwrap_recorder.source_lines import label
 
 
@@ -32,7 +37,7 @@ def _finish_load(frame, start, duration, values):
 
 def _size(file):
     """Return the bytes of a file that was given by its path, -1 for anything else."""
-    if type(file) is not str and type(file).__module__ not in ("pathlib", "pathlib._local"):
+    if type(file) is not str and plainly.module_of(type(file)) not in ("pathlib", "pathlib._local"):
         return -1
     try:
         return os.stat(file).st_size

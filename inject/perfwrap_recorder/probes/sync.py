@@ -18,7 +18,15 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import gpu_time, guard, instrument, journal, journal_format, source_lines, tensor_methods
+from perfwrap_recorder import (
+    gpu_time,
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    source_lines,
+    tensor_methods,
+)
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.tensor_methods import busy
 
@@ -119,4 +127,3 @@ def _is_plain(torch, tensor):
     """Say whether nobody but torch sees that an attribute of the tensor is read."""
     kind = type(tensor)
     return (kind is torch.Tensor or kind is torch.nn.Parameter) and not torch._C._len_torch_function_stack()
-

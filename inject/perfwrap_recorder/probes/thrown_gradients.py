@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from _weakref import ref
 
-from perfwrap_recorder import journal, quiet, seen_models
+from perfwrap_recorder import journal, model_parts, plainly, quiet, seen_models
 
 CLEARINGS = 64
 """Clearings of gradients that are looked at."""
@@ -54,6 +54,10 @@ class State:
         self.used += self.passes(_mark(parameter)) if self.version is not None else 0
         self.version, self.mark, self.others = quiet.fingerprint(_torch, parameter), _mark(parameter), False
 
+    def forget(self):
+        """Know nothing until the next step."""
+        self.version, self.mark, self.others = None, None, False
+
     def passes(self, mark):
         """Return how many backward passes came since the last note: each writes to the gradient."""
         if mark is None:
@@ -69,18 +73,22 @@ def stepped(torch, optimizer, name):
     _steps += 1
     if _steps >= STEPS:
         left = 0
-    # A mode or subclass of the program's must not see these questions, here and below.
-    with torch._C.DisableTorchFunction():
-        state = _optimizers.get(id(optimizer))
-        if state is None or state.optimizer() is not optimizer:
-            if len(_optimizers) >= MOST:
-                return
-            state = _optimizers[id(optimizer)] = State(name, optimizer)
+    if quiet.calculate(torch, _step, optimizer, name) is quiet.LATER:
         for each in list(_optimizers.values()):
-            each.others = each.others or each is not state
-        parameter = state.parameter()
-        if parameter is not None:
-            state.step(parameter)
+            each.forget()
+
+
+def _step(optimizer, name):
+    state = _optimizers.get(id(optimizer))
+    if state is None or state.optimizer() is not optimizer:
+        if len(_optimizers) >= MOST:
+            return
+        state = _optimizers[id(optimizer)] = State(name, optimizer)
+    for each in list(_optimizers.values()):
+        each.others = each.others or each is not state
+    parameter = state.parameter()
+    if parameter is not None:
+        state.step(parameter)
 
 
 def clearing():
@@ -88,8 +96,11 @@ def clearing():
     _before.clear()
     # With one optimizer there is no other that could step.
     if left > 0 and len(_optimizers) > 1:
-        with _torch._C.DisableTorchFunction():
-            _before.extend((state, _mark(state.parameter())) for state in list(_optimizers.values()))
+        quiet.look(_torch, _note_marks)
+
+
+def _note_marks():
+    _before.extend([(state, _mark(state.parameter())) for state in list(_optimizers.values())])
 
 
 def cleared():
@@ -98,9 +109,8 @@ def cleared():
     if left <= 0:
         return
     left -= 1
-    if _before and not quiet.is_watched(_torch):
-        with _torch._C.DisableTorchFunction():
-            _compare()
+    if _before:
+        quiet.calculate(_torch, _compare)
     _before.clear()
 
 
@@ -121,9 +131,10 @@ def _compare():
 
 
 def _say(state, parameter):
-    # Not the modules' own methods: a class of the user's may override them.
-    named = _torch.nn.Module.named_parameters
-    models = [(model, {id(each) for _, each in named(module)}) for model, module in seen_models.alive()]
+    models = [
+        (model, {id(each) for _, each in model_parts.parameters_of(_torch, module)})
+        for model, module in seen_models.alive()
+    ]
     holders = [each for each in models if id(parameter) in each[1]]
     if not holders or len(_optimizers) >= MOST:
         return
@@ -141,15 +152,25 @@ def _say(state, parameter):
 
 def _mark(parameter):
     # Of what is no leaf, torch warns when it is asked for.
-    gradient = None if parameter is None or not parameter.is_leaf else parameter.grad
+    if parameter is None or not quiet.is_plain(_torch, parameter):
+        return None
+    gradient = parameter.grad if parameter.is_leaf else None
     return None if gradient is None else (id(gradient), gradient._version)
 
 
 def parameters_of(optimizer):
     """Return all parameters of an optimizer; none of None."""
+    found = []
+    for group in groups_of(optimizer):
+        found += group["params"] if type(group.get("params")) is list else ()
+    return found
+
+
+def groups_of(optimizer):
+    """Return the groups of parameters of an optimizer, those that are dictionaries of Python's own."""
     # Not asked of the optimizer itself: a class of the user's may compute it.
-    groups = getattr(optimizer, "__dict__", {}).get("param_groups")
-    return [each for group in groups for each in group["params"]] if type(groups) is list else []
+    groups = plainly.own(optimizer).get("param_groups")
+    return [each for each in groups if type(each) is dict] if type(groups) is list else []
 
 
 def _first(parameters):

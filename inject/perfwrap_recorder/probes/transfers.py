@@ -140,6 +140,7 @@ def _measure_with(torch):
     )
     is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
     count_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    is_tracing = torch._C._is_tracing
 
     def is_readable(tensor):
         kind = type(tensor)
@@ -161,6 +162,8 @@ def _measure_with(torch):
 
     def find_bytes(tensor):
         # Of the side on the GPU: torch converts types on the host's side of the copy, whichever way it goes.
+        if is_tracing():
+            return UNKNOWN_BYTES  # a size that is asked for becomes part of the traced graph
         try:
             return numel(tensor) * element_size(tensor) if layout_of(tensor) is strided else UNKNOWN_BYTES
         except RuntimeError:  # tensors without a plain storage

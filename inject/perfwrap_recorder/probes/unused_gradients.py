@@ -9,10 +9,8 @@ are left out.
 
 from __future__ import annotations
 
-from itertools import islice
-
-from perfwrap_recorder import journal, quiet, seen_models
-from perfwrap_recorder.probes import thrown_gradients
+from perfwrap_recorder import journal, model_parts, plainly, quiet, seen_models
+from perfwrap_recorder.probes import embedding_facts, thrown_gradients
 
 STEPS = 8
 """Steps of optimizers before the first look, and between the first three."""
@@ -39,16 +37,12 @@ def install():
 def look(torch, optimizers):
     """Look at all models' parameters; ``optimizers`` are all that have stepped."""
     global left, _looks
+    found = quiet.calculate(torch, _look, torch, optimizers)
+    if found is quiet.LATER:
+        left = 1
+        return
     _looks += 1
     left = STEPS if _looks <= IN_A_ROW else 0
-    if quiet.is_watched(torch):
-        return
-    if len(_before) > KEPT:
-        _before.clear()
-    # A mode or subclass of the program's must not see these questions.
-    with torch._C.DisableTorchFunction():
-        updated = {id(each) for optimizer in optimizers for each in thrown_gradients.parameters_of(optimizer)}
-        found = [(model.name, _look_at(torch, module, updated)) for model, module in seen_models.alive()]
     found = [(name, words) for name, words in found if words]
     if _said or any(words[2] for _, words in found):
         for name, words in found:
@@ -57,18 +51,25 @@ def look(torch, optimizers):
                 journal.fact("model/%s/gradients" % name, "%d %d %d %d %s" % words)
 
 
+def _look(torch, optimizers):
+    if len(_before) > KEPT:
+        _before.clear()
+    updated = {id(each) for optimizer in optimizers for each in thrown_gradients.parameters_of(optimizer)}
+    return [(model.name, _look_at(torch, module, updated)) for model, module in seen_models.alive()]
+
+
 def _look_at(torch, module, updated):
     """Return tensors and elements with gradients, those that are unused, and the first unused one's name."""
-    # Not the module's own methods: a class of the user's may override them.
-    kind = torch.nn.Module
-    mine = list(islice(kind.named_parameters(module), MOST_PARAMETERS + 1))
-    if not mine or len(mine) > MOST_PARAMETERS or mine[0][1].device.type != "cpu":
+    mine = model_parts.parameters_of(torch, module, MOST_PARAMETERS)
+    if not mine or len(mine) > MOST_PARAMETERS or not quiet.is_silent(torch, mine[0][1]):
+        return None
+    if quiet.value(torch, mine[0][1], "device").type != "cpu":
         return None
     # Of tables, only some rows change.
     tables = {
-        id(each._parameters.get("weight"))
-        for each in kind.modules(module)
-        if isinstance(each, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+        id(embedding_facts.weight_of(each))
+        for _, each in model_parts.modules_of(torch, module)
+        if plainly.is_a(each, torch.nn.Embedding, torch.nn.EmbeddingBag)
     }
     with_gradient, unused, compared = [], [], 0
     for path, each in mine:

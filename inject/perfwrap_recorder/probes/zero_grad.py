@@ -1,6 +1,7 @@
 """Times the clearing of gradients.
 
-Instruments ``Optimizer.zero_grad`` and ``Module.zero_grad``. Says of each line that calls them whether gradients are set to None.
+Instruments ``Optimizer.zero_grad`` and ``Module.zero_grad``. Says of each line that calls them whether gradients are
+set to None.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import subprocess
+import sys
+
 import pytest
 
 INSTALL = """
@@ -19,6 +23,9 @@ torch.set_num_threads(1)
 """
 
 
+BARE = "import os, sys, torch\nfrom torch import nn\ntorch.set_num_threads(1)\n"
+
+
 @pytest.fixture(scope="module")
 def train(make_run):
     """Run a program that has torch, nn and every probe; checks that no probe failed."""
@@ -31,3 +38,22 @@ def train(make_run):
         return run(INSTALL + program + "\nassert not guard.failed, guard.failed\n", **options)
 
     return train
+
+
+@pytest.fixture(scope="module")
+def same(train):
+    """Run a program with the recorder and bare, in the same file at the same lines; both must print the same."""
+
+    def same(program: str):
+        done = train(program)
+        script = done.run_dir / "program.py"
+        ours = script.read_text().index(program)
+        lines = script.read_text()[:ours].count("\n")
+        script.write_text(BARE + "\n" * (lines - BARE.count("\n")) + program)
+        words = [sys.executable, str(script), str(done.run_dir)]
+        bare = subprocess.run(words, capture_output=True, text=True, timeout=240, cwd=done.run_dir)
+        assert bare.returncode == 0, bare.stderr
+        assert "\n".join(difflib.unified_diff(bare.stdout.split("\n"), done.stdout.split("\n"), n=1)) == ""
+        return done
+
+    return same

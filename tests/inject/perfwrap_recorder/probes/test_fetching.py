@@ -242,4 +242,4 @@ class Mode(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 with Mode(): print(weigh([t]))
 """)
-    assert done.stdout == f"{[24, 48, 24, 48, 24, 24, 24]}\n{[-1] * 8}\n-1\n"
+    assert done.stdout == f"{[24, 48, 24, 48, 24, 24, 24]}\n{[-1] * 8}\n24\n"
