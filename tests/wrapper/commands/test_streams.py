@@ -113,3 +113,17 @@ def test_no_width_of_a_terminal_breaks_a_command(tmp_path: Path, command: str, c
     (run / "run.json").write_text('{"format": 1, "command": ["train"]}')
     done = shell(f"{PERFWRAP} {command}", tmp_path, COLUMNS=columns)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_traceback_is_written_though_the_launcher_ends_at_once(tmp_path: Path, unbuffered: str) -> None:
+    code = "from perfwrap import run_folder; run_folder.create = None; from perfwrap.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "--no-monitors", "--no-report", "--", "true"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    assert done.returncode == 0
+    assert done.stderr.endswith("TypeError: 'NoneType' object is not callable\n")

@@ -103,13 +103,13 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _over(raw: Guarded, before: TextIO | None, errors: str) -> TextIO:
-    """Return a text stream like the one before, over a guarded one."""
+    """Return a text stream like the one before, over a guarded one; what Python does not buffer ends with its line."""
     encoding = before.encoding if before is not None else "utf-8"
-    by_line = before.line_buffering if isinstance(before, io.TextIOWrapper) else False
-    through = before.write_through if isinstance(before, io.TextIOWrapper) else False
+    # Under PYTHONUNBUFFERED both write through. `perfwrap run` ends without a flush: no line may be left behind.
+    is_prompt = isinstance(before, io.TextIOWrapper) and (before.line_buffering or before.write_through)
     buffered = io.BufferedWriter(raw)
     return io.TextIOWrapper(
-        buffered, encoding=encoding, errors=errors, line_buffering=by_line, write_through=through
+        buffered, encoding=encoding, errors=errors, line_buffering=is_prompt or raw.fileno() == 2
     )
 
 
