@@ -128,40 +128,40 @@ def train(kind: str = "SGD", steps: int = 1_000, **options) -> list:
 
 
 FORMS = {
-    "one training": [train(steps=3_000)],
+    "one training": [train(steps=2_000)],
     "two trainings": [train(), train()],
     "three short trainings": [train(steps=300)] * 3,
-    "ten short trainings": [train(steps=150)] * 10,
+    "ten short trainings": [train(steps=150)] * 7,
     "other classes": [train(), train("Adam"), train("AdamW", 500)],
-    "optimizers that stay alive": [train(kept=True), train(kept=True), train(kept=True)],
-    "optimizers that are made anew": [train(steps=3_000, anew=100)],
-    "optimizers that are made anew for each step": [train(steps=1_500, anew=1)],
-    "two optimizers in turn": [train(steps=2_000, models=2)],
-    "three optimizers in turn, then one": [train(steps=2_000, models=3), train()],
-    "one, then two in turn": [train(), train("Adam", 2_000, models=2)],
+    "optimizers that stay alive": [train(kept=True), train(kept=True)],
+    "optimizers that are made anew": [train(steps=1_500, anew=100)],
+    "optimizers that are made anew for each step": [train(steps=800, anew=1)],
+    "two optimizers in turn": [train(steps=1_500, models=2)],
+    "three optimizers in turn, then one": [train(models=3), train(steps=600)],
+    "one, then two in turn": [train(), train("Adam", 1_000, models=2)],
     "loaders": [train(loader="one"), train(loader="new")],
-    "with a loader, then without": [train(steps=2_000, loader="one"), train(steps=2_000)],
-    "without a loader, then with": [train(steps=2_000), train(steps=2_000, loader="new")],
-    "closures": [train("LBFGS", 600), train("LBFGS", 600)],
-    "closures after plain steps": [train(), train("LBFGS", 300), train()],
-    "scaled": [train(scaled=True), train(scaled=True)],
-    "scheduled": [train(scheduled=True), train(scheduled=True)],
-    "steps without gradients": [train(steps=3_000, backward=False), train(steps=3_000, backward=False)],
-    "long steps after short ones": [train(steps=2_000), train(steps=100, every=1, ms=3), train()],
-    "a long step now and then": [train(steps=2_500, every=100, ms=20)],
-    "a sleep": [train(steps=1_500), ["sleep", {"ms": 300}], train(steps=1_500)],
-    "a thread after another": [["threads", {"trainings": [train(), train(), train()]}]],
-    "a thread after the main one": [train(), ["threads", {"trainings": [train()]}], train()],
+    "with a loader, then without": [train(loader="one"), train()],
+    "without a loader, then with": [train(), train(loader="new")],
+    "closures": [train("LBFGS", 400), train("LBFGS", 400)],
+    "closures after plain steps": [train(), train("LBFGS", 200), train()],
+    "scaled": [train(steps=600, scaled=True), train(steps=600, scaled=True)],
+    "scheduled": [train(steps=600, scheduled=True), train(steps=600, scheduled=True)],
+    "steps without gradients": [train(steps=1_500, backward=False), train(steps=1_500, backward=False)],
+    "long steps after short ones": [train(), train(steps=100, every=1, ms=3), train(steps=600)],
+    "a long step now and then": [train(steps=1_500, every=100, ms=20)],
+    "a sleep": [train(), ["sleep", {"ms": 300}], train()],
+    "a thread after another": [["threads", {"trainings": [train(), train()]}]],
+    "a thread after the main one": [train(steps=600), ["threads", {"trainings": [train(steps=600)]}], train(steps=600)],
     "two threads": [["together", {"one": [train(steps=2_000)], "other": [train("Adam", 1_500)]}], train()],
-    "a child in between": [train(steps=1_500), ["fork", {"child": [train(), train()]}], train()],
+    "a child in between": [train(steps=700), ["fork", {"child": [train(steps=600), train(steps=600)]}], train(steps=600)],
     "a child of a child": [
         train(steps=700),
-        ["fork", {"child": [train(steps=700), ["fork", {"child": [train(), train()]}]]}],
+        ["fork", {"child": [train(steps=700), ["fork", {"child": [train(steps=600)]}]]}],
     ],
-    "inference in between": [train(), ["infer", {"calls": 2_000}], train()],
-    "inference first": [["infer", {"calls": 3_000}], train(), train()],
-    "a compilation in between": [train(steps=1_500), ["compile", {}], train()],
-    "collected in between": [train(kept=True), ["forget", {}], train()],
+    "inference in between": [train(), ["infer", {"calls": 1_000}], train(steps=600)],
+    "inference first": [["infer", {"calls": 2_000}], train(), train(steps=600)],
+    "a compilation in between": [train(), ["compile", {}], train(steps=600)],
+    "collected in between": [train(kept=True), ["forget", {}], train(steps=600)],
 }
 
 
@@ -170,7 +170,7 @@ def test_every_step_and_batch_counts(trainer: Trainer, form: str) -> None:
     trainer(FORMS[form])
 
 
-@pytest.mark.parametrize("form", ["two trainings", "three short trainings", "two optimizers in turn", "loaders"])
+@pytest.mark.parametrize("form", ["two trainings", "three short trainings"])
 def test_every_step_and_batch_of_a_program_counts(trainer: Trainer, form: str) -> None:
     trainer.alone(FORMS[form])
 
@@ -209,7 +209,7 @@ TRAININGS = st.one_of(
     st.builds(
         train,
         KINDS,
-        st.integers(50, 3_000),
+        st.sampled_from([50, 200, 500, 1_000, 3_000]),
         loader=st.sampled_from(["none", "one", "new"]),
         models=st.integers(1, 3),
         scaled=st.booleans(),
@@ -218,15 +218,15 @@ TRAININGS = st.one_of(
         backward=st.sampled_from([True, True, False]),
         kept=st.booleans(),
     ).map(lambda deed: [deed[0], {**deed[1], "scaled": deed[1]["scaled"] and deed[1]["backward"]}]),
-    st.builds(train, KINDS, st.integers(300, 1_500)),
-    st.builds(train, KINDS, st.integers(50, 1_000), every=st.integers(10, 200), ms=st.integers(1, 15)),
-    st.builds(train, st.just("LBFGS"), st.integers(50, 400), loader=st.sampled_from(["none", "one"])),
+    st.builds(train, KINDS, st.integers(100, 1_000)),
+    st.builds(train, KINDS, st.integers(50, 500), every=st.integers(10, 200), ms=st.integers(1, 15)),
+    st.builds(train, st.just("LBFGS"), st.integers(50, 200), loader=st.sampled_from(["none", "one"])),
     st.builds(train, KINDS, st.integers(10, 60), every=st.just(1), ms=st.integers(1, 5)),
 )
 """A training; of one that has no backward pass a scaler would refuse the step."""
 QUIET = st.one_of(
     st.builds(lambda ms: ["sleep", {"ms": ms}], st.integers(1, 300)),
-    st.builds(lambda calls: ["infer", {"calls": calls}], st.integers(100, 2_000)),
+    st.builds(lambda calls: ["infer", {"calls": calls}], st.integers(100, 1_000)),
     st.just(["forget", {}]),
 )
 SIMPLE = st.one_of(TRAININGS, TRAININGS, TRAININGS, QUIET)
@@ -245,7 +245,7 @@ DEEDS = st.one_of(
 )
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
-@given(st.lists(DEEDS, min_size=1, max_size=5))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(st.lists(DEEDS, min_size=1, max_size=4))
 def test_every_step_and_batch_counts_whatever_follows_what(trainer: Trainer, deeds: list) -> None:
     trainer(deeds)

@@ -181,8 +181,8 @@ class Nothing:
 
 def errors(path, found):
     """Call it in many wrong ways."""
-    if path in early.LATE:
-        return None
+    if path in early.LATE or (path.endswith("_loop") and not is_last):
+        return None  # wrong arguments of the loops might break a probe, which would see no more
     nothing = Nothing()
     x = torch.ones(2, 2)
     calls = [
@@ -253,6 +253,7 @@ def owners(path, found):
 
 
 fresh = [None]
+is_last = False
 
 
 def tables(path, found):
@@ -432,7 +433,7 @@ def look_in_child():
 
 
 def main():
-    global training
+    global training, is_last
     states = {"after the import": look(scans=True)}
     training = early.Training()
     training.steps(5)
@@ -462,6 +463,7 @@ def main():
     states["after the pause"] = look(scans=True)
     torch.compile(lambda x: x.sin() + 1, backend="eager")(torch.ones(3))
     training.steps(20)
+    is_last = True
     states["after a compilation"] = look()
     states["version"], states["steps"] = sys.version_info[:3], training.many
     print(json.dumps(states))
