@@ -2,12 +2,15 @@
 
 Trainings follow each other in one process in any order: with new or several optimizers, with and without loaders, in
 threads and children, with sleeps between them that make steps long. ``trainings.py`` carries them out and counts.
+
+With PERFWRAP_TEST_CONTROL=1 every step is recorded in detail: whatever fails then is the fault of the tests.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, HEADER, RECORD, SPANS, SUM
 
@@ -116,9 +119,20 @@ class Trainer:
         assert read == true, "steps by class and batches of each process: read, took"
 
 
+def record_all_in_detail(run) -> None:
+    path = run.data / "settings"
+    text = path.read_text()
+    changed = re.sub(r"(max_overhead\W+)[\d.]+", r"\g<1>10.0", text)
+    assert changed != text, text
+    path.write_text(changed)
+
+
 @pytest.fixture(scope="module", params=PYTHONS, ids=[Path(python).parents[1].name for python in PYTHONS])
 def trainer(request, make_lasting_run, tmp_path_factory):
-    trainer = Trainer(request.param, make_lasting_run(), tmp_path_factory.mktemp("counts"))
+    run = make_lasting_run()
+    if os.environ.get("PERFWRAP_TEST_CONTROL") == "1":
+        record_all_in_detail(run)
+    trainer = Trainer(request.param, run, tmp_path_factory.mktemp("counts"))
     yield trainer
     trainer.end()
 
@@ -178,6 +192,8 @@ def test_every_step_and_batch_of_a_program_counts(trainer: Trainer, form: str) -
 def test_what_was_counted_is_there_after_an_interrupt(trainer: Trainer, run) -> None:
     """Ctrl-C ends a program in order."""
     deeds = json.dumps([train(steps=1_500), train(steps=1_500), ["sleep", {"ms": 100_000}]])
+    if os.environ.get("PERFWRAP_TEST_CONTROL") == "1":
+        record_all_in_detail(run)
     program = subprocess.Popen([trainer.python, PROGRAM, run.folder.path, deeds], env=run.environment, stderr=-1)
     while program.poll() is None:
         journals = list(run.folder.journal.glob("*.pwj"))
@@ -203,6 +219,10 @@ def _sleeps(pid: int) -> bool:
     time.sleep(0.5)
     return used() == before
 
+
+IS_EXPLORING = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+PHASES = list(Phase) if IS_EXPLORING else [Phase.explicit, Phase.generate]
+"""To shrink an example takes minutes."""
 
 KINDS = st.sampled_from(["SGD", "SGD", "Adam", "AdamW"])
 TRAININGS = st.one_of(
@@ -245,7 +265,7 @@ DEEDS = st.one_of(
 )
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60 if IS_EXPLORING else 12, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(st.lists(DEEDS, min_size=1, max_size=4))
 def test_every_step_and_batch_counts_whatever_follows_what(trainer: Trainer, deeds: list) -> None:
     trainer(deeds)

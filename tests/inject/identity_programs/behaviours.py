@@ -1342,6 +1342,8 @@ def main():
         # Last what torch rejects: it might break a probe, which would see no more.
         behaviours = sorted(BEHAVIOURS.items(), key=lambda item: item[0].startswith("errors"))
         for name, function in behaviours:
+            if name.startswith("errors"):
+                importlib.import_module("torch._dynamo")  # of torch 2.0 some of the errors keep it from being imported
             if name not in ONCE:
                 states["while recording"][name] = early.outcome(function)
         importlib.import_module("torch._dynamo")
