@@ -115,7 +115,8 @@ class Trainer:
                 earlier = have.get(pid, (Counter(), 0))
                 have[pid] = earlier[0] + steps, earlier[1] + batches
         true = [(found["steps"], found["batches"]) for _, found in sorted(took.items())]
-        read = [(dict(have[pid][0]), have[pid][1]) if pid in have else "no journal" for pid in sorted(took)]
+        nothing = Counter(), 0  # a process in which nothing is to be noted needs no journal
+        read = [(dict(steps), batches) for steps, batches in (have.get(pid, nothing) for pid in sorted(took))]
         assert read == true, "steps by class and batches of each process: read, took"
 
 
