@@ -939,6 +939,28 @@ def what_holds_methods_is_saved_and_copied():
     return found
 
 
+HELD = {}
+"""What held methods of tensors' from the start."""
+
+
+@behaviour
+def what_held_methods_from_the_start_is_saved_and_copied():
+    found = []
+    for _ in range(10):
+        training.steps(50)
+        for name, values in HELD.items():
+            found += [[name, split([told(torch.save, value, io.BytesIO())])[0]] for value in values]
+            found.append([name, early.said(lambda values=values: pickle.dumps(values, 2).hex())])
+            found.append([name, early.said(lambda values=values: copy.deepcopy(values)[0].transform is FIRST[name])])
+    return found
+
+
+@behaviour
+def what_held_methods_from_the_start_is_sent_to_spawned_workers():
+    loader = DataLoader(HELD["tolist"][0], batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120)
+    return early.said(list, loader)
+
+
 @behaviour
 def what_holds_methods_is_sent_to_spawned_workers():
     loader = DataLoader(
@@ -1322,6 +1344,7 @@ def the_same_things_are_in_the_modules():
 
 
 ONCE = {
+    "what_held_methods_from_the_start_is_sent_to_spawned_workers",
     "errors_of_workers_have_their_tracebacks",
     "what_holds_methods_is_sent_to_spawned_workers",
     "stacks_are_as_deep_in_what_the_user_wrote",
@@ -1334,6 +1357,8 @@ def main():
     global training
     for name in METHODS:
         FIRST[name] = getattr(torch.Tensor, name)
+    for name in TRANSFORMS:
+        HELD[name] = [Holder(FIRST[name]), functools.partial(FIRST[name], dtype=torch.float64)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         training = early.Training()
