@@ -17,7 +17,8 @@ says nothing. Each run is one process in a fresh copy of the sources, with one c
 Two tests are the same when they have the same outcome and the same message, for failed tests the traceback, without
 numbers, addresses and names of temporary files; frames of perfwrap's are left out, and counted.
 Written is one line of a table for each file, and to stderr each test that is not the same; --json FILE writes
-both messages of these in full. The exit code is 1 when there is one, or when perfwrap reached no process.
+both messages of these in full. The exit code is 1 when there is one, when perfwrap reached no process, or when
+no test ran.
 """
 
 from __future__ import annotations
@@ -123,6 +124,11 @@ class Result:
     unsteady: list[str]
     """Tests on which bare runs do not agree."""
 
+    @property
+    def good(self) -> bool:
+        """Whether nothing is different, and the comparison was one."""
+        return self.processes > 0 and len(self.wrapped.tests) > 0 and not self.differences
+
 
 def read_notes(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     """Return how many tests were collected, and what became of each that ran."""
@@ -174,8 +180,7 @@ def shape(test: dict[str, Any] | None) -> tuple[str, tuple[str, ...]]:
 def differing(one: Tests, other: Tests) -> list[str]:
     """Return the names of tests that are not the same in two runs."""
     names = [*one.tests, *(name for name in other.tests if name not in one.tests)]
-    odd = [name for name in names if shape(one.tests.get(name)) != shape(other.tests.get(name))]
-    return odd + (["the exit code"] if one.exit != other.exit else [])
+    return [name for name in names if shape(one.tests.get(name)) != shape(other.tests.get(name))]
 
 
 def judge(path: str, bare: list[Tests], wrapped: Tests, processes: int) -> Result:
@@ -183,13 +188,12 @@ def judge(path: str, bare: list[Tests], wrapped: Tests, processes: int) -> Resul
     unsteady = {name for other in bare[1:] for name in differing(bare[0], other)}
     differences = []
     for name in differing(bare[0], wrapped):
-        if name == "the exit code":
-            if name not in unsteady and (len(bare) == 1 or not unsteady):
-                differences.append(Difference(name, bare[0].exit, wrapped.exit, bare[0].end, wrapped.end))
-        elif name not in unsteady:
+        if name not in unsteady:
             one, other = bare[0].tests.get(name), wrapped.tests.get(name)
             messages = [test["message"] if test else "" for test in (one, other)]
             differences.append(Difference(name, shape(one)[0], shape(other)[0], messages[0], messages[1]))
+    if bare[0].exit != wrapped.exit and not differences and not unsteady:
+        differences.append(Difference("the exit code", bare[0].exit, wrapped.exit, bare[0].end, wrapped.end))
     frames = sum(len(OWN_FRAME.findall(test["message"])) for test in wrapped.tests.values())
     return Result(path, bare[0], wrapped, processes, frames, differences, sorted(unsteady))
 
@@ -361,13 +365,16 @@ def main() -> int:
     for file in files:
         if arguments.files and file.path not in arguments.files:
             continue
+        if not (arguments.sources / file.path).exists():
+            print(f"{file.name}: not in these sources", file=sys.stderr, flush=True)
+            continue
         result = compare(file, arguments, versions)
         if isinstance(result, Tests):
             print(f"| {' | '.join(row(file.name, result))} |", flush=True)
             continue
         print(f"| {' | '.join([*row(file.name, result.bare), *rest(result)])} |", flush=True)
         print("\n".join(explain(result)), file=sys.stderr, flush=True)
-        good = good and result.processes > 0 and not result.differences
+        good = good and result.good
         found.append(
             {
                 "path": result.path,
@@ -377,7 +384,7 @@ def main() -> int:
         )
         if arguments.json:
             arguments.json.write_text(json.dumps(found, indent=1))
-    return 0 if good else 1
+    return 0 if good and (found or arguments.only_bare) else 1
 
 
 if __name__ == "__main__":
