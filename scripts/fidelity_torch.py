@@ -239,7 +239,6 @@ def compare(file: TestFile, arguments: argparse.Namespace, versions: list[str]) 
             "FIDELITY_SAMPLE": str(file.sample),
             "FIDELITY_LEAVE_OUT": " ".join(file.leave_out),
             "PYTHONPATH": str(HERE / "fidelity_pytest"),
-            "PYTHONWARNINGS": "ignore",
         }
         sources = arguments.sources.resolve()
         script = Script(
