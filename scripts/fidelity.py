@@ -9,8 +9,9 @@
 Each command runs bare and wrapped, one after the other, each time in a fresh copy of its folder at the same path, with
 one compute thread, the same seeds, and every warning shown. Compared are the exit code, stdout and stderr, the files
 written bit for bit, the tensors in saved weights, all weights after each step of an optimizer, the states of the random
-number generators at the end, and the order of imports (fidelity_observer notes these). Where something is not the same
-the command runs bare once more: numbers on which the bare runs differ (timings, mostly) are masked, and counted.
+number generators at the end, and the order of imports (fidelity_observer notes these); where a program prints "steps
+made: N", as many must have been recorded. Where something is not the same the command runs bare once more: numbers on
+which the bare runs differ (timings, mostly) are masked, and counted.
 
 DIR holds a checkout of each source that the list names. The exit code is 1 when something is different, when a command
 ran too long, or when perfwrap reached none of its processes.
@@ -44,7 +45,9 @@ OWN_LINE = re.compile(r"^perfwrap: .*\n", re.M)
 """What perfwrap has to say to the user: where the run is, and on a crowded machine what of its own came too late."""
 OWN_FRAME = re.compile(r' *File "[^"]*<perfwrap [^"]*>", line \d+, in .*\n')
 """A line of a traceback that goes through a replaced function: a known difference, which is counted."""
-COLUMNS = ("exit", "stdout", "stderr", "files", "saved weights", "steps' weights", "random", "imports")
+TOLD = re.compile(r"^steps made: (\d+)$", re.M)
+"""How many steps of the main process a program says that it made, the way a report counts them."""
+COLUMNS = ("exit", "stdout", "stderr", "files", "saved weights", "steps' weights", "random", "imports", "count")
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,9 @@ class Result:
         return self.processes > 0 and all(outcome.status != DIFFERENT for outcome in self.outcomes.values())
 
 
-def compare(script: Script, base: Path, sources: Path | None, python: Path) -> Result:
+def compare(
+    script: Script, base: Path, sources: Path | None, python: Path, printed: Path | None = None
+) -> Result:
     """Run one script bare and wrapped, and bare once more where that is not the same; compare the runs."""
     bench = Bench(base, script, sources, python)
     before = comparing.files_in(bench.pristine)
@@ -81,6 +86,12 @@ def compare(script: Script, base: Path, sources: Path | None, python: Path) -> R
     while not result.good and len(bare) < script.bare:
         bare.append(bench.run())
         result = judge(script, before, bare, wrapped, recorded)
+    if printed:
+        printed.mkdir(parents=True, exist_ok=True)
+        for name, run in ("wrapped", wrapped), *((f"bare{number}", run) for number, run in enumerate(bare, 1)):
+            start = printed / re.sub(r"\W+", "_", f"{script.name} {name}")
+            start.with_suffix(".out").write_text(run.stdout)
+            start.with_suffix(".err").write_text(run.stderr)
     return result
 
 
@@ -99,6 +110,7 @@ def judge(
         "steps' weights": _steps([run.notes for run in bare], wrapped.notes),
         "random": comparing.compare_notes([run.notes for run in bare], wrapped.notes, "random"),
         "imports": comparing.compare_imports([run.notes for run in bare], wrapped.notes),
+        "count": _counts(bare[0].stdout, recorded[1]),
     }
     kept = {name: outcome for name, outcome in outcomes.items() if name not in script.leave_out}
     warnings = len(re.findall(r"^\S+:\d+: \w*Warning: ", bare[0].stderr, re.M))
@@ -122,6 +134,15 @@ def _steps(bare: list[Notes], wrapped: Notes) -> Outcome:
         if steps
         else Outcome(NOTHING)
     )
+
+
+def _counts(stdout: str, recorded: int) -> Outcome:
+    """Hold the steps that were recorded against the number that the program says it made, where it says one."""
+    told = TOLD.findall(stdout)
+    if not told:
+        return Outcome(NOTHING)
+    made = int(told[-1])
+    return Outcome(SAME, made) if made == recorded else Outcome(DIFFERENT, made, where=f"{made} became {recorded}")
 
 
 def _texts(script: Script, bare: list[str], wrapped: str) -> Outcome:
@@ -200,6 +221,7 @@ def main() -> int:
         "--python", type=Path, default=Path(sys.executable), help="the interpreter of the commands"
     )
     parser.add_argument("--json", type=Path, help="write the results for programs into this file")
+    parser.add_argument("--printed", type=Path, help="keep what each run printed in this folder")
     arguments = parser.parse_args()
     sources = arguments.sources.resolve() if arguments.sources else None
     results = []
@@ -209,7 +231,9 @@ def main() -> int:
         if arguments.words and not any(word in script.name for word in arguments.words):
             continue
         with tempfile.TemporaryDirectory(prefix="fidelity") as base:
-            results.append(compare(script, Path(base), sources, arguments.python.absolute()))
+            results.append(
+                compare(script, Path(base), sources, arguments.python.absolute(), arguments.printed)
+            )
         print(row(results[-1]), flush=True)
         print("\n".join(explain(results[-1])), file=sys.stderr, flush=True)
         if arguments.json:

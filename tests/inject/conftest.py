@@ -135,6 +135,12 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
+@pytest.fixture(scope="module")
+def make_lasting_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Run]:
+    """Make runs that several tests look at."""
+    return lambda: Run(tmp_path_factory.mktemp("run") / "run")
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Run]:
     """Make runs with a PYTHONPATH of their own."""
