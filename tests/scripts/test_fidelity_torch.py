@@ -29,8 +29,8 @@ def test_steady(): pass
 def test_steady_failure(): assert False, f"the number {random.random()}, {object()}"
 def test_steady_skip(): pytest.skip("not here")
 def test_that_hangs(): raise SystemExit
-def test_that_looks(): assert "perfwrap" not in os.environ["PYTHONPATH"]
-def test_that_says_what_it_sees(): assert False, "perfwrap" in os.environ["PYTHONPATH"]
+def test_that_looks(): assert "inject" not in os.environ["PYTHONPATH"]
+def test_that_says_what_it_sees(): assert False, "inject" in os.environ["PYTHONPATH"]
 def test_unsteady(): assert False, "".join(random.choices(string.ascii_letters, k=30))
 """
 

@@ -99,6 +99,33 @@ quiet.is_watched = lambda torch: True  # nothing is asked from now on
 observe()
 """
 
+UNUSUAL = """
+import copy, pickle, warnings
+warnings.simplefilter("ignore")
+torch.__future__.set_swap_module_params_on_conversion(True)
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused, self.other = nn.LazyLinear(8), nn.LazyLinear(3), nn.Linear(2, 2)
+    def forward(self, x): return self.used(x)
+lazy = Lazy()
+lazy(torch.ones(2, 4)).sum().backward()
+print(lazy.other.double().weight.dtype)
+net = nn.Sequential(nn.Embedding(30_000, 4), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(20):
+    net(torch.ones(2, 20).long()).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(net.double()[0].weight.dtype, len(pickle.dumps(net)), copy.deepcopy(net)[1].weight.dtype)
+nested = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)])
+jagged = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
+for batch in torch.utils.data.DataLoader([nested, jagged], batch_size=None): print(nn.Linear(4, 2)(batch).is_nested)
+for batch in torch.utils.data.DataLoader([torch.eye(3).to_sparse()] * 2, batch_size=None): print(batch.layout)
+nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))(torch.ones(1, 4)).sum().backward()
+with torch.device("meta"): print(nn.Conv2d(3, 4, 1)(torch.ones(1, 3, 4, 4)).shape)
+"""
+
 LATER = """
 net = Net()
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -120,6 +147,11 @@ def test_traced_and_scripted_graphs_are_as_without_the_recorder(same) -> None:
 
 def test_captured_graphs_and_transforms_are_as_without_the_recorder(same) -> None:
     same(CAPTURED)
+
+
+def test_tensors_and_parameters_of_unusual_kinds_are_used_as_without_the_recorder(same) -> None:
+    facts = same(UNUSUAL).journal.facts
+    assert facts["model/Lazy/parameters"] == str(4 * 8 + 8 + 2 * 2 + 2)
 
 
 @pytest.mark.parametrize("mode", ["Functions()", "Operations()", "torch.device('cpu'), Functions()"])
