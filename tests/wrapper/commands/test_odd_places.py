@@ -168,7 +168,7 @@ def test_a_name_with_a_null_is_nothing() -> None:
         ["try", "--", "true"],
         ["attach", str(os.getpid()), "--seconds", "1"],
     ],
-    ids=" ".join,
+    ids=lambda words: words[0],
 )
 def test_a_working_directory_that_is_gone_is_said_and_what_to_do(tmp_path: Path, words: list[str]) -> None:
     done = in_deleted(tmp_path, *words)
