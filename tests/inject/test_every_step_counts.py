@@ -166,9 +166,17 @@ FORMS = {
     "a long step now and then": [train(steps=1_500, every=100, ms=20)],
     "a sleep": [train(), ["sleep", {"ms": 300}], train()],
     "a thread after another": [["threads", {"trainings": [train(), train()]}]],
-    "a thread after the main one": [train(steps=600), ["threads", {"trainings": [train(steps=600)]}], train(steps=600)],
+    "a thread after the main one": [
+        train(steps=600),
+        ["threads", {"trainings": [train(steps=600)]}],
+        train(steps=600),
+    ],
     "two threads": [["together", {"one": [train(steps=2_000)], "other": [train("Adam", 1_500)]}], train()],
-    "a child in between": [train(steps=700), ["fork", {"child": [train(steps=600), train(steps=600)]}], train(steps=600)],
+    "a child in between": [
+        train(steps=700),
+        ["fork", {"child": [train(steps=600), train(steps=600)]}],
+        train(steps=600),
+    ],
     "a child of a child": [
         train(steps=700),
         ["fork", {"child": [train(steps=700), ["fork", {"child": [train(steps=600)]}]]}],
@@ -195,7 +203,9 @@ def test_what_was_counted_is_there_after_an_interrupt(trainer: Trainer, run) -> 
     deeds = json.dumps([train(steps=1_500), train(steps=1_500), ["sleep", {"ms": 100_000}]])
     if os.environ.get("PERFWRAP_TEST_CONTROL") == "1":
         record_all_in_detail(run)
-    program = subprocess.Popen([trainer.python, PROGRAM, run.folder.path, deeds], env=run.environment, stderr=-1)
+    program = subprocess.Popen(
+        [trainer.python, PROGRAM, run.folder.path, deeds], env=run.environment, stderr=-1
+    )
     while program.poll() is None:
         journals = list(run.folder.journal.glob("*.pwj"))
         steps = sum(sum(counted(path)[1].values()) for path in journals)

@@ -64,7 +64,19 @@ def scaler():
     return None
 
 
-def train(kind, steps, loader="none", models=1, scaled=False, scheduled=False, anew=0, every=0, ms=0, backward=True, kept=False):
+def train(
+    kind,
+    steps,
+    loader="none",
+    models=1,
+    scaled=False,
+    scheduled=False,
+    anew=0,
+    every=0,
+    ms=0,
+    backward=True,
+    kept=False,
+):
     """Take steps: with several models' optimizers in turn, with new optimizers after ``anew`` of them, with a sleep of ``ms``
     in one of ``every`` steps."""
     pairs, scales = [], scaler() if scaled and kind != "LBFGS" else None

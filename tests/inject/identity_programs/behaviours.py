@@ -68,7 +68,8 @@ def warned(function, *arguments, action="always", **named):
         warnings.simplefilter(action)
         result = early.said(function, *arguments, **named)
     return [
-        [each.category.__name__, early.scrub(each.message)[:150], place(each.filename), each.lineno] for each in caught
+        [each.category.__name__, early.scrub(each.message)[:150], place(each.filename), each.lineno]
+        for each in caught
     ] + [early.scrub(result)[:300]]
 
 
@@ -87,7 +88,10 @@ def use(x, one):
         torch.nonzero(x), torch.equal(x, x), torch.allclose(x, x), torch.Tensor.to(x, torch.float64),
         torch.Tensor.item(one), torch.Tensor.tolist(x), x == x, x.to("meta").shape, x.type(torch.float64), x.double(),
     ]  # fmt: skip
-    return [early.scrub(each) for each in results] + [early.said(x.cuda), early.said(lambda: str(x.pin_memory()))]
+    return [early.scrub(each) for each in results] + [
+        early.said(x.cuda),
+        early.said(lambda: str(x.pin_memory())),
+    ]
 
 
 def stood(func):
@@ -282,6 +286,7 @@ class Overriding(torch.Tensor):
         Overriding.called.append(["repr"])
         Overriding.depths.append(frames())
         return "own " + super().__repr__()
+
 
 @behaviour
 def a_subclass_overrides_and_calls_super():
@@ -552,7 +557,9 @@ def stacks_are_as_deep_in_what_the_user_wrote():
             loader = DataLoader(items, batch_size=None)
         batches = iter(loader)
         seen[name] = [next(batches)]
-    seen["in a worker"] = list(DataLoader(Items(its_frames), num_workers=1, collate_fn=collate_frames, timeout=120))[:1]
+    seen["in a worker"] = list(
+        DataLoader(Items(its_frames), num_workers=1, collate_fn=collate_frames, timeout=120)
+    )[:1]
     return seen
 
 
@@ -785,7 +792,11 @@ def tracing_a_class_for_the_first_time():
     linear, embedding = nn.Linear(2, 2), nn.Embedding(4, 2)
     numbers = torch.ones(2, 2, dtype=torch.long)
     found = []
-    for inner, example in ((linear, torch.ones(2, 2)), (embedding, numbers), (nn.Sequential(linear, nn.ReLU()), torch.ones(2, 2))):
+    for inner, example in (
+        (linear, torch.ones(2, 2)),
+        (embedding, numbers),
+        (nn.Sequential(linear, nn.ReLU()), torch.ones(2, 2)),
+    ):
         for options in ({}, {"check_trace": False}):
             found.append(warned(lambda: graphs(torch.jit.trace(new_class()(inner), example, **options))))
             found.append(early.said(lambda: graphs(torch.jit.trace(new_class()(inner), example, **options))))
@@ -798,16 +809,28 @@ def tracing_plain_modules_and_functions():
         return x * x.sum().item() + float(x[0]) + int(x[0]) + (1 if x[0] > 0 else 2) + len(x.tolist())
 
     def moves(x):
-        return torch.ones(2).copy_(x.to(torch.float64).cpu()) + x.nonzero().sum() + x.masked_select(x > 0).sum()
+        return (
+            torch.ones(2).copy_(x.to(torch.float64).cpu()) + x.nonzero().sum() + x.masked_select(x > 0).sum()
+        )
 
     def models():
         model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
         return graphs(torch.jit.trace(model.eval(), torch.ones(3, 2)))
 
     def module_functions():
-        return sorted(torch.jit.trace_module(nn.Linear(2, 2), {"forward": torch.ones(1, 2)})._c._method_names())
+        return sorted(
+            torch.jit.trace_module(nn.Linear(2, 2), {"forward": torch.ones(1, 2)})._c._method_names()
+        )
 
-    return [warned(lambda f=f: [str(torch.jit.trace(f, torch.ones(2)).graph), str(torch.jit.trace(f, torch.ones(2)).code)]) for f in (item, moves)] + [
+    return [
+        warned(
+            lambda f=f: [
+                str(torch.jit.trace(f, torch.ones(2)).graph),
+                str(torch.jit.trace(f, torch.ones(2)).code),
+            ]
+        )
+        for f in (item, moves)
+    ] + [
         early.said(lambda: str(torch.jit.trace(moves, torch.ones(2)).graph)),
         early.said(models),
         early.said(models),
@@ -884,9 +907,20 @@ def other_kinds_of_tensors():
         meta.item, meta.tolist, meta.cpu, lambda: meta.to("cpu"), lambda: torch.ones(2).copy_(meta), lambda: bool(meta),
         lambda: repr(meta), meta.nonzero, lambda: meta.equal(meta), meta.numpy)]  # fmt: skip
     sparse = torch.eye(2).to_sparse()
-    found += [early.scrub(early.said(call)) for call in (lambda: sparse.to(torch.float64), sparse.cpu, lambda: repr(sparse), lambda: sparse.clone().copy_(sparse))]
+    found += [
+        early.scrub(early.said(call))
+        for call in (
+            lambda: sparse.to(torch.float64),
+            sparse.cpu,
+            lambda: repr(sparse),
+            lambda: sparse.clone().copy_(sparse),
+        )
+    ]
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
-    found += [early.scrub(early.said(call)) for call in (lambda: nested.to(torch.float64), nested.cpu, lambda: repr(nested))]
+    found += [
+        early.scrub(early.said(call))
+        for call in (lambda: nested.to(torch.float64), nested.cpu, lambda: repr(nested))
+    ]
     try:
         from torch.masked import masked_tensor
     except ImportError:
@@ -894,7 +928,16 @@ def other_kinds_of_tensors():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         masked = masked_tensor(torch.ones(2), torch.tensor([True, False]))
-        found += [early.scrub(early.said(call)) for call in (lambda: masked.to(torch.float64), masked.cpu, lambda: repr(masked), masked.tolist, masked[0].item)]
+        found += [
+            early.scrub(early.said(call))
+            for call in (
+                lambda: masked.to(torch.float64),
+                masked.cpu,
+                lambda: repr(masked),
+                masked.tolist,
+                masked[0].item,
+            )
+        ]
     return found
 
 
@@ -917,7 +960,13 @@ def what_holds_methods_is_saved_and_copied():
     found = []
     for name in TRANSFORMS:
         method = getattr(torch.Tensor, name)
-        for value in (method, Holder(method), functools.partial(method, dtype=torch.float64), {method: 1}, [method]):
+        for value in (
+            method,
+            Holder(method),
+            functools.partial(method, dtype=torch.float64),
+            {method: 1},
+            [method],
+        ):
             buffer = io.BytesIO()
             found.append(
                 [
@@ -951,20 +1000,28 @@ def what_held_methods_from_the_start_is_saved_and_copied():
         for name, values in HELD.items():
             found += [[name, split([told(torch.save, value, io.BytesIO())])[0]] for value in values]
             found.append([name, early.said(lambda values=values: pickle.dumps(values, 2).hex())])
-            found.append([name, early.said(lambda values=values: copy.deepcopy(values)[0].transform is FIRST[name])])
+            found.append(
+                [name, early.said(lambda values=values: copy.deepcopy(values)[0].transform is FIRST[name])]
+            )
     return found
 
 
 @behaviour
 def what_held_methods_from_the_start_is_sent_to_spawned_workers():
-    loader = DataLoader(HELD["tolist"][0], batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120)
+    loader = DataLoader(
+        HELD["tolist"][0], batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120
+    )
     return early.said(list, loader)
 
 
 @behaviour
 def what_holds_methods_is_sent_to_spawned_workers():
     loader = DataLoader(
-        Holder(torch.Tensor.tolist), batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120
+        Holder(torch.Tensor.tolist),
+        batch_size=None,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        timeout=120,
     )
     return early.said(list, loader)
 
@@ -1169,7 +1226,16 @@ def nothing_more_is_referred_to():
         loss.item()
         found.append([sys.getrefcount(each) for each in (batch, loss, loss.grad_fn)])
     scheduler.step()
-    for each in (model, model[0], model[0].weight, model[0].weight.grad, optimizer, scheduler, loader, loader.dataset):
+    for each in (
+        model,
+        model[0],
+        model[0].weight,
+        model[0].weight.grad,
+        optimizer,
+        scheduler,
+        loader,
+        loader.dataset,
+    ):
         found.append([sys.getrefcount(each), weakref.getweakrefcount(each)])
     found.append([sorted(vars(each)) for each in (model, model[0], optimizer, scheduler, loader)])
     found.append([len(each._forward_hooks) for each in (model, model[0])])
@@ -1249,8 +1315,19 @@ def one_who_replaces_functions_as_well_is_not_disturbed():
         else:
             delattr(torch.Tensor, name)
         training.steps(300)
-        found.append([getattr(torch.Tensor, name) is before, name in vars(torch.Tensor), getattr(torch.Tensor, name) is FIRST[name]])
-    for owner, name in ((nn.Module, "__call__"), (nn.Module, "to"), (torch, "save"), (torch.optim.Optimizer, "zero_grad")):
+        found.append(
+            [
+                getattr(torch.Tensor, name) is before,
+                name in vars(torch.Tensor),
+                getattr(torch.Tensor, name) is FIRST[name],
+            ]
+        )
+    for owner, name in (
+        (nn.Module, "__call__"),
+        (nn.Module, "to"),
+        (torch, "save"),
+        (torch.optim.Optimizer, "zero_grad"),
+    ):
         before, calls = vars(owner)[name], []
 
         @functools.wraps(before)
@@ -1290,7 +1367,19 @@ def every_handler_that_is_registered_runs():
         HANDLED.setdefault(getattr(torch.Tensor, name), handler)
 
     HANDLED.clear()
-    names = ["to", "item", "tolist", "cpu", "copy_", "nonzero", "equal", "masked_select", "numpy", "is_nonzero", "allclose"]
+    names = [
+        "to",
+        "item",
+        "tolist",
+        "cpu",
+        "copy_",
+        "nonzero",
+        "equal",
+        "masked_select",
+        "numpy",
+        "is_nonzero",
+        "allclose",
+    ]
     for name in names:
         register(name)
     x = torch.ones(2).as_subclass(Handling)
@@ -1322,20 +1411,56 @@ def other_implementations_of_the_same_class_are_known():
         torch.optim.lr_scheduler.ChainedScheduler([torch.optim.lr_scheduler.StepLR(optimizer, 1)]),
     ]
     found = [takes(scheduler.step) for scheduler in schedulers]
-    found += [[scheduler.step.__name__, type(scheduler.step).__name__, scheduler.step.__code__.co_varnames] for scheduler in schedulers]
-    found += [takes(optimizer.step), takes(optimizer.zero_grad), takes(adam.step), takes(torch.save), takes(torch.load)]
-    found += [takes(nn.utils.clip_grad_norm_), takes(nn.utils.clip_grad_value_), takes(torch.autograd.backward), takes(model.to)]
+    found += [
+        [scheduler.step.__name__, type(scheduler.step).__name__, scheduler.step.__code__.co_varnames]
+        for scheduler in schedulers
+    ]
+    found += [
+        takes(optimizer.step),
+        takes(optimizer.zero_grad),
+        takes(adam.step),
+        takes(torch.save),
+        takes(torch.load),
+    ]
+    found += [
+        takes(nn.utils.clip_grad_norm_),
+        takes(nn.utils.clip_grad_value_),
+        takes(torch.autograd.backward),
+        takes(model.to),
+    ]
     for each in (optimizer.step, adam.step, optimizer.zero_grad):
-        found.append([each.__code__.co_varnames, each.__code__.co_name, early.said(lambda each=each: place(inspect.getsourcefile(each)))])
+        found.append(
+            [
+                each.__code__.co_varnames,
+                each.__code__.co_name,
+                early.said(lambda each=each: place(inspect.getsourcefile(each))),
+            ]
+        )
         found.append([type(each).__name__, sorted(vars(each)), inspect.unwrap(each).__code__.co_varnames])
     for cls in (torch.optim.SGD, torch.optim.Adam):
-        found.append([cls.step.__name__, cls.step.__qualname__, sorted(vars(cls.step)), place(cls.step.__code__.co_filename)])
+        found.append(
+            [
+                cls.step.__name__,
+                cls.step.__qualname__,
+                sorted(vars(cls.step)),
+                place(cls.step.__code__.co_filename),
+            ]
+        )
     return found
 
 
 @behaviour
 def the_same_things_are_in_the_modules():
-    here = [torch, torch.nn, torch.optim, torch.utils.data, torch.autograd, torch.serialization, torch.cuda, torch.distributed]
+    here = [
+        torch,
+        torch.nn,
+        torch.optim,
+        torch.utils.data,
+        torch.autograd,
+        torch.serialization,
+        torch.cuda,
+        torch.distributed,
+    ]
     return [sorted(name for name in vars(module) if "perfwrap" in name or "recorder" in name) for module in here] + [
         isinstance(torch.Tensor, type), type(torch.Tensor).__name__, [each.__name__ for each in torch.Tensor.__mro__],
         [each.__name__ for each in nn.Module.__mro__], torch.Tensor.__flags__ if hasattr(torch.Tensor, "__flags__") else 0,
@@ -1368,7 +1493,9 @@ def main():
         behaviours = sorted(BEHAVIOURS.items(), key=lambda item: item[0].startswith("errors"))
         for name, function in behaviours:
             if name.startswith("errors"):
-                importlib.import_module("torch._dynamo")  # of torch 2.0 some of the errors keep it from being imported
+                importlib.import_module(
+                    "torch._dynamo"
+                )  # of torch 2.0 some of the errors keep it from being imported
             if name not in ONCE:
                 states["while recording"][name] = early.outcome(function)
         importlib.import_module("torch._dynamo")

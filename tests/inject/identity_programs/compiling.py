@@ -39,7 +39,9 @@ class Backend:
             [
                 [
                     node.op,
-                    early.scrub(node.target if node.op != "call_function" else getattr(node.target, "__name__", "")),
+                    early.scrub(
+                        node.target if node.op != "call_function" else getattr(node.target, "__name__", "")
+                    ),
                     node.name,
                     str(node.args),
                     (node.stack_trace or "").replace(HERE, "HERE"),
@@ -127,17 +129,24 @@ METHODS = {
 
 @scenario
 def methods_of_a_subclass():
-    return {name: compiled(function, sub(), fullgraph=True, times=1) for name, function in list(METHODS.items())[:11] + list(METHODS.items())[20:24]}
+    return {
+        name: compiled(function, sub(), fullgraph=True, times=1)
+        for name, function in list(METHODS.items())[:11] + list(METHODS.items())[20:24]
+    }
 
 
 @scenario
 def methods_of_tensors():
-    return {name: compiled(function, torch.ones(2), fullgraph=True, times=1) for name, function in METHODS.items()}
+    return {
+        name: compiled(function, torch.ones(2), fullgraph=True, times=1) for name, function in METHODS.items()
+    }
 
 
 @scenario
 def methods_of_tensors_that_break_graphs():
-    names = "item tolist equal allclose is_nonzero numpy bool float int repr format nonzero masked_select".split()
+    names = (
+        "item tolist equal allclose is_nonzero numpy bool float int repr format nonzero masked_select".split()
+    )
     return {name: compiled(METHODS[name], torch.ones(2)) for name in names}
 
 
@@ -157,7 +166,9 @@ def methods_whose_values_are_captured():
 @scenario
 def a_subclass_that_overrides_methods():
     x = torch.ones(2).as_subclass(Overriding)
-    return [compiled(METHODS[name], x, fullgraph=True, times=1) for name in ("to", "cpu")] + [compiled(METHODS["to"], x)]
+    return [compiled(METHODS[name], x, fullgraph=True, times=1) for name in ("to", "cpu")] + [
+        compiled(METHODS["to"], x)
+    ]
 
 
 class Model(nn.Module):
@@ -175,7 +186,9 @@ class Model(nn.Module):
 @scenario
 def a_model():
     return [
-        compiled(nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1)), torch.ones(3, 2), fullgraph=True),
+        compiled(
+            nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1)), torch.ones(3, 2), fullgraph=True
+        ),
         compiled(Model(), torch.ones(3, 2)),
         compiled(nn.Sequential(Model(), nn.Tanh()), torch.ones(3, 2)),
         compiled(Model().forward, torch.ones(3, 2)),
@@ -216,7 +229,10 @@ def what_dynamo_explains():
             found.graph_break_count,
             found.op_count,
             [early.scrub(each.reason).replace(HERE, "HERE") for each in found.break_reasons],
-            [[early.scrub(frame).replace(HERE, "HERE") for frame in each.user_stack] for each in found.break_reasons],
+            [
+                [early.scrub(frame).replace(HERE, "HERE") for frame in each.user_stack]
+                for each in found.break_reasons
+            ],
             len(found.out_guards or []),
         ]
 
@@ -254,7 +270,11 @@ def a_whole_step():
 @scenario
 def the_step_of_an_optimizer():
     found = []
-    for kind, options in ((torch.optim.SGD, {}), (torch.optim.Adam, {}), (torch.optim.SGD, {"momentum": 0.9})):
+    for kind, options in (
+        (torch.optim.SGD, {}),
+        (torch.optim.Adam, {}),
+        (torch.optim.SGD, {"momentum": 0.9}),
+    ):
         model = nn.Linear(2, 1)
         optimizer = kind(model.parameters(), 0.1, **options)
         model(torch.ones(3, 2)).sum().backward()
@@ -396,7 +416,14 @@ def the_default_ways_of_autograd():
         loss.backward()
         optimizer.step()
         losses.append(loss.item() > -1e9)
-    return [losses, {name: dict(found) for name, found in utils.counters.items() if name in ("frames", "stats", "graph_break", "aot_autograd")}]
+    return [
+        losses,
+        {
+            name: dict(found)
+            for name, found in utils.counters.items()
+            if name in ("frames", "stats", "graph_break", "aot_autograd")
+        },
+    ]
 
 
 @scenario

@@ -11,7 +11,9 @@ import threading
 TENSOR = """item tolist numpy nonzero equal allclose is_nonzero masked_select __bool__ __float__ __int__ __complex__
 __index__ __repr__ __format__ to cuda cpu copy_ pin_memory backward detach sum""".split()
 
-WATCHED = ["torch:Tensor." + name for name in TENSOR] + """
+WATCHED = (
+    ["torch:Tensor." + name for name in TENSOR]
+    + """
 torch:nn.Module.__call__ torch:nn.Module._wrapped_call_impl torch:nn.Module._call_impl torch:nn.Module.to
 torch:nn.Module.cuda torch:nn.Module.cpu torch:nn.Module.zero_grad torch:nn.Module.__init__
 torch:nn.Linear.__call__ torch:nn.Linear.forward torch:nn.Sequential.__call__
@@ -61,6 +63,7 @@ torch.nn.parallel:DistributedDataParallel._ddp_init_helper torch.nn.parallel:Dis
 torch.nn.parallel:DistributedDataParallel._post_forward torch.nn.parallel:DistributedDataParallel.forward
 torch.nn.parallel:DistributedDataParallel.no_sync torch.nn.parallel:DataParallel.forward
 """.split()
+)
 """MODULE:NAME of everything that the docstrings of perfwrap's probes name, and some neighbours."""
 
 HOOKED = ["torch:optim.SGD.step", "torch:optim.Adam.step", "torch:optim.AdamW.step", "torch:optim.LBFGS.step"]

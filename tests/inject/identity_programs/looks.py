@@ -86,7 +86,10 @@ def kind(path, found):
         str(type(found).__mro__),
         [isinstance(found, each) for each in TYPES],
         [ask(found) for ask in ASKS],
-        [hasattr(found, name) for name in ("__get__", "__set__", "__code__", "__dict__", "__objclass__", "__self__")],
+        [
+            hasattr(found, name)
+            for name in ("__get__", "__set__", "__code__", "__dict__", "__objclass__", "__self__")
+        ],
         early.said(lambda: found.__objclass__.__name__),
         [name for name in dir(found)],
         sys.getsizeof(found) if isinstance(found, types.FunctionType) else None,
@@ -366,7 +369,12 @@ def look(only=None, scans=False):
         name = path.rpartition(".")[2]
         if path.startswith("torch:Tensor.") and hasattr(base, name):
             beneath = getattr(base, name)
-            seen["identity"][path] += [found is beneath, found == beneath, beneath == found, hash(found) == hash(beneath)]
+            seen["identity"][path] += [
+                found is beneath,
+                found == beneath,
+                beneath == found,
+                hash(found) == hash(beneath),
+            ]
     if scans:
         seen["scanned"] = {"all": scan(current)}
     if only is None:
