@@ -36,7 +36,7 @@ IS_CONTROL = os.environ.get("PERFWRAP_TEST_CONTROL") == "1"
 
 KNOWN = {
     r"functions_look.*-(bound|owners)-tensors": "a tensor's watched method is a `method`; the class holds a descriptor",
-    r"same_names.*-(dir|class_tables)-": "names that begin with _perfwrap in torch's modules; methods in vars(torch.Tensor)",
+    r"same_names.*-(dir|class_tables)-": "names in torch's modules, and methods in vars(torch.Tensor)",
     r"tables_hold_what_stands": "functions have other code, and the class holds a descriptor",
     r"as_deep_in_the_stack": "a watched method of a tensor is called by two frames more",
     r"stacks_are_as_deep": "a collate function is called by one frame more",
@@ -88,7 +88,9 @@ GROUPS = {
     "tensors": r"torch:Tensor\..*",
     "modules": r"torch:nn\..*|torch\.nn\.parallel:.*",
     "optimizers": r"torch:optim\..*|torch\.optim\..*|torch\.(cuda\.)?amp.*",
-    "clipping, saving, autograd": r"torch\.nn\.utils.*|torch:(save|load)|torch\.serialization:.*|torch\.autograd:(backward|grad)",
+    "clipping, saving, autograd": (
+        r"torch\.nn\.utils.*|torch:(save|load)|torch\.serialization:.*|torch\.autograd:(backward|grad)"
+    ),
     "loaders": r"torch\.utils\.data.*",
     "settings": r"torch:[sgu]et?_.*|torch:use_.*|torch\.autograd\.anomaly.*|torch\.autograd:detect.*|torch\._C:_set_.*",
     "profilers": r"torch\.(autograd\.)?profiler:.*|torch\.autograd:_.*",
