@@ -257,7 +257,7 @@ def test_a_trial_is_removed_as_one_and_not_while_it_may_go_on(
 def test_a_folder_whose_manifest_perfwrap_did_not_write_is_never_removed(
     tmp_path: Path, manifest: dict[str, Any], words: tuple[str, ...]
 ) -> None:
-    path = tmp_path / "perfwrap_runs" / "mine"
+    path = tmp_path / "perfwrap-runs" / "mine"
     path.mkdir(parents=True)
     (path / "run.json").write_text(json.dumps(manifest))
     ended = perfwrap(tmp_path, "clean", *words, "--yes")

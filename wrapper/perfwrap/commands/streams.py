@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from perfwrap.launch import descriptors
+from perfwrap.shown_text import say
 
 ERRORS = "perfwrap.bytes_or_escapes"
 """How text is written that the encoding does not have: names of files as their bytes, signs as escapes."""
@@ -89,7 +90,7 @@ class StandardStreams:
         sys.stdout.flush()
         failure = self._output.failure
         if failure is not None and (kind is None or issubclass(kind, SystemExit)):
-            print(f"perfwrap: standard output cannot be written: {failure.strerror}.", file=sys.stderr)
+            say(f"perfwrap: standard output cannot be written: {failure.strerror}.")
             raise SystemExit(self._exit_code)
 
 
