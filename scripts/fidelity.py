@@ -47,7 +47,17 @@ OWN_FRAME = re.compile(r' *File "[^"]*<perfwrap [^"]*>", line \d+, in .*\n')
 """A line of a traceback that goes through a replaced function: a known difference, which is counted."""
 TOLD = re.compile(r"^steps made: (\d+)$", re.M)
 """How many steps of the main process a program says that it made, the way a report counts them."""
-COLUMNS = ("exit", "stdout", "stderr", "files", "saved weights", "steps' weights", "random", "imports", "count")
+COLUMNS = (
+    "exit",
+    "stdout",
+    "stderr",
+    "files",
+    "saved weights",
+    "steps' weights",
+    "random",
+    "imports",
+    "count",
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,10 @@ def compare(
         result = judge(script, before, bare, wrapped, recorded)
     if printed:
         printed.mkdir(parents=True, exist_ok=True)
-        for name, run in ("wrapped", wrapped), *((f"bare{number}", run) for number, run in enumerate(bare, 1)):
+        for name, run in (
+            ("wrapped", wrapped),
+            *((f"bare{number}", run) for number, run in enumerate(bare, 1)),
+        ):
             start = printed / re.sub(r"\W+", "_", f"{script.name} {name}")
             start.with_suffix(".out").write_text(run.stdout)
             start.with_suffix(".err").write_text(run.stderr)
@@ -142,7 +155,11 @@ def _counts(stdout: str, recorded: int) -> Outcome:
     if not told:
         return Outcome(NOTHING)
     made = int(told[-1])
-    return Outcome(SAME, made) if made == recorded else Outcome(DIFFERENT, made, where=f"{made} became {recorded}")
+    return (
+        Outcome(SAME, made)
+        if made == recorded
+        else Outcome(DIFFERENT, made, where=f"{made} became {recorded}")
+    )
 
 
 def _texts(script: Script, bare: list[str], wrapped: str) -> Outcome:
