@@ -95,7 +95,9 @@ def work(rank, world, place):
     watch(2000, 400, counted=False)
     dist.barrier()
     dist.destroy_process_group()
-    out.flush()
+    sys.stdout = sys.__stdout__
+    if world > 1:
+        out.close()
 
 
 if __name__ == "__main__":
