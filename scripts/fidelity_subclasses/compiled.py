@@ -17,10 +17,17 @@ class Passing(torch.Tensor):
 
 
 graphs = []
-FUNCTIONS = {"to": lambda x: x.to(torch.float64) + 1, "cpu": lambda x: x.cpu() + 1, "nonzero": lambda x: x.nonzero() + 1,
-             "copy_": lambda x: torch.zeros(3).copy_(x) + 1, "masked_select": lambda x: x.masked_select(x > 0),
-             "item": lambda x: x.sum().item() + 1, "tolist": lambda x: x.int().tolist(), "bool": lambda x: bool(x.sum() > 0),
-             "clone": lambda x: x.clone().double()}  # fmt: skip
+FUNCTIONS = {
+    "to": lambda x: x.to(torch.float64) + 1,
+    "cpu": lambda x: x.cpu() + 1,
+    "nonzero": lambda x: x.nonzero() + 1,
+    "copy_": lambda x: torch.zeros(3).copy_(x) + 1,
+    "masked_select": lambda x: x.masked_select(x > 0),
+    "item": lambda x: x.sum().item() + 1,
+    "tolist": lambda x: x.int().tolist(),
+    "bool": lambda x: bool(x.sum() > 0),
+    "clone": lambda x: x.clone().double(),
+}
 
 
 def backend(module, inputs):

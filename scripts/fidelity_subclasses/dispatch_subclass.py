@@ -50,12 +50,28 @@ def made():
     return Logged(torch.tensor([1.0, 0.0, 2.0]))
 
 
-CALLS = {"to": lambda t: t.to(torch.float64), "device": lambda t: t.to("cpu"), "copy": lambda t: t.to("cpu", copy=True),
-         "cpu": lambda t: t.cpu(), "copy_": lambda t: t.copy_(torch.ones(3)), "into": lambda t: torch.zeros(3).copy_(t),
-         "nonzero": lambda t: t.nonzero(), "item": lambda t: t[0].item(), "tolist": lambda t: t.tolist(),
-         "bool": lambda t: bool(t[0]), "deepcopy": copy.deepcopy, "clone": torch.clone, "numpy": lambda t: t.numpy(),
-         "select": lambda t: t.masked_select(t > 0), "half": lambda t: t.half(), "repr": repr, "equal": lambda t: t.equal(t),
-         "pin": lambda t: t.is_pinned(), "float": lambda t: float(t[2]), "index": lambda t: t[t > 0]}  # fmt: skip
+CALLS = {
+    "to": lambda t: t.to(torch.float64),
+    "device": lambda t: t.to("cpu"),
+    "copy": lambda t: t.to("cpu", copy=True),
+    "cpu": lambda t: t.cpu(),
+    "copy_": lambda t: t.copy_(torch.ones(3)),
+    "into": lambda t: torch.zeros(3).copy_(t),
+    "nonzero": lambda t: t.nonzero(),
+    "item": lambda t: t[0].item(),
+    "tolist": lambda t: t.tolist(),
+    "bool": lambda t: bool(t[0]),
+    "deepcopy": copy.deepcopy,
+    "clone": torch.clone,
+    "numpy": lambda t: t.numpy(),
+    "select": lambda t: t.masked_select(t > 0),
+    "half": lambda t: t.half(),
+    "repr": repr,
+    "equal": lambda t: t.equal(t),
+    "pin": lambda t: t.is_pinned(),
+    "float": lambda t: float(t[2]),
+    "index": lambda t: t[t > 0],
+}
 
 
 @check

@@ -14,7 +14,15 @@ def work(rank, inbox, outbox):
     method, tensor = inbox.get()
     answer = method(tensor, torch.float64)
     weights = train(600 + rank)
-    outbox.put((rank, weights, answer, method is torch.Tensor.to, copy.deepcopy(torch.Tensor.copy_) is torch.Tensor.copy_))
+    outbox.put(
+        (
+            rank,
+            weights,
+            answer,
+            method is torch.Tensor.to,
+            copy.deepcopy(torch.Tensor.copy_) is torch.Tensor.copy_,
+        )
+    )
     inbox.get()
 
 

@@ -19,14 +19,24 @@ class Net(nn.Module):
         return (kept.to(x.dtype) * self.scale).cpu().clone()
 
 
-FUNCTIONS = (lambda x: x.to(torch.float64), lambda x: torch.ones(2).copy_(x), lambda x: x.cpu().double(),
-             lambda x: torch.Tensor.to(x, torch.float16), lambda x: torch.nonzero(x).to(x.device), lambda x: x.item(),
-             lambda x: x.masked_select(x > 0), lambda x: torch.stack([x.to("cpu"), x]))  # fmt: skip
+FUNCTIONS = (
+    lambda x: x.to(torch.float64),
+    lambda x: torch.ones(2).copy_(x),
+    lambda x: x.cpu().double(),
+    lambda x: torch.Tensor.to(x, torch.float16),
+    lambda x: torch.nonzero(x).to(x.device),
+    lambda x: x.item(),
+    lambda x: x.masked_select(x > 0),
+    lambda x: torch.stack([x.to("cpu"), x]),
+)
 
 
 def nodes(graph):
     """Return each node's kind, target and arguments."""
-    return [f"{n.op} {getattr(n.target, '__name__', n.target)} {type(n.target).__name__} {n.args}" for n in graph.nodes]
+    return [
+        f"{n.op} {getattr(n.target, '__name__', n.target)} {type(n.target).__name__} {n.args}"
+        for n in graph.nodes
+    ]
 
 
 @check

@@ -6,10 +6,40 @@ import sys
 import torch
 from moments import check, digest, train, watch
 
-NAMES = ("to", "cpu", "copy_", "item", "tolist", "nonzero", "masked_select", "numpy", "__bool__", "backward", "float",
-         "__float__", "__int__", "half", "cuda", "clone", "is_nonzero", "unique", "equal", "__len__")  # fmt: skip
-FUNCTIONS = (torch.nonzero, torch.masked_select, torch.unique, torch.equal, torch.stack, torch.sum, torch.is_nonzero,
-             torch.nn.functional.linear, torch.nn.functional.mse_loss, torch.nn.functional.embedding)  # fmt: skip
+NAMES = (
+    "to",
+    "cpu",
+    "copy_",
+    "item",
+    "tolist",
+    "nonzero",
+    "masked_select",
+    "numpy",
+    "__bool__",
+    "backward",
+    "float",
+    "__float__",
+    "__int__",
+    "half",
+    "cuda",
+    "clone",
+    "is_nonzero",
+    "unique",
+    "equal",
+    "__len__",
+)
+FUNCTIONS = (
+    torch.nonzero,
+    torch.masked_select,
+    torch.unique,
+    torch.equal,
+    torch.stack,
+    torch.sum,
+    torch.is_nonzero,
+    torch.nn.functional.linear,
+    torch.nn.functional.mse_loss,
+    torch.nn.functional.embedding,
+)
 tables = {}
 
 
@@ -37,11 +67,28 @@ def handled():
     """Which functions the tables knew, for calls of methods and of functions."""
     Handled.calls.clear()
     tensor = torch.arange(4.0).as_subclass(Handled)
-    answers = [tensor.to(torch.float64), tensor.cpu(), tensor.clone().copy_(tensor), tensor.nonzero(),
-               tensor.masked_select(torch.tensor([True, False, True, True])), torch.nonzero(tensor), torch.unique(tensor),
-               torch.nn.functional.mse_loss(tensor, tensor + 1), torch.stack([tensor, tensor]), tensor.half()]  # fmt: skip
+    answers = [
+        tensor.to(torch.float64),
+        tensor.cpu(),
+        tensor.clone().copy_(tensor),
+        tensor.nonzero(),
+        tensor.masked_select(torch.tensor([True, False, True, True])),
+        torch.nonzero(tensor),
+        torch.unique(tensor),
+        torch.nn.functional.mse_loss(tensor, tensor + 1),
+        torch.stack([tensor, tensor]),
+        tensor.half(),
+    ]
     small = torch.ones(1).as_subclass(Handled)
-    plain = [small.item(), small.tolist(), bool(small), float(small), int(small), small.numpy().sum(), len(small)]
+    plain = [
+        small.item(),
+        small.tolist(),
+        bool(small),
+        float(small),
+        int(small),
+        small.numpy().sum(),
+        len(small),
+    ]
     torch.ones(1, requires_grad=True).as_subclass(Handled).sum().backward()
     own = [digest(a) for a in answers]
     return " ".join([*own, *map(str, plain), *Handled.calls])
@@ -50,8 +97,10 @@ def handled():
 @check
 def partials():
     """Functions that were remembered are those that stand there."""
-    return [getattr(functools.partial(old), "func") is getattr(torch.Tensor, name)
-            for name, old in zip(NAMES, remembered, strict=True)]  # fmt: skip
+    return [
+        functools.partial(old).func is getattr(torch.Tensor, name)
+        for name, old in zip(NAMES, remembered, strict=True)
+    ]
 
 
 remembered = [getattr(torch.Tensor, name) for name in NAMES]

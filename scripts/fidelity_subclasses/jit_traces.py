@@ -1,4 +1,4 @@
-"""The first and later traces and scripts of TorchScript, with the graphs they give; the word "script" has scripts come first."""
+"""The first and later traces and scripts of TorchScript, with their graphs; the word "script" turns the order."""
 
 import io
 import re
@@ -28,7 +28,10 @@ class Mover(nn.Module):
 MODELS = {
     "linear": (lambda: nn.Sequential(nn.Linear(4, 4)), lambda: torch.ones(2, 4)),
     "embedding": (lambda: nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 2)), lambda: torch.tensor([[0, 1]])),
-    "convolution": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), lambda: torch.ones(2, 1, 5, 5)),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)),
+        lambda: torch.ones(2, 1, 5, 5),
+    ),
     "mover": (Mover, lambda: torch.ones(2, 4)),
     "lstm": (lambda: nn.LSTM(4, 4), lambda: torch.ones(2, 1, 4)),
 }

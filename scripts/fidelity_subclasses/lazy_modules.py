@@ -38,11 +38,13 @@ def moved(move):
         torch.manual_seed(5)
         try:
             module = move(getattr(nn, name)(*arguments))
-            state = [f"{key} {type(value).__name__} {value.dtype}" for key, value in module.state_dict().items()]
+            state = [
+                f"{key} {type(value).__name__} {value.dtype}" for key, value in module.state_dict().items()
+            ]
             answer = digest(module(torch.ones(shape, dtype=next(module.parameters()).dtype)))
             found.append(f"{name} {' '.join(state)} -> {type(module).__name__} {answer}")
         except Exception as error:
-            found.append(f"{name} {type(error).__name__} {str(error).partition(" at 0x")[0][:90]}")
+            found.append(f"{name} {type(error).__name__} {str(error).partition(' at 0x')[0][:90]}")
     return "\n    ".join(found)
 
 
@@ -52,8 +54,11 @@ for name, move in MOVES.items():
 
 @check
 def loading():
-    """A lazy model takes the shapes from a state that is loaded, through torch.save, and a lazy state is loaded, too."""
-    ready, lazy = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5)), nn.Sequential(nn.LazyLinear(5), nn.LazyBatchNorm1d())
+    """A lazy model takes the shapes from a state that is loaded, and a lazy state is loaded, too."""
+    ready, lazy = (
+        nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5)),
+        nn.Sequential(nn.LazyLinear(5), nn.LazyBatchNorm1d()),
+    )
     file = io.BytesIO()
     torch.save(ready.state_dict(), file)
     file.seek(0)

@@ -12,10 +12,13 @@ warnings.filterwarnings("ignore")
 from e3nn import nn as enn  # noqa: E402
 from e3nn import o3  # noqa: E402
 
-MAKERS = {"linear": lambda: o3.Linear("2x0e+1x1o", "1x0e+1x1o"),
-          "full": lambda: o3.FullyConnectedTensorProduct("1x0e+1x1o", "1x0e+1x1o", "1x0e+1x1o"),
-          "gate": lambda: enn.Gate("1x0e", [torch.tanh], "1x0e", [torch.sigmoid], "1x1o"), "norm": lambda: enn.BatchNorm("2x0e+1x1o"),
-          "fc": lambda: enn.FullyConnectedNet([4, 8, 3], torch.relu)}  # fmt: skip
+MAKERS = {
+    "linear": lambda: o3.Linear("2x0e+1x1o", "1x0e+1x1o"),
+    "full": lambda: o3.FullyConnectedTensorProduct("1x0e+1x1o", "1x0e+1x1o", "1x0e+1x1o"),
+    "gate": lambda: enn.Gate("1x0e", [torch.tanh], "1x0e", [torch.sigmoid], "1x1o"),
+    "norm": lambda: enn.BatchNorm("2x0e+1x1o"),
+    "fc": lambda: enn.FullyConnectedNet([4, 8, 3], torch.relu),
+}
 
 
 def answer(name, module):
@@ -30,8 +33,13 @@ def answer(name, module):
 def moves():
     """What modules answer after moves and copies."""
     found = []
-    ways = {"to": lambda m: m.to("cpu"), "double": lambda m: m.double(), "deepcopy": copy.deepcopy, "cpu": lambda m: m.cpu(),
-            "pickle": lambda m: pickle.loads(pickle.dumps(m))}  # fmt: skip
+    ways = {
+        "to": lambda m: m.to("cpu"),
+        "double": lambda m: m.double(),
+        "deepcopy": copy.deepcopy,
+        "cpu": lambda m: m.cpu(),
+        "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+    }
     for name, make in MAKERS.items():
         for way, call in ways.items():
             torch.manual_seed(5)
@@ -47,7 +55,11 @@ def moves():
 def irreps():
     """Irreps, harmonics and rotations."""
     rotation = o3.rand_matrix(2).to(torch.float64).to("cpu")
-    return digest(rotation), digest(o3.spherical_harmonics([0, 1, 2], torch.ones(2, 3), True)), digest(o3.Irreps("1x1o").D_from_matrix(rotation.float()))
+    return (
+        digest(rotation),
+        digest(o3.spherical_harmonics([0, 1, 2], torch.ones(2, 3), True)),
+        digest(o3.Irreps("1x1o").D_from_matrix(rotation.float())),
+    )
 
 
 @check

@@ -35,13 +35,29 @@ SUBCLASSES = {
     "Index": lambda: Index([0, 1, 1, 2], dim_size=3, is_sorted=True),
     "HashTensor": lambda: HashTensor(torch.tensor([3, 1, 7]), torch.arange(6.0).reshape(3, 2)),
 }
-CALLS = {"to": lambda t: t.to("cpu"), "int": lambda t: t.to(torch.int32), "cpu": lambda t: t.cpu(), "clone": lambda t: t.clone(),
-         "long": lambda t: t.long(), "item": lambda t: t.sum().item(), "tolist": lambda t: t.tolist(), "numpy": lambda t: t.numpy(),
-         "deepcopy": copy.deepcopy, "pickle": lambda t: pickle.loads(pickle.dumps(t)), "add": lambda t: t + 1,
-         "cat": lambda t: torch.cat([t, t], dim=-1), "copy_": lambda t: t.copy_(t), "nonzero": lambda t: t.nonzero(),
-         "masked": lambda t: t.masked_select(torch.ones(4, dtype=torch.bool)), "csr": lambda t: t.get_csr()[0],
-         "select": lambda t: t[..., :2], "matmul": lambda t: t @ torch.ones(3, 2), "share": lambda t: t.share_memory_(),
-         "unique": lambda t: t.unique(), "bool": lambda t: bool((t == 1).any())}  # fmt: skip
+CALLS = {
+    "to": lambda t: t.to("cpu"),
+    "int": lambda t: t.to(torch.int32),
+    "cpu": lambda t: t.cpu(),
+    "clone": lambda t: t.clone(),
+    "long": lambda t: t.long(),
+    "item": lambda t: t.sum().item(),
+    "tolist": lambda t: t.tolist(),
+    "numpy": lambda t: t.numpy(),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "add": lambda t: t + 1,
+    "cat": lambda t: torch.cat([t, t], dim=-1),
+    "copy_": lambda t: t.copy_(t),
+    "nonzero": lambda t: t.nonzero(),
+    "masked": lambda t: t.masked_select(torch.ones(4, dtype=torch.bool)),
+    "csr": lambda t: t.get_csr()[0],
+    "select": lambda t: t[..., :2],
+    "matmul": lambda t: t @ torch.ones(3, 2),
+    "share": lambda t: t.share_memory_(),
+    "unique": lambda t: t.unique(),
+    "bool": lambda t: bool((t == 1).any()),
+}
 
 
 @check
@@ -64,8 +80,20 @@ def data():
     hetero["a"].x = torch.ones(2, 3)
     hetero["a", "to", "a"].edge_index = EdgeIndex(EDGES[:, :1], sparse_size=(2, 2))
     batch = Batch.from_data_list([graph(1), graph(2)])
-    return "\n    ".join(map(told, [graph().to("cpu"), graph().cpu(), batch.to("cpu", non_blocking=True), hetero.to("cpu"),
-                                      *batch.to_data_list(), graph().apply(lambda t: t.to(torch.float64)), graph().contiguous()]))  # fmt: skip
+    return "\n    ".join(
+        map(
+            told,
+            [
+                graph().to("cpu"),
+                graph().cpu(),
+                batch.to("cpu", non_blocking=True),
+                hetero.to("cpu"),
+                *batch.to_data_list(),
+                graph().apply(lambda t: t.to(torch.float64)),
+                graph().contiguous(),
+            ],
+        )
+    )
 
 
 @check

@@ -7,7 +7,12 @@ import warnings
 import gpytorch
 import linear_operator as lo
 import torch
-from linear_operator.operators import DenseLinearOperator, DiagLinearOperator, RootLinearOperator, ToeplitzLinearOperator
+from linear_operator.operators import (
+    DenseLinearOperator,
+    DiagLinearOperator,
+    RootLinearOperator,
+    ToeplitzLinearOperator,
+)
 from moments import check, digest, kind, watch
 
 warnings.filterwarnings("ignore")
@@ -34,15 +39,37 @@ def told(value):
     return f"{kind(value)} {digest(dense) if isinstance(dense, torch.Tensor) else dense}"
 
 
-OPERATORS = {"dense": lambda: DenseLinearOperator(torch.eye(3) * 2 + 0.1), "diag": lambda: DiagLinearOperator(torch.arange(1.0, 4.0)),
-             "root": lambda: RootLinearOperator(torch.eye(3) + 0.2), "toeplitz": lambda: ToeplitzLinearOperator(torch.tensor([3.0, 1.0, 0.5]))}  # fmt: skip
-CALLS = {"to": lambda t: t.to(torch.float64), "cpu": lambda t: t.cpu(), "to cpu": lambda t: t.to("cpu"), "double": lambda t: t.double(),
-         "clone": lambda t: torch.clone(t), "add": lambda t: torch.add(t, t), "matmul": lambda t: torch.matmul(t, torch.ones(3, 1)),
-         "solve": lambda t: torch.linalg.solve(t, torch.ones(3, 1)), "diagonal": lambda t: torch.diagonal(t, dim1=-1, dim2=-2),
-         "logdet": torch.logdet, "cholesky": torch.linalg.cholesky, "sum": lambda t: torch.sum(t, -1), "mul": lambda t: torch.mul(t, 2.0),
-         "exp": torch.exp, "numel": torch.numel, "transpose": lambda t: torch.transpose(t, -1, -2), "method": lambda t: torch.Tensor.matmul(t, t),
-         "rmatmul": lambda t: torch.ones(1, 3) @ t, "deepcopy": copy.deepcopy, "pickle": lambda t: pickle.loads(pickle.dumps(t)),
-         "tensor.to": lambda t: torch.Tensor.to(t, torch.float64), "eigh": torch.linalg.eigh, "nonzero": torch.nonzero}  # fmt: skip
+OPERATORS = {
+    "dense": lambda: DenseLinearOperator(torch.eye(3) * 2 + 0.1),
+    "diag": lambda: DiagLinearOperator(torch.arange(1.0, 4.0)),
+    "root": lambda: RootLinearOperator(torch.eye(3) + 0.2),
+    "toeplitz": lambda: ToeplitzLinearOperator(torch.tensor([3.0, 1.0, 0.5])),
+}
+CALLS = {
+    "to": lambda t: t.to(torch.float64),
+    "cpu": lambda t: t.cpu(),
+    "to cpu": lambda t: t.to("cpu"),
+    "double": lambda t: t.double(),
+    "clone": lambda t: torch.clone(t),
+    "add": lambda t: torch.add(t, t),
+    "matmul": lambda t: torch.matmul(t, torch.ones(3, 1)),
+    "solve": lambda t: torch.linalg.solve(t, torch.ones(3, 1)),
+    "diagonal": lambda t: torch.diagonal(t, dim1=-1, dim2=-2),
+    "logdet": torch.logdet,
+    "cholesky": torch.linalg.cholesky,
+    "sum": lambda t: torch.sum(t, -1),
+    "mul": lambda t: torch.mul(t, 2.0),
+    "exp": torch.exp,
+    "numel": torch.numel,
+    "transpose": lambda t: torch.transpose(t, -1, -2),
+    "method": lambda t: torch.Tensor.matmul(t, t),
+    "rmatmul": lambda t: torch.ones(1, 3) @ t,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "tensor.to": lambda t: torch.Tensor.to(t, torch.float64),
+    "eigh": torch.linalg.eigh,
+    "nonzero": torch.nonzero,
+}
 
 
 @check
@@ -74,7 +101,12 @@ def learns():
     model.eval(), likelihood.eval()
     with torch.no_grad(), gpytorch.settings.fast_pred_var():
         predicted = likelihood(model(x + 0.1))
-    return loss.item(), digest(predicted.mean), digest(predicted.variance), [digest(p) for p in model.parameters()]
+    return (
+        loss.item(),
+        digest(predicted.mean),
+        digest(predicted.variance),
+        [digest(p) for p in model.parameters()],
+    )
 
 
 watch(1500, 500, counted=False)

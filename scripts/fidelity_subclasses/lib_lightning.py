@@ -35,7 +35,13 @@ class Lazy(pl.LightningModule):
 
     def on_train_epoch_end(self):
         """Note the metric."""
-        events.append((kind(self.accuracy), self.accuracy.compute().item(), self.trainer.optimizers[0].param_groups[0]["lr"]))
+        events.append(
+            (
+                kind(self.accuracy),
+                self.accuracy.compute().item(),
+                self.trainer.optimizers[0].param_groups[0]["lr"],
+            )
+        )
         self.accuracy.reset()
 
     def configure_optimizers(self):
@@ -52,8 +58,14 @@ def loader():
 
 def trainer(epochs):
     """Return a quiet trainer."""
-    return pl.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                      enable_model_summary=False)  # fmt: skip
+    return pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
 
 
 @check

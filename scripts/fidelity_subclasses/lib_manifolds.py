@@ -1,4 +1,4 @@
-"""geoopt's manifold tensors and pypose's Lie tensors, both of which go by function names and objects: moved, trained."""
+"""geoopt's manifold tensors and pypose's Lie tensors, which go by functions, too: moved, trained."""
 
 import copy
 import pickle
@@ -11,16 +11,39 @@ warnings.filterwarnings("ignore")
 import geoopt  # noqa: E402
 import pypose as pp  # noqa: E402
 
-MAKERS = {"ball": lambda: geoopt.ManifoldTensor(torch.full((2, 3), 0.1), manifold=geoopt.PoincareBall()),
-          "sphere": lambda: geoopt.ManifoldParameter(torch.eye(3), manifold=geoopt.Sphere()),
-          "SO3": lambda: pp.so3(torch.full((2, 3), 0.1)).Exp(), "se3": lambda: pp.se3(torch.full((2, 6), 0.1)),
-          "parameter": lambda: pp.Parameter(pp.SO3(torch.tensor([[0.0, 0.0, 0.0, 1.0]])))}  # fmt: skip
-CALLS = {"to": lambda t: t.to(torch.float64), "to cpu": lambda t: t.to("cpu"), "cpu": lambda t: t.cpu(), "double": lambda t: t.double(),
-         "clone": lambda t: t.clone(), "detach": lambda t: t.detach(), "deepcopy": copy.deepcopy, "pickle": lambda t: pickle.loads(pickle.dumps(t)),
-         "add": lambda t: t + t, "index": lambda t: t[0], "stack": lambda t: torch.stack([t, t]), "copy_": lambda t: t.detach().clone().copy_(t),
-         "numpy": lambda t: t.detach().numpy(), "tolist": lambda t: t.detach().tolist(), "item": lambda t: t.sum().item(), "nonzero": lambda t: t.nonzero(),
-         "half": lambda t: t.half(), "cat": lambda t: torch.cat([t, t]), "masked": lambda t: t.masked_select(t > 0), "bool": lambda t: bool((t > 0).any()),
-         "log": lambda t: t.Log(), "inverse": lambda t: t.Inv(), "matmul": lambda t: t @ torch.ones(3), "copy": lambda t: t.to("cpu", copy=True)}  # fmt: skip
+MAKERS = {
+    "ball": lambda: geoopt.ManifoldTensor(torch.full((2, 3), 0.1), manifold=geoopt.PoincareBall()),
+    "sphere": lambda: geoopt.ManifoldParameter(torch.eye(3), manifold=geoopt.Sphere()),
+    "SO3": lambda: pp.so3(torch.full((2, 3), 0.1)).Exp(),
+    "se3": lambda: pp.se3(torch.full((2, 6), 0.1)),
+    "parameter": lambda: pp.Parameter(pp.SO3(torch.tensor([[0.0, 0.0, 0.0, 1.0]]))),
+}
+CALLS = {
+    "to": lambda t: t.to(torch.float64),
+    "to cpu": lambda t: t.to("cpu"),
+    "cpu": lambda t: t.cpu(),
+    "double": lambda t: t.double(),
+    "clone": lambda t: t.clone(),
+    "detach": lambda t: t.detach(),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "add": lambda t: t + t,
+    "index": lambda t: t[0],
+    "stack": lambda t: torch.stack([t, t]),
+    "copy_": lambda t: t.detach().clone().copy_(t),
+    "numpy": lambda t: t.detach().numpy(),
+    "tolist": lambda t: t.detach().tolist(),
+    "item": lambda t: t.sum().item(),
+    "nonzero": lambda t: t.nonzero(),
+    "half": lambda t: t.half(),
+    "cat": lambda t: torch.cat([t, t]),
+    "masked": lambda t: t.masked_select(t > 0),
+    "bool": lambda t: bool((t > 0).any()),
+    "log": lambda t: t.Log(),
+    "inverse": lambda t: t.Inv(),
+    "matmul": lambda t: t @ torch.ones(3),
+    "copy": lambda t: t.to("cpu", copy=True),
+}
 
 
 def told(value):
@@ -40,7 +63,9 @@ def calls():
             try:
                 found.append(f"{name} {call_name} {told(call(make()))}")
             except Exception as error:
-                found.append(f"{name} {call_name} {type(error).__name__} {(str(error).splitlines() or [''])[0][:70]}")
+                found.append(
+                    f"{name} {call_name} {type(error).__name__} {(str(error).splitlines() or [''])[0][:70]}"
+                )
     return "\n    ".join(found)
 
 

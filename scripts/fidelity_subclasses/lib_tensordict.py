@@ -23,18 +23,43 @@ class Pair:
 
 def dictionary():
     """Return one with a nest."""
-    return TensorDict({"a": torch.arange(6.0).reshape(3, 2), "in": {"b": torch.ones(3, dtype=torch.int64)}}, batch_size=[3])
+    return TensorDict(
+        {"a": torch.arange(6.0).reshape(3, 2), "in": {"b": torch.ones(3, dtype=torch.int64)}}, batch_size=[3]
+    )
 
 
-MAKERS = {"dict": dictionary, "lazy": lambda: LazyStackedTensorDict(dictionary(), dictionary()),
-          "params": lambda: TensorDictParams(TensorDict({"w": torch.ones(3, 2)}, [3])), "class": lambda: Pair(torch.ones(3, 2), torch.zeros(3), batch_size=[3]),
-          "mapped": lambda: MemoryMappedTensor.from_tensor(torch.arange(3.0))}  # fmt: skip
-CALLS = {"to": lambda t: t.to(torch.float64), "to cpu": lambda t: t.to("cpu"), "cpu": lambda t: t.cpu(), "clone": lambda t: t.clone(),
-         "torch.clone": torch.clone, "stack": lambda t: torch.stack([t, t]), "cat": lambda t: torch.cat([t, t]), "gather": lambda t: t[:2],
-         "deepcopy": copy.deepcopy, "pickle": lambda t: pickle.loads(pickle.dumps(t)), "like": torch.zeros_like, "split": lambda t: t.split(1)[0],
-         "copy_": lambda t: t.clone().copy_(t), "double": lambda t: t.double(), "unbind": lambda t: torch.unbind(t)[0], "tolist": lambda t: t.tolist(),
-         "squeeze": lambda t: torch.unsqueeze(t, 0), "equal": lambda t: (t == t).all(), "masked": lambda t: t.masked_select(torch.tensor([True, False, True])),
-         "numpy": lambda t: t.numpy(), "item": lambda t: t[0].item(), "nonzero": lambda t: t.nonzero(), "full": lambda t: torch.full_like(t, 2.0)}  # fmt: skip
+MAKERS = {
+    "dict": dictionary,
+    "lazy": lambda: LazyStackedTensorDict(dictionary(), dictionary()),
+    "params": lambda: TensorDictParams(TensorDict({"w": torch.ones(3, 2)}, [3])),
+    "class": lambda: Pair(torch.ones(3, 2), torch.zeros(3), batch_size=[3]),
+    "mapped": lambda: MemoryMappedTensor.from_tensor(torch.arange(3.0)),
+}
+CALLS = {
+    "to": lambda t: t.to(torch.float64),
+    "to cpu": lambda t: t.to("cpu"),
+    "cpu": lambda t: t.cpu(),
+    "clone": lambda t: t.clone(),
+    "torch.clone": torch.clone,
+    "stack": lambda t: torch.stack([t, t]),
+    "cat": lambda t: torch.cat([t, t]),
+    "gather": lambda t: t[:2],
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "like": torch.zeros_like,
+    "split": lambda t: t.split(1)[0],
+    "copy_": lambda t: t.clone().copy_(t),
+    "double": lambda t: t.double(),
+    "unbind": lambda t: torch.unbind(t)[0],
+    "tolist": lambda t: t.tolist(),
+    "squeeze": lambda t: torch.unsqueeze(t, 0),
+    "equal": lambda t: (t == t).all(),
+    "masked": lambda t: t.masked_select(torch.tensor([True, False, True])),
+    "numpy": lambda t: t.numpy(),
+    "item": lambda t: t[0].item(),
+    "nonzero": lambda t: t.nonzero(),
+    "full": lambda t: torch.full_like(t, 2.0),
+}
 
 
 def told(value):
@@ -56,14 +81,19 @@ def calls():
             try:
                 found.append(f"{name} {call_name} {told(call(make()))}")
             except Exception as error:
-                found.append(f"{name} {call_name} {type(error).__name__} {(str(error).splitlines() or [''])[0][:70]}")
+                found.append(
+                    f"{name} {call_name} {type(error).__name__} {(str(error).splitlines() or [''])[0][:70]}"
+                )
     return "\n    ".join(found)
 
 
 @check
 def learns():
     """Modules over dictionaries learn; parameters are swapped by a dictionary."""
-    model = TensorDictSequential(TensorDictModule(torch.nn.Linear(2, 4), ["a"], ["h"]), TensorDictModule(torch.nn.Linear(4, 1), ["h"], ["out"]))
+    model = TensorDictSequential(
+        TensorDictModule(torch.nn.Linear(2, 4), ["a"], ["h"]),
+        TensorDictModule(torch.nn.Linear(4, 1), ["h"], ["out"]),
+    )
     optimizer = torch.optim.Adam(model.to("cpu").parameters(), lr=0.01)
     for _ in range(3):
         optimizer.zero_grad()

@@ -15,11 +15,26 @@ logging.disable(logging.WARNING)
 from torchao import quantization as q  # noqa: E402
 from torchao.optim import Adam8bit, AdamW4bit, AdamWFp8  # noqa: E402
 
-CONFIGS = {name: getattr(q, name) for name in
-           ("Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig", "Float8WeightOnlyConfig", "IntxWeightOnlyConfig",
-            "Int4WeightOnlyConfig", "Int8DynamicActivationIntxWeightConfig") if hasattr(q, name)}  # fmt: skip
-MOVES = {"to": lambda m: m.to("cpu"), "cpu": lambda m: m.cpu(), "dtype": lambda m: m.to(torch.bfloat16), "copy": copy.deepcopy,
-         "half": lambda m: m.half(), "none": lambda m: m}  # fmt: skip
+CONFIGS = {
+    name: getattr(q, name)
+    for name in (
+        "Int8WeightOnlyConfig",
+        "Int8DynamicActivationInt8WeightConfig",
+        "Float8WeightOnlyConfig",
+        "IntxWeightOnlyConfig",
+        "Int4WeightOnlyConfig",
+        "Int8DynamicActivationIntxWeightConfig",
+    )
+    if hasattr(q, name)
+}
+MOVES = {
+    "to": lambda m: m.to("cpu"),
+    "cpu": lambda m: m.cpu(),
+    "dtype": lambda m: m.to(torch.bfloat16),
+    "copy": copy.deepcopy,
+    "half": lambda m: m.half(),
+    "none": lambda m: m,
+}
 
 
 def parts(tensor):
@@ -49,7 +64,9 @@ def moves():
                 answer = digest(model(torch.ones(2, 64, dtype=dtype)))
                 found.append(f"{name} {move} {kind(model[0].weight)} {parts(model[0].weight)} {answer}")
             except Exception as error:
-                found.append(f"{name} {move} {type(error).__name__} {(str(error).splitlines() or [''])[0][:90]}")
+                found.append(
+                    f"{name} {move} {type(error).__name__} {(str(error).splitlines() or [''])[0][:90]}"
+                )
     return "\n    ".join(found)
 
 
@@ -82,7 +99,9 @@ def optimizers():
         try:
             layer(torch.ones(2, 64)).sum().backward()
             optimizer.step()
-            found.append(f"{make.__name__} {digest(layer.weight)} {[kind(v) for v in optimizer.state[layer.weight].values()]}")
+            found.append(
+                f"{make.__name__} {digest(layer.weight)} {[kind(v) for v in optimizer.state[layer.weight].values()]}"
+            )
         except Exception as error:
             found.append(f"{make.__name__} {type(error).__name__}")
     return "\n    ".join(found)

@@ -1,4 +1,4 @@
-"""transformers, peft and quanto: tiny models with lazy heads, adapters and quantised layers, moved, trained, generated from."""
+"""transformers, peft and quanto: lazy heads, adapters and quantised layers, moved, trained."""
 
 import copy
 import io
@@ -12,9 +12,23 @@ from moments import check, digest, kind, watch  # noqa: E402
 from torch import nn  # noqa: E402
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-SMALL = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+SMALL = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 IDS = torch.arange(12).reshape(2, 6)
-GPT = {"vocab_size": 32, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16, "bos_token_id": 0, "eos_token_id": 1}
+GPT = {
+    "vocab_size": 32,
+    "n_embd": 16,
+    "n_layer": 1,
+    "n_head": 2,
+    "n_positions": 16,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
 
 
 def steps(model, ids=IDS, count=3):
@@ -31,6 +45,7 @@ def steps(model, ids=IDS, count=3):
 @check
 def heads():
     """A lazy head on an encoder."""
+
     class Classifier(nn.Module):
         """An encoder and a head whose size is found out."""
 
@@ -50,7 +65,10 @@ def heads():
 def learns():
     """Two decoders learn, generate, and are moved to other precisions."""
     found = []
-    for model in (GPT2LMHeadModel(GPT2Config(**GPT)), LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=1))):
+    for model in (
+        GPT2LMHeadModel(GPT2Config(**GPT)),
+        LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=1)),
+    ):
         weights = steps(model.to("cpu"))
         model.eval()
         text = model.generate(IDS[:1, :3], max_new_tokens=4, do_sample=True, pad_token_id=1).tolist()
@@ -61,16 +79,33 @@ def learns():
 @check
 def adapters():
     """LoRA, DoRA and IA3 of peft: learnt, merged, saved, loaded."""
-    from peft import IA3Config, LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+    from peft import (
+        IA3Config,
+        LoraConfig,
+        get_peft_model,
+        get_peft_model_state_dict,
+        set_peft_model_state_dict,
+    )
 
     found = []
-    for config in (LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True), LoraConfig(r=2, target_modules=["c_attn"], use_dora=True, fan_in_fan_out=True),
-                   IA3Config(target_modules=["c_attn"], feedforward_modules=[], fan_in_fan_out=True)):  # fmt: skip
+    for config in (
+        LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True),
+        LoraConfig(r=2, target_modules=["c_attn"], use_dora=True, fan_in_fan_out=True),
+        IA3Config(target_modules=["c_attn"], feedforward_modules=[], fan_in_fan_out=True),
+    ):
         model = get_peft_model(GPT2LMHeadModel(GPT2Config(**GPT)), config).to("cpu")
         weights = steps(model)
         state = get_peft_model_state_dict(copy.deepcopy(model))
         set_peft_model_state_dict(model, state)
-        found.append((kind(model), weights, sorted(state)[:2], digest(model.eval()(IDS).logits), kind(model.merge_and_unload())))
+        found.append(
+            (
+                kind(model),
+                weights,
+                sorted(state)[:2],
+                digest(model.eval()(IDS).logits),
+                kind(model.merge_and_unload()),
+            )
+        )
     return found
 
 
@@ -88,7 +123,12 @@ def quantised():
             freeze(model)
             file = io.BytesIO()
             torch.save(model.state_dict(), file)
-            for move in (lambda m: m.to("cpu"), lambda m: m.cpu(), copy.deepcopy, lambda m: m.to(torch.bfloat16)):
+            for move in (
+                lambda m: m.to("cpu"),
+                lambda m: m.cpu(),
+                copy.deepcopy,
+                lambda m: m.to(torch.bfloat16),
+            ):
                 moved = move(model)
                 weight = moved[0].weight
                 answer = moved(torch.ones(2, 128, dtype=weight.dtype))

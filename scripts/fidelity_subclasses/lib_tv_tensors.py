@@ -1,4 +1,4 @@
-"""torchvision's tv_tensors and v2 transforms: moved, wrapped, in a data set with no workers, forked and spawned ones."""
+"""torchvision's tv_tensors and v2 transforms: moved, wrapped, in a data set without and with workers."""
 
 import copy
 import pickle
@@ -24,12 +24,26 @@ def told(value):
     return f"{kind(value)} {value}"
 
 
-CALLS = {"to": lambda t: t.to(torch.float32), "device": lambda t: t.to("cpu", copy=True), "cpu": lambda t: t.cpu(),
-         "clone": lambda t: t.clone(), "add": lambda t: t + 1, "deepcopy": copy.deepcopy, "requires": lambda t: t.float().requires_grad_(),
-         "pickle": lambda t: pickle.loads(pickle.dumps(t)), "copy_": lambda t: t.clone().copy_(t), "item": lambda t: t.sum().item(),
-         "tolist": lambda t: t.flatten()[:4].tolist(), "nonzero": lambda t: t.nonzero(), "detach": lambda t: t.detach(),
-         "like": lambda t: tv_tensors.wrap(t + 1, like=t), "numpy": lambda t: t.numpy().sum(), "bool": lambda t: bool((t > 200).any()),
-         "stack": lambda t: torch.stack([t, t]), "select": lambda t: t.masked_select(t > 4)}  # fmt: skip
+CALLS = {
+    "to": lambda t: t.to(torch.float32),
+    "device": lambda t: t.to("cpu", copy=True),
+    "cpu": lambda t: t.cpu(),
+    "clone": lambda t: t.clone(),
+    "add": lambda t: t + 1,
+    "deepcopy": copy.deepcopy,
+    "requires": lambda t: t.float().requires_grad_(),
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "copy_": lambda t: t.clone().copy_(t),
+    "item": lambda t: t.sum().item(),
+    "tolist": lambda t: t.flatten()[:4].tolist(),
+    "nonzero": lambda t: t.nonzero(),
+    "detach": lambda t: t.detach(),
+    "like": lambda t: tv_tensors.wrap(t + 1, like=t),
+    "numpy": lambda t: t.numpy().sum(),
+    "bool": lambda t: bool((t > 200).any()),
+    "stack": lambda t: torch.stack([t, t]),
+    "select": lambda t: t.masked_select(t > 4),
+}
 
 
 @check
@@ -51,9 +65,18 @@ def calls():
 @check
 def transforms():
     """What transforms make of all at once."""
-    chain = v2.Compose([v2.RandomResizedCrop(6, antialias=True), v2.RandomHorizontalFlip(0.5), v2.RandomRotation(30),
-                        v2.ColorJitter(0.2), v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True),
-                        v2.ClampBoundingBoxes(), v2.SanitizeBoundingBoxes(labels_getter=None), v2.ToPureTensor()])  # fmt: skip
+    chain = v2.Compose(
+        [
+            v2.RandomResizedCrop(6, antialias=True),
+            v2.RandomHorizontalFlip(0.5),
+            v2.RandomRotation(30),
+            v2.ColorJitter(0.2),
+            v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True),
+            v2.ClampBoundingBoxes(),
+            v2.SanitizeBoundingBoxes(labels_getter=None),
+            v2.ToPureTensor(),
+        ]
+    )
     image, _, mask, boxes = made()
     return [told(part) for part in chain(image, mask, boxes)]
 
@@ -61,7 +84,9 @@ def transforms():
 class Pictures(Dataset):
     """Ten pictures with boxes, whose transform moves."""
 
-    transform = v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)])
+    transform = v2.Compose(
+        [v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)]
+    )
 
     def __len__(self):
         """Ten."""

@@ -27,15 +27,30 @@ def told(value):
 def moves():
     """What moves and copies give."""
     source = made()
-    calls = [lambda t: t.to(torch.float64), lambda t: t.to("cpu"), lambda t: t.cpu(), copy.deepcopy,
-             lambda t: t.clone(), lambda t: t.detach(), lambda t: t.to_tensor(9.0), lambda t: t.tolist(),
-             lambda t: t.to_dense(), lambda t: t.to_sparse_coo(), lambda t: t.numpy(), lambda t: t[0, 0].item(),
-             lambda t: t.copy_(made()), lambda t: t.nonzero(), lambda t: bool(t.sum() > 1)]
+    calls = [
+        lambda t: t.to(torch.float64),
+        lambda t: t.to("cpu"),
+        lambda t: t.cpu(),
+        copy.deepcopy,
+        lambda t: t.clone(),
+        lambda t: t.detach(),
+        lambda t: t.to_tensor(9.0),
+        lambda t: t.tolist(),
+        lambda t: t.to_dense(),
+        lambda t: t.to_sparse_coo(),
+        lambda t: t.numpy(),
+        lambda t: t[0, 0].item(),
+        lambda t: t.copy_(made()),
+        lambda t: t.nonzero(),
+        lambda t: bool(t.sum() > 1),
+    ]
     found = []
     for call in calls:
         try:
             value = call(source)
-            found.append(told(value) if isinstance(value, torch.Tensor) else f"{type(value).__name__} {value}")
+            found.append(
+                told(value) if isinstance(value, torch.Tensor) else f"{type(value).__name__} {value}"
+            )
         except Exception as error:
             found.append(f"{type(error).__name__} {str(error)[:60]}")
     return "\n    ".join(found)
@@ -45,8 +60,9 @@ def moves():
 def reduces():
     """Sums, means, minima and products, and binary operations."""
     t = made()
-    return [told(f(t)) for f in (torch.sum, torch.mean, torch.amin, torch.prod, torch.sqrt, torch.Tensor.neg)] + [
-        told(t + t), told(t * as_masked_tensor(torch.ones(2, 3), t.get_mask())), repr(t)]
+    return [
+        told(f(t)) for f in (torch.sum, torch.mean, torch.amin, torch.prod, torch.sqrt, torch.Tensor.neg)
+    ] + [told(t + t), told(t * as_masked_tensor(torch.ones(2, 3), t.get_mask())), repr(t)]
 
 
 @check

@@ -45,7 +45,11 @@ def tell(moment, before):
     """Print which checks say something else than before; return what they say."""
     now = {function.__name__: say(function) for function in checks}
     odd = {name: text for name, text in now.items() if before and text != before[name]}
-    print(moment, *(f"\n    {name}: {text}" for name, text in odd.items()), "" if odd or not before else "as before")
+    print(
+        moment,
+        *(f"\n    {name}: {text}" for name, text in odd.items()),
+        "" if odd or not before else "as before",
+    )
     return now
 
 

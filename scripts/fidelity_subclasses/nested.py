@@ -18,14 +18,29 @@ def made(layout, grad=False):
 
 
 CALLS = {
-    "to": lambda t: t.to(torch.float64), "to cpu": lambda t: t.to("cpu"), "cpu": lambda t: t.cpu(),
-    "half": lambda t: t.half(), "clone": lambda t: t.clone(), "detach": lambda t: t.detach(),
-    "deepcopy": copy.deepcopy, "pickle": lambda t: pickle.loads(pickle.dumps(t)), "sin": torch.sin,
-    "copy_": lambda t: t.clone().copy_(t * 2), "add": lambda t: t + t, "relu": torch.nn.functional.relu,
-    "like": torch.ones_like, "matmul": lambda t: t @ torch.ones(4, 2), "linear": torch.nn.Linear(4, 3),
-    "norm": torch.nn.LayerNorm(4), "tolist": lambda t: t.tolist(), "item": lambda t: t.item(),
-    "numpy": lambda t: t.numpy(), "is_pinned": lambda t: t.is_pinned(), "bool": bool, "nonzero": lambda t: t.nonzero(),
-}  # fmt: skip
+    "to": lambda t: t.to(torch.float64),
+    "to cpu": lambda t: t.to("cpu"),
+    "cpu": lambda t: t.cpu(),
+    "half": lambda t: t.half(),
+    "clone": lambda t: t.clone(),
+    "detach": lambda t: t.detach(),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "sin": torch.sin,
+    "copy_": lambda t: t.clone().copy_(t * 2),
+    "add": lambda t: t + t,
+    "relu": torch.nn.functional.relu,
+    "like": torch.ones_like,
+    "matmul": lambda t: t @ torch.ones(4, 2),
+    "linear": torch.nn.Linear(4, 3),
+    "norm": torch.nn.LayerNorm(4),
+    "tolist": lambda t: t.tolist(),
+    "item": lambda t: t.item(),
+    "numpy": lambda t: t.numpy(),
+    "is_pinned": lambda t: t.is_pinned(),
+    "bool": bool,
+    "nonzero": lambda t: t.nonzero(),
+}
 
 
 @check

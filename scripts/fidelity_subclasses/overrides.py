@@ -9,8 +9,26 @@ from moments import check, watch
 from torch import overrides
 
 start = {name: value for name, value in vars(torch.Tensor).items() if callable(value)}
-METHODS = ("to", "cpu", "copy_", "item", "tolist", "nonzero", "masked_select", "numpy", "backward", "cuda", "__bool__",
-           "__float__", "__int__", "__index__", "clone", "double", "pin_memory", "unique")  # fmt: skip
+METHODS = (
+    "to",
+    "cpu",
+    "copy_",
+    "item",
+    "tolist",
+    "nonzero",
+    "masked_select",
+    "numpy",
+    "backward",
+    "cuda",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "clone",
+    "double",
+    "pin_memory",
+    "unique",
+)
 
 
 @check
@@ -30,11 +48,24 @@ def methods():
     for name in METHODS:
         method = getattr(torch.Tensor, name)
         inherited = getattr(torch._C.TensorBase, name, None)
-        found.append((name, type(method).__name__, overrides.is_tensor_method_or_property(method), method is inherited,
-                      overrides.resolve_name(method), inspect.ismethoddescriptor(method), inspect.isfunction(method),
-                      isinstance(method, types.MethodDescriptorType), name in vars(torch.Tensor),
-                      method in overrides.get_testing_overrides(), method.__qualname__, repr(method)[:50].split(" at ")[0],
-                      getattr(method, "__module__", ""), method == getattr(torch.ones(1), name).__class__))  # fmt: skip
+        found.append(
+            (
+                name,
+                type(method).__name__,
+                overrides.is_tensor_method_or_property(method),
+                method is inherited,
+                overrides.resolve_name(method),
+                inspect.ismethoddescriptor(method),
+                inspect.isfunction(method),
+                isinstance(method, types.MethodDescriptorType),
+                name in vars(torch.Tensor),
+                method in overrides.get_testing_overrides(),
+                method.__qualname__,
+                repr(method)[:50].split(" at ")[0],
+                getattr(method, "__module__", ""),
+                method == getattr(torch.ones(1), name).__class__,
+            )
+        )
     return "\n    ".join(map(str, found))
 
 
@@ -48,10 +79,13 @@ def same_objects():
 @check
 def subclass_places():
     """A subclass and a Parameter find what Tensor has."""
+
     class Own(torch.Tensor):
         """A subclass without anything of its own."""
 
-    return [getattr(Own, n) is getattr(torch.nn.Parameter, n) is getattr(torch.Tensor, n) for n in METHODS], Own.__mro__[1:]
+    return [
+        getattr(Own, n) is getattr(torch.nn.Parameter, n) is getattr(torch.Tensor, n) for n in METHODS
+    ], Own.__mro__[1:]
 
 
 watch()

@@ -11,11 +11,13 @@ from torch.nn.utils import parametrizations, parametrize
 
 warnings.filterwarnings("ignore", category=FutureWarning)
 MAKERS = {
-    "weight_norm": parametrizations.weight_norm, "spectral_norm": parametrizations.spectral_norm,
-    "orthogonal": parametrizations.orthogonal, "old weight_norm": nn.utils.weight_norm,
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "old weight_norm": nn.utils.weight_norm,
     "old spectral_norm": nn.utils.spectral_norm,
     "own": lambda m: (parametrize.register_parametrization(m, "weight", Symmetric()), m)[1],
-}  # fmt: skip
+}
 
 
 class Symmetric(nn.Module):

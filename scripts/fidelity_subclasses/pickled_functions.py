@@ -10,11 +10,38 @@ from moments import check, checks, digest, tell, train, watch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 torch.optim.SGD([torch.ones(1)])  # The first one of a class gives it another step function.
-METHODS = ("to", "cpu", "tolist", "item", "copy_", "nonzero", "masked_select", "numpy", "backward", "half", "clone", "cuda",
-           "__bool__", "__float__")  # fmt: skip
-FUNCTIONS = (torch.nonzero, torch.save, torch.nn.functional.cross_entropy, torch.nn.utils.clip_grad_norm_, torch.equal,
-             torch.stack, torch.utils.data.default_collate, torch.optim.SGD, torch.optim.SGD.step, torch.autograd.grad,
-             torch.optim.Optimizer.zero_grad, torch.nn.Module.__call__, torch.load, torch.as_tensor)  # fmt: skip
+METHODS = (
+    "to",
+    "cpu",
+    "tolist",
+    "item",
+    "copy_",
+    "nonzero",
+    "masked_select",
+    "numpy",
+    "backward",
+    "half",
+    "clone",
+    "cuda",
+    "__bool__",
+    "__float__",
+)
+FUNCTIONS = (
+    torch.nonzero,
+    torch.save,
+    torch.nn.functional.cross_entropy,
+    torch.nn.utils.clip_grad_norm_,
+    torch.equal,
+    torch.stack,
+    torch.utils.data.default_collate,
+    torch.optim.SGD,
+    torch.optim.SGD.step,
+    torch.autograd.grad,
+    torch.optim.Optimizer.zero_grad,
+    torch.nn.Module.__call__,
+    torch.load,
+    torch.as_tensor,
+)
 
 
 class Squares(Dataset):
@@ -57,7 +84,10 @@ def saved(thing):
 @check
 def methods():
     """Methods of Tensor, alone and in a partial."""
-    return "\n    ".join(f"{n} {pickled(getattr(torch.Tensor, n))} {pickled(functools.partial(getattr(torch.Tensor, n)))}" for n in METHODS)
+    return "\n    ".join(
+        f"{n} {pickled(getattr(torch.Tensor, n))} {pickled(functools.partial(getattr(torch.Tensor, n)))}"
+        for n in METHODS
+    )
 
 
 @check

@@ -66,9 +66,16 @@ class PackedLinear(nn.Linear):
         return nn.functional.linear(x, weight * self.weight.scale / 127, self.bias.to(x.dtype))
 
 
-MOVES = {"to": lambda m: m.to("cpu"), "cpu": lambda m: m.cpu(), "deepcopy": lambda m: copy.deepcopy(m.to("cpu")),
-         "dtype": lambda m: m.to("cpu", torch.float64), "cuda": lambda m: m.cuda(), "half": lambda m: m.to("cpu").half(),
-         "reduce": lambda m: pickle.loads(pickle.dumps(m.to("cpu"))), "outer": lambda m: nn.Sequential(m).to("cpu")[0]}  # fmt: skip
+MOVES = {
+    "to": lambda m: m.to("cpu"),
+    "cpu": lambda m: m.cpu(),
+    "deepcopy": lambda m: copy.deepcopy(m.to("cpu")),
+    "dtype": lambda m: m.to("cpu", torch.float64),
+    "cuda": lambda m: m.cuda(),
+    "half": lambda m: m.to("cpu").half(),
+    "reduce": lambda m: pickle.loads(pickle.dumps(m.to("cpu"))),
+    "outer": lambda m: nn.Sequential(m).to("cpu")[0],
+}
 
 
 @check
@@ -81,7 +88,9 @@ def moves():
         try:
             layer = move(PackedLinear())
             weight = layer.weight
-            found.append(f"{name} {type(weight).__name__} {digest(weight.data)} {digest(layer(torch.ones(1, 4)))} {log}")
+            found.append(
+                f"{name} {type(weight).__name__} {digest(weight.data)} {digest(layer(torch.ones(1, 4)))} {log}"
+            )
         except Exception as error:
             found.append(f"{name} {type(error).__name__} {str(error)[:60]} {log}")
     return "\n    ".join(found)

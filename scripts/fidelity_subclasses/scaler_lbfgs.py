@@ -48,12 +48,22 @@ def closures(inputs, targets):
 
         for _ in range(STEPS // 10):
             answer = optimizer.step(closure)
-        yield make.__name__, digest(model.weight), len(calls), type(answer).__name__, sorted(optimizer.state_dict())
+        yield (
+            make.__name__,
+            digest(model.weight),
+            len(calls),
+            type(answer).__name__,
+            sorted(optimizer.state_dict()),
+        )
 
 
 def kinds(inputs, targets):
     """Train with optimizers of several kinds, foreach and fused."""
-    for make, options in ((torch.optim.Adam, {"foreach": True}), (torch.optim.AdamW, {"fused": True}), (torch.optim.Adagrad, {})):
+    for make, options in (
+        (torch.optim.Adam, {"foreach": True}),
+        (torch.optim.AdamW, {"fused": True}),
+        (torch.optim.Adagrad, {}),
+    ):
         model = nn.Linear(8, 2)
         optimizer = make(model.parameters(), lr=0.01, **options)
         for _ in range(STEPS):

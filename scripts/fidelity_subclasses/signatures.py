@@ -9,17 +9,44 @@ from torch import nn, optim
 from torch.optim import lr_scheduler
 
 SCHEDULERS = {
-    "plateau": lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0), "step": lambda o: lr_scheduler.StepLR(o, 2),
+    "plateau": lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0),
+    "step": lambda o: lr_scheduler.StepLR(o, 2),
     "one cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.1, total_steps=10),
-    "sequential": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o), lr_scheduler.ExponentialLR(o, 0.5)], [2]),
-    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.ConstantLR(o), lr_scheduler.LambdaLR(o, lambda n: 0.9**n)]),
-}  # fmt: skip
-LISTED = (optim.Optimizer.zero_grad, optim.SGD.step, optim.Adam.step, optim.LBFGS.step, lr_scheduler.StepLR.step, torch.save,
-          lr_scheduler.ReduceLROnPlateau.step, nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_, torch.load,
-          nn.Module.__call__, nn.Module.to, torch.Tensor.backward, torch.autograd.backward, torch.amp.GradScaler.step,
-          torch.amp.GradScaler.unscale_, torch.utils.data.DataLoader.__init__, torch.utils.data.DataLoader.__iter__,
-          torch.utils.data.default_collate, torch.compile, torch.Tensor.unique, nn.functional.mse_loss,
-          lr_scheduler.LRScheduler.step, optim.swa_utils.SWALR.step, optim.Optimizer.step, nn.Embedding.forward)  # fmt: skip
+    "sequential": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.ConstantLR(o), lr_scheduler.ExponentialLR(o, 0.5)], [2]
+    ),
+    "chained": lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ConstantLR(o), lr_scheduler.LambdaLR(o, lambda n: 0.9**n)]
+    ),
+}
+LISTED = (
+    optim.Optimizer.zero_grad,
+    optim.SGD.step,
+    optim.Adam.step,
+    optim.LBFGS.step,
+    lr_scheduler.StepLR.step,
+    torch.save,
+    lr_scheduler.ReduceLROnPlateau.step,
+    nn.utils.clip_grad_norm_,
+    nn.utils.clip_grad_value_,
+    torch.load,
+    nn.Module.__call__,
+    nn.Module.to,
+    torch.Tensor.backward,
+    torch.autograd.backward,
+    torch.amp.GradScaler.step,
+    torch.amp.GradScaler.unscale_,
+    torch.utils.data.DataLoader.__init__,
+    torch.utils.data.DataLoader.__iter__,
+    torch.utils.data.default_collate,
+    torch.compile,
+    torch.Tensor.unique,
+    nn.functional.mse_loss,
+    lr_scheduler.LRScheduler.step,
+    optim.swa_utils.SWALR.step,
+    optim.Optimizer.step,
+    nn.Embedding.forward,
+)
 
 
 @check
@@ -48,11 +75,23 @@ def listed():
             hints = sorted(typing.get_type_hints(function))
         except Exception as error:
             hints = type(error).__name__
-        found.append((function.__qualname__, function.__module__, str(inspect.signature(function)), hints,
-                      function.__defaults__, function.__kwdefaults__, inspect.getfullargspec(function).args,
-                      code and (code.co_varnames[:4], code.co_argcount, code.co_name, code.co_filename[-40:]),
-                      function.__code__.co_varnames[:4], hasattr(function, "__wrapped__"), sorted(vars(function)),
-                      (function.__doc__ or "")[:20], len(inspect.getsource(function))))  # fmt: skip
+        found.append(
+            (
+                function.__qualname__,
+                function.__module__,
+                str(inspect.signature(function)),
+                hints,
+                function.__defaults__,
+                function.__kwdefaults__,
+                inspect.getfullargspec(function).args,
+                code and (code.co_varnames[:4], code.co_argcount, code.co_name, code.co_filename[-40:]),
+                function.__code__.co_varnames[:4],
+                hasattr(function, "__wrapped__"),
+                sorted(vars(function)),
+                (function.__doc__ or "")[:20],
+                len(inspect.getsource(function)),
+            )
+        )
     return "\n    ".join(str(row).replace("\n", " ") for row in found)
 
 
@@ -63,11 +102,24 @@ def mistakes():
     layer = nn.Linear(2, 2)
     optimizer = optim.SGD(layer.parameters(), lr=0.1)
     plateau = lr_scheduler.ReduceLROnPlateau(optimizer)
-    tries = (lambda: torch.ones(1).item(3), lambda: torch.Tensor.to(self=torch.ones(1)), lambda: plateau.step(),
-             lambda: optimizer.zero_grad(3, 4), lambda: nn.utils.clip_grad_norm_(), lambda: torch.save(3), lambda: layer(),
-             lambda: torch.ones(1).copy_(), lambda: torch.ones(1).to("nowhere"), lambda: torch.ones(2).tolist(1),
-             lambda: optimizer.step(1, 2, 3), lambda: torch.ones(2).backward(), lambda: torch.Tensor.cpu(),
-             lambda: torch.Tensor.cpu(3), lambda: torch.nonzero(), lambda: torch.ones(2).to(dtyp=1))  # fmt: skip
+    tries = (
+        lambda: torch.ones(1).item(3),
+        lambda: torch.Tensor.to(self=torch.ones(1)),
+        lambda: plateau.step(),
+        lambda: optimizer.zero_grad(3, 4),
+        lambda: nn.utils.clip_grad_norm_(),
+        lambda: torch.save(3),
+        lambda: layer(),
+        lambda: torch.ones(1).copy_(),
+        lambda: torch.ones(1).to("nowhere"),
+        lambda: torch.ones(2).tolist(1),
+        lambda: optimizer.step(1, 2, 3),
+        lambda: torch.ones(2).backward(),
+        lambda: torch.Tensor.cpu(),
+        lambda: torch.Tensor.cpu(3),
+        lambda: torch.nonzero(),
+        lambda: torch.ones(2).to(dtyp=1),
+    )
     for call in tries:
         try:
             call()

@@ -17,7 +17,11 @@ def graph():
     global count
     found = []
     inputs = torch.ones(2, 4), torch.tensor([[0, 1]]), torch.ones(1, 1, 6, 6)
-    models = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Embedding(4, 3)), nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
+    models = (
+        nn.Sequential(nn.Linear(4, 4)),
+        nn.Sequential(nn.Embedding(4, 3)),
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()),
+    )
     for model, given in zip(models, inputs, strict=True):
         count += 1
         folder = Path("logs", f"{count:04}")

@@ -58,7 +58,9 @@ def shown(*filters):
         for _ in range(2):
             for warner in WARNERS:
                 warner()
-    return [(w.category.__name__, w.filename.rpartition("/")[2], w.lineno, str(w.message)[:40]) for w in caught]
+    return [
+        (w.category.__name__, w.filename.rpartition("/")[2], w.lineno, str(w.message)[:40]) for w in caught
+    ]
 
 
 @check
