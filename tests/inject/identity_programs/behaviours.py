@@ -1364,7 +1364,7 @@ def every_handler_that_is_registered_runs():
             hits[name] = hits.get(name, 0) + 1
             return 7
 
-        HANDLED.setdefault(getattr(torch.Tensor, name), handler)
+        HANDLED[FIRST[name]] = handler  # as programs do when they are imported
 
     HANDLED.clear()
     names = [
