@@ -265,6 +265,8 @@ def end_step(kind, which, moment):
     """Say that a step may have ended: ``which`` optimizer, module or batch of that kind of span."""
     global steps
     steps += 1
+    if rest.relieved:
+        rest.end_relief()
     if moment >= due:
         _tick(moment)
     was_summing = summing

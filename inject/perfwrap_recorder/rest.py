@@ -49,6 +49,7 @@ NEVER = 1 << 62
 resting = set()  # kinds of spans whose probes let all calls pass at present
 counting = set()  # the thread whose steps and waits are counted meanwhile
 retired = set()  # kinds whose probes let all calls pass from now on: even a sample of them costs too much
+relieved = set()  # kinds that rest until a step ends, since there were too many without one
 due = NEVER  # when the journal wants to be asked
 
 
@@ -96,6 +97,7 @@ def begin(thread, but):
     take()
     counting.clear()
     counting.add(thread)
+    relieved.clear()
     resting.clear()
     resting.update(RESTING - {but}, retired)
 
@@ -121,9 +123,24 @@ def take():
 
 def end():
     """Have the probes note everything again, but for the retired."""
+    relieved.clear()
     resting.clear()
     resting.update(retired)
     counting.clear()
+
+
+def relieve(kinds):
+    """Have the probes of these kinds rest until a step ends."""
+    relieved.update(kinds)
+    resting.update(kinds)
+
+
+def end_relief():
+    """Have those that were relieved note everything again."""
+    found = relieved - retired
+    relieved.clear()
+    if not counting:
+        resting.difference_update(found)
 
 
 def leave():

@@ -17,13 +17,19 @@ from _thread import get_ident
 from sys import _getframe
 from types import MethodDescriptorType, MethodType
 
-from perfwrap_recorder import journal, source_lines
+from perfwrap_recorder import journal, rest, source_lines
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.journal_format import SYNC, TRANSFER
 from perfwrap_recorder.rest import resting
+
+MAX_CALLS = 10_000
+"""Recorded calls without the end of a step, after which calls pass until one ends: a loop that trains nothing."""
 
 busy = set()  # threads inside of such a call
 _put = {}  # name -> what stands in the class
 _torch = []
+_step = -1  # the step that _calls is of
+_calls = 0
 
 
 class Method:
@@ -96,6 +102,17 @@ def watch(torch, name, finish, kind, is_called=None, nests=False):
     journal.after_fork.add(_forget_other_threads)
 
 
+def _count():
+    """Count a recorded call, and let calls pass where there were too many since a step ended."""
+    global _step, _calls
+    if _step != journal.steps:
+        _step, _calls = journal.steps, 0
+    _calls += 1
+    if _calls > MAX_CALLS and not rest.relieved:
+        rest.relieve((SYNC, TRANSFER))
+        journal.mark("calls_paused", "more than %d reads and copies of tensors without a step" % MAX_CALLS)
+
+
 def caller_of(owner, name):
     """Return what calls a watched method for a tensor given to it; None where it is none."""
     stand_in = _put.get(name)
@@ -130,6 +147,7 @@ def _make(method, finish, is_called):
             busy.discard(thread)
         if is_called is None or is_called(start, end, result, arguments):
             finish(frame, start, end, result, arguments, options)
+        _count()
         return result
 
     return wrapper
@@ -149,6 +167,7 @@ def _make_nesting(method, finish, is_called):
             raise
         if is_called(start, end, result, arguments):
             finish(frame, start, end, result, arguments, options)
+        _count()
         return result
 
     return wrapper

@@ -163,7 +163,7 @@ def _around_next(torch):
         iterator, start, _, _ = state
         if pop:
             pop()
-        if isinstance(error, StopIteration):
+        if plainly.is_a(error, StopIteration):
             finish_last(_getframe(1).f_back, iterator, start, now() - start)
         else:
             close(journal_format.DATA)

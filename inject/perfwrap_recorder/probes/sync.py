@@ -105,7 +105,7 @@ def _finish_with(name, on_gpu):
         if is_on_gpu and reach_gpu:
             reach_gpu(end, tensor.get_device())
         # Infinity minus itself is NaN, and NaN differs from everything.
-        if result.__class__ is float and result - result != 0.0:
+        if type(result) is float and result - result != 0.0:
             number = source_lines.label(name, frame)
             journal.instant(end, result, number, journal_format.NON_FINITE)
 

@@ -574,3 +574,20 @@ rest_and_detail()
 assert rests == [{first}], rests
 """
     )
+
+
+@pytest.mark.torch
+def test_reads_of_a_loop_that_trains_nothing_pass_until_a_step_ends(run) -> None:
+    read = run(
+        LOOP
+        + """
+value = torch.ones(1)
+for _ in range(30_000): value.item()
+assert journal_format.SYNC in rest.resting and rest.relieved
+step(torch.ones(2))
+assert not rest.relieved and journal_format.SYNC not in rest.resting
+value.item()
+"""
+    ).journal
+    assert 10_000 < count(read, "SYNC") < 10_010
+    assert [found.name for found in read.of("MARK")].count("calls_paused") == 1
