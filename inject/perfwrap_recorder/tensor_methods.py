@@ -20,7 +20,10 @@ from types import MethodDescriptorType, MethodType
 from perfwrap_recorder import journal, rest, source_lines
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.journal_format import SYNC, TRANSFER
+from perfwrap_recorder.plainly import member
 from perfwrap_recorder.rest import resting
+
+DISPATCH = "__torch_dispatch__"
 
 MAX_CALLS = 10_000
 """Recorded calls without the end of a step, after which calls pass until one ends: a loop that trains nothing."""
@@ -40,7 +43,7 @@ class Method:
     def __init__(self, name, method, wrapper, kind, torch):
         self.name, self.method, self.wrapper, self.kind = name, method, wrapper, kind
         self.bind, self.is_tracing = method.__get__, torch._C._is_tracing
-        self.tensor, self.dispatch = torch.Tensor, torch.Tensor.__torch_dispatch__
+        self.tensor, self.dispatch = torch.Tensor, member(torch.Tensor, DISPATCH)
 
     def __get__(self, tensor, owner=None):
         """Return the method itself to who asks the class, and for a tensor what calls it, watched or not."""
@@ -50,7 +53,7 @@ class Method:
             return self.bind(tensor)
         # What dispatches itself (Dynamo's fake tensors, say) is its own affair.
         owner = type(tensor)
-        if owner is not self.tensor and owner.__torch_dispatch__ is not self.dispatch:
+        if owner is not self.tensor and member(owner, DISPATCH) is not self.dispatch:
             return self.bind(tensor)
         return MethodType(self.wrapper, tensor)
 

@@ -161,7 +161,7 @@ def _learn(optimizer):
     is_one_of_many = number > MAXIMUM_OPTIMIZERS
     name = "%s#%s" % (plainly.name_of(type(optimizer)), "more" if is_one_of_many else number)
     # Optimizer has a step of its own, which only raises.
-    nests = sum("step" in vars(kind) for kind in type(optimizer).__mro__[:-1]) > 2
+    nests = sum("step" in plainly.members_of(kind) for kind in plainly.mro_of(type(optimizer))) > 2
     tally = find_tally(journal_format.OPTIMIZER, name, number)
     if is_one_of_many:
         return ref(optimizer), number, name, tally, nests

@@ -19,7 +19,15 @@ from __future__ import annotations
 from _thread import get_ident
 from sys import _getframe
 
-from perfwrap_recorder import guard, instrument, journal, journal_format, source_lines, tensor_methods
+from perfwrap_recorder import (
+    guard,
+    instrument,
+    journal,
+    journal_format,
+    plainly,
+    source_lines,
+    tensor_methods,
+)
 from perfwrap_recorder.clock import now
 
 COPIES = ("to", "cuda", "cpu", "pin_memory")
@@ -135,7 +143,7 @@ def _measure_with(torch):
     numel, element_size, is_pinned = torch.Tensor.numel, torch.Tensor.element_size, torch.Tensor.is_pinned
     no_function, dispatch, strided = (
         torch._C.DisableTorchFunction,
-        torch.Tensor.__torch_dispatch__,
+        plainly.member(torch.Tensor, "__torch_dispatch__"),
         torch.strided,
     )
     is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
@@ -144,7 +152,9 @@ def _measure_with(torch):
 
     def is_readable(tensor):
         kind = type(tensor)
-        return issubclass(kind, torch.Tensor) and kind.__torch_dispatch__ is dispatch
+        return (
+            plainly.is_kind_of(kind, torch.Tensor) and plainly.member(kind, "__torch_dispatch__") is dispatch
+        )
 
     def measure(source, target, is_pinning):
         if not is_readable(source) or not is_readable(target):
