@@ -8,9 +8,9 @@ import linecache
 import os
 import sys
 
-HOOK = ""  # filled in: the directory of this file, whose name Python does not tell
+HOOK = ""  # filled in: the directory of this file, which Python does not pass
 FORMAT = "journal_format"
-"""The module of the recorder's by which versions that write alike are told."""
+"""The recorder's module that decides whether two versions are compatible."""
 
 
 def load_shim():
@@ -23,7 +23,7 @@ def load_shim():
 
 
 def bring(shim):
-    """Have the shim start the recorder, or say in the run folder why there is none."""
+    """Start the recorder by the shim, or write to the run folder why there is none."""
     reason = find_obstacle(shim.DATA)
     if reason is None and not hasattr(sys, "_perfwrap"):
         shim.inject()
@@ -36,7 +36,7 @@ def bring(shim):
 
 
 def find_obstacle(data):
-    """Return why this process should be left as it is, None where nothing speaks against a recorder."""
+    """Return why this process should be left as it is, None if it can be recorded."""
     for name in ("PERFWRAP_OFF", "PERFWRAP_DISABLE"):
         if os.environ.get(name) == "1":
             return "%s=1 is set in its environment" % name
@@ -51,12 +51,12 @@ def find_obstacle(data):
 
 
 def find_earlier(data):
-    """Return why a process that has a recorder cannot record into another run; None where nobody watches it now."""
-    journal = sys.modules.get("perfwrap_recorder.journal")
-    leaving = sys.modules.get("perfwrap_recorder.leaving")
-    if leaving:
-        leaving.look()  # who makes no steps has not noticed yet
-    if not getattr(journal, "has_left", False):
+    """Return why a process that has a recorder cannot record into another run; None if its recorder is detached."""
+    journal = sys.modules.get("perfwrap_recorder.journal.journal")
+    detaching = sys.modules.get("perfwrap_recorder.detaching")
+    if detaching:
+        detaching.look()  # a program that makes no steps has not noticed yet
+    if not getattr(journal, "is_detached", False):
         return "perfwrap records it already, into another run folder"
     with open(os.path.join(HOOK, data, "perfwrap_recorder", FORMAT + ".py"), encoding="utf-8") as source:
         if source.read() != "".join(linecache.getlines("<perfwrap:%s>" % FORMAT)):
@@ -66,7 +66,7 @@ def find_earlier(data):
 
 try:
     shim = load_shim()
-except Exception:  # noqa: BLE001, S110 # nosec B110 # the run folder is gone, and nobody is there to be told
+except Exception:  # noqa: BLE001, S110 # nosec B110 # the run folder is gone: there is no place for a message
     pass
 else:
     shim.quietly(bring, shim)

@@ -23,7 +23,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
     """A table for translate: what cannot be part of a key of W&B's becomes a blank."""
 
     class Finder(object):
-        """Finds nothing by itself: brings in the recorder's finder when torch is first asked for."""
+        """Finds nothing itself: loads the recorder's finder when torch is first searched for."""
 
         @staticmethod
         def find_spec(name, path=None, target=None):
@@ -53,20 +53,20 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         sys.meta_path.insert(0, Finder)
         quietly(note, "start")
         if sys.dont_write_bytecode and sys.pycache_prefix is None and VECTOR != "attached":
-            quietly(keep_byte_code)
+            if not os.path.exists(__spec__.cached):
+                quietly(byte_code, __spec__.loader, __name__)
         if "torch" in sys.modules:
             bring_on_import().start()
 
-    def keep_byte_code():
-        """Write this file's byte code beside it, where the user wants none written elsewhere.
+    def byte_code(loader, name):
+        """Return the code of a file of ours, and keep it beside the file, also where the user wants none written.
 
-        To compile this file is most of what a process without torch pays for us.
+        Compiling such a file is most of the recorder's cost in a process without torch.
         """
-        if os.path.exists(__spec__.cached) or not os.access(HOOK, os.W_OK):
-            return
-        kept, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+        is_elsewhere = sys.pycache_prefix is not None or not os.access(HOOK, os.W_OK)
+        kept, sys.dont_write_bytecode = sys.dont_write_bytecode, is_elsewhere
         try:
-            __spec__.loader.get_code(__name__)
+            return loader.get_code(name)
         finally:
             sys.dont_write_bytecode = kept
 
@@ -86,7 +86,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
                 code = compile(source.read(), "<perfwrap:%s>" % stem, "exec")
             module = type(sys)(name)
             exec(code, module.__dict__)  # nosec B102 # a file of ours in a folder of ours
-            # Two threads may come here at once: to run such a module has no effect, and one of the two wins.
+            # Two threads may be here at once: running such a module has no effect, and one of the two wins.
             sys.modules.setdefault(name, module)
         return sys.modules[name]
 
@@ -120,12 +120,19 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         small = words.lower()
         runs = small.translate(ONLY_HEX).split() if len(small) >= 40 else ()
         if not any(hint in small for hint in HINTS) and not any(len(run) >= 40 for run in runs):
-            return words  # nearly always: to load what masks takes as long as all else here
-        masked_words = load("redaction").masked_words
-        del sys.modules["perfwrap_recorder.redaction"]
+            return words  # nearly always: loading the masking code takes as long as everything else here
+        masked_words = bring_redaction()["masked_words"]
         return "\0".join(masked_words(words.decode("utf-8", "replace").split("\0"))).encode(
             "utf-8", "replace"
         )
+
+    def bring_redaction():
+        """Return the names of the recorder's module that masks secrets."""
+        name, scope = "perfwrap_recorder.redaction", {}
+        path = os.path.join(HOOK, DATA, "perfwrap_recorder", "redaction.py")
+        loader = sys.modules["_frozen_importlib_external"].SourceFileLoader(name, path)
+        exec(byte_code(loader, name), scope)  # nosec B102 # a file of ours in a folder of ours
+        return scope
 
     def read(path):
         """Return the beginning of a file of /proc, without the machinery of open()."""
@@ -136,17 +143,18 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
             os.close(descriptor)
 
     def is_ours(entry):
-        """Say whether an element of a path is this directory: with a slash behind it, or by a link, too."""
+        """Return whether an element of a path is this directory: also with a slash at its end, or by a link."""
         try:
             return entry == HOOK or bool(entry) and os.path.samefile(entry, HOOK)
         except (OSError, TypeError, ValueError):
             return False
 
     def leave_path():
-        """Take this directory off sys.path; say how this file was reached.
+        """Remove this directory from sys.path; return how this file was reached.
 
         A program that writes ``PYTHONPATH=$PYTHONPATH:/x`` where it was unset gets an empty element, which
-        names the current directory, and may rely on it. With us in it there is none: we put its effect back.
+        names the current directory, and may rely on it. With our directory in it there is none, so its effect
+        is restored here.
         """
         elements = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         vector = __name__
@@ -163,9 +171,9 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         return vector
 
     def asked_by_site():
-        """Say whether site itself imports this file, and not another tool's sitecustomize.
+        """Return whether site itself imports this file, and not another tool's sitecustomize.
 
-        Frames of ours, also of another run's, are told by what their code mentions: a tool that uses the old
+        Our frames, also those of another run, are recognised by a name in their code: a tool that uses the old
         ``load_module`` has this file run in its own module's namespace.
         """
         frame = sys._getframe(1)
@@ -174,7 +182,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         return not frame or (frame.f_globals.get("__name__"), frame.f_code.co_name[:4]) == ("site", "exec")
 
     def is_importlib(code):
-        """Say whether the code is part of the import system."""
+        """Return whether the code is part of the import system."""
         return code.co_filename.startswith("<frozen importlib")
 
     def chain():

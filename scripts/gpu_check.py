@@ -1,13 +1,13 @@
-"""What perfwrap costs on a GPU, and whether the GPU's time is told right there. For a machine with a GPU.
+"""Measure the cost of perfwrap on a GPU, and check that GPU time is correct. For a machine with a GPU.
 
-Four questions, each with its answer as JSON and as Markdown for docs/:
+Four questions, with the answers as JSON and as Markdown for docs/:
 
-- the cost of loops of 0.3, 1, 2.4 and 10 ms steps on the GPU, measured as scripts/overhead.py measures;
+- the cost of loops of 0.3, 1, 2.4 and 10 ms steps on the GPU, measured as scripts/cost/overhead.py measures;
 - whether the time between perfwrap's events is that of torch.profiler for the same phases of the same steps;
 - whether a recorded program synchronises more often than a bare one;
-- whether the monitors tell known loads apart: copies, streaming, GEMMs in bf16 and fp32, pauses (gpu_check_units.py).
+- whether the monitors distinguish known loads: copies, streaming, GEMMs in bf16 and fp32, pauses (gpu/load_units.py).
 
-    python scripts/gpu_check.py --json docs/gpu.json     exits with 1 when an answer is not good enough
+    python scripts/gpu_check.py --json docs/gpu.json     exit code 1 if an answer is not good enough
 """
 
 from __future__ import annotations
@@ -21,25 +21,30 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import gpu_check_units
-import overhead
 import polars as pl
 import torch
 from perfwrap.journal_format import SPANS
-from perfwrap.measures.gpu_work import gpu_spans
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_work import gpu_spans
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 
-LOOP = Path(__file__).with_name("gpu_check_loop.py")
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "cost"), str(HERE / "gpu")]
+
+import load_units  # noqa: E402
+import overhead  # noqa: E402
+
+LOOP = HERE / "gpu" / "profiled_loop.py"
 STEP_TIMES_MS = (0.3, 1.0, 2.4, 10.0)
 PHASES = ("forward", "backward", "optimizer")
 STEPS = 20
-"""How many steps the loop runs under the profiler."""
+"""The number of steps that the loop runs under the profiler."""
 TOLERANCE = 0.02
-"""By how much a phase's time may differ from torch.profiler's."""
+"""The maximum difference of a phase's time from torch.profiler's."""
 NO_GPU = 2
-"""Exit status where there is nothing to check."""
+"""Exit code if there is nothing to check."""
 
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHES = ("cuda_runtime", "cuda_driver")
@@ -50,7 +55,7 @@ Trace = list[dict[str, Any]]
 def phase_times(trace: Trace) -> dict[str, float]:
     """Return the microseconds from the first to the last kernel of each phase, all of its steps together.
 
-    A kernel belongs to the phase in which it was launched, by whichever thread: backward has its own.
+    A kernel belongs to the phase in which it was launched, by any thread: backward has its own.
     """
     launched = {
         event["args"]["correlation"]: event["ts"]
@@ -83,8 +88,8 @@ def count_syncs(trace: Trace) -> int:
 
 def event_times(folder: Path) -> dict[str, float]:
     """Return the microseconds between perfwrap's events of each phase, the last STEPS of each together."""
-    timeline = journal.read(RunFolder(folder))
-    spans = gpu_spans(timeline, find_trainers(timeline)[0])
+    timeline = run_journals.read(RunFolder(folder))
+    spans = gpu_spans(timeline, find_trainers(Evidence(timeline))[0])
     kinds = spans.with_columns((pl.col("value") % 256).alias("kind"))
     return {
         phase: float(kinds.filter(pl.col("kind") == SPANS[phase.upper()])["duration"][-STEPS:].sum()) / 1e3
@@ -113,7 +118,7 @@ def compare(folder: Path) -> dict[str, Any]:
 def measure_loops(
     step_times_ms: list[float], casts: int, rounds: int, folder: Path, device: str = "cuda"
 ) -> dict[str, Any]:
-    """Return what scripts/overhead.py measures of loops on the device, by step time in ms."""
+    """Return what scripts/cost/overhead.py measures of loops on the device, by step time in ms."""
     os.environ["OVERHEAD_DEVICE"] = device
     return {
         f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, casts, rounds, folder / f"{ms:g}")
@@ -121,15 +126,15 @@ def measure_loops(
     }
 
 
-def watch_loads(folder: Path) -> gpu_check_units.Found:
-    """Record the known loads; return what the monitors told during each."""
-    command = overhead.VARIANTS["perfwrap run"](gpu_check_units.command(), folder)
+def watch_loads(folder: Path) -> load_units.Found:
+    """Record the known loads; return the monitors' figures during each."""
+    command = overhead.VARIANTS["perfwrap run"](load_units.command(), folder)
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return gpu_check_units.read(journal.read(RunFolder(folder)), printed)
+    return load_units.read(run_journals.read(RunFolder(folder)), printed)
 
 
 def judge(compared: dict[str, Any]) -> list[str]:
-    """Return what is not good enough, in sentences."""
+    """Return the problems as sentences."""
     problems = []
     for phase, times in compared["phases"].items():
         difference = _difference(times)
@@ -162,23 +167,23 @@ def markdown(result: dict[str, Any]) -> str:
     syncs = result["compared"]["syncs"]
     lines += ["", f"Waits for the GPU: {syncs['bare']} bare, {syncs['recorded']} recorded."]
     if result.get("units"):
-        lines += ["", gpu_check_units.markdown(result["units"])]
-        if not gpu_check_units.has_gpm(result["units"]):
+        lines += ["", load_units.markdown(result["units"])]
+        if not load_units.has_gpm(result["units"]):
             lines += ["", "This GPU has no GPM: only utilisation, link and power were checked."]
     return "\n".join([*lines, *result["problems"]])
 
 
 def _difference(times: dict[str, float]) -> float:
-    """Return by which share the events' time is longer; infinite where the profiler saw nothing."""
+    """Return by which share the events' time is longer; infinite if the profiler recorded nothing."""
     return times["events_us"] / times["profiler_us"] - 1 if times["profiler_us"] else float("inf")
 
 
 def main() -> int:
-    """Measure, print, and keep the figures when asked to; return the exit status."""
+    """Measure and print; write the figures if requested; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--casts", type=int, default=4, help="how often all variants are started anew (4)")
+    parser.add_argument("--casts", type=int, default=4, help="how often all variants are restarted (4)")
     parser.add_argument(
         "--rounds", type=int, default=3, help="rounds of turns of each variant in each cast (3)"
     )
@@ -203,7 +208,7 @@ def main() -> int:
         "compared": compared,
         "units": units,
         "loops": loops,
-        "problems": [*judge(compared), *gpu_check_units.judge(units)],
+        "problems": [*judge(compared), *load_units.judge(units)],
     }
     print(markdown(result))
     if arguments.json:

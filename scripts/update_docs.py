@@ -1,10 +1,10 @@
 """Write the generated parts of the documentation: the rules, the commands' help, and what recording costs.
 
-    python scripts/update_docs.py            rewrite what stands between the markers
-    python scripts/update_docs.py --check    change nothing; exit code 1 when something is stale
+    python scripts/update_docs.py            rewrite the text between the markers
+    python scripts/update_docs.py --check    change nothing; exit code 1 if a part is stale
 
-A part stands between ``<!-- rules -->`` and ``<!-- /rules -->`` in one of PAGES, and so on for the others of PARTS.
-The costs come from docs/overhead.json, which scripts/overhead.py writes when it is told to.
+The part ``rules`` is between ``<!-- rules -->`` and ``<!-- /rules -->`` in one of PAGES, and likewise for the others of
+PARTS. The costs come from docs/overhead.json, which ``scripts/cost/overhead.py --json`` writes.
 """
 
 from __future__ import annotations
@@ -27,41 +27,16 @@ COSTS = REPOSITORY / "docs" / "overhead.json"
 MARKER = re.compile(r"<!-- (?P<name>[a-z]+) -->\n(?P<old>.*?)<!-- /(?P=name) -->\n", re.DOTALL)
 
 
-OPENS = {
-    "shared_memory_limit": "Data loading",
-    "explicit_synchronize": "Waiting for the GPU on the host",
-    "checkpoint_stall": "What stands in the loop beside the model",
-    "straggler_rank": "Several ranks",
-    "slow_steps": "What stands in the loop beside the model",
-    "thread_oversubscription": "Processors and memory of the machine",
-    "allocator_retries": "Launches, copies and allocations",
-    "exposed_communication": "Several ranks",
-    "empty_cache_in_step": "Launches, copies and allocations",
-    "tensor_cores_unused": "The GPU's kernels",
-    "gpu_throttled": "The GPU itself",
-    "debug_mode_enabled": "The run as a whole",
-    "rank_restart": "Health: hangs, memory, numbers",
-    "profiler_cost": "perfwrap itself",
-}
-"""The rules with which a group begins. RULES is in that order; a new rule joins the group of the one before it."""
+def groups() -> dict[str, tuple[Rule, ...]]:
+    """Return the rules by their topics' titles."""
+    from perfwrap.rules import TOPICS
 
-
-def groups() -> dict[str, list[Rule]]:
-    """Return the rules by their groups, each in the order of RULES."""
-    from perfwrap.rules import RULES
-    from perfwrap.rules.model import rule_id
-
-    found: dict[str, list[Rule]] = {}
-    title = ""
-    for rule in RULES:
-        title = OPENS.get(rule_id(rule), title)
-        found.setdefault(title, []).append(rule)
-    return found
+    return {topic.TITLE: topic.RULES for topic in TOPICS}
 
 
 def rules() -> str:
     """Return the table of rules, by group, each with a link to its page."""
-    from perfwrap.reports.explanation import summary
+    from perfwrap.reports.terminal.explanation import summary
     from perfwrap.rules.model import rule_id
 
     rows = [
@@ -83,47 +58,56 @@ def pages() -> str:
 
 def _page(rule: Rule) -> str:
     """Return one rule's documentation and thresholds."""
-    from perfwrap.reports.explanation import sections, summary
+    from perfwrap.reports.terminal.explanation import sections, summary
     from perfwrap.rules.model import rule_id
     from perfwrap.rules.thresholds import thresholds_of
 
     parts = [f"### `{rule_id(rule)}`", f"{_prose(summary(rule))}"]
     for heading, paragraphs in sections(rule).items():
-        first, *rest = [_prose(paragraph) for paragraph in paragraphs]
-        parts += [f"**{heading}.** {first}", *rest]
+        first, *others = [_prose(paragraph) for paragraph in paragraphs]
+        parts += [f"**{heading}.** {first}", *others]
     thresholds = ", ".join(f"`{name.lower()} = {value:.12g}`" for name, value in thresholds_of(rule).items())
     return "\n\n".join([*parts, f"**Thresholds.** {thresholds}."] if thresholds else parts)
 
 
 def _prose(text: str) -> str:
-    """Return text of a docstring that Markdown shows as it is."""
+    """Return text of a docstring, escaped for Markdown."""
     return re.sub(r"\b__\w+__\b", r"`\g<0>`", text).replace("<", "&lt;").replace("*", "\\*")
 
 
 def commands() -> str:
     """Return every command with its arguments and options and what they do."""
     from perfwrap.commands import COMMANDS
+    from perfwrap.commands.options.optional_values import MIN_GROUPED
 
     parts = []
-    for name, function, _ in COMMANDS:
-        # Read from the functions: what typer makes of them differs from version to version.
+    for command in COMMANDS:
+        # Read from the functions: typer's help differs from version to version.
+        function = command.load()
         known = [
             _explained(parameter)
             for parameter in inspect.signature(function, eval_str=True).parameters.values()
         ]
-        arguments = [shown for shown, _ in known if not shown.startswith("--")]
-        rows = [f"| `{shown}` | {_cell(text)} |" for shown, text in known if text]
-        table = ["", "| | |", "|---|---|", *rows] if rows else []
-        heading = " ".join([f"perfwrap {name}", *arguments])
-        parts.append("\n".join([f"## `{heading}`", "", _flowed(inspect.getdoc(function) or ""), *table]))
+        arguments = [shown for shown, _, _ in known if not shown.startswith("--")]
+        is_long = len(known) > MIN_GROUPED
+        tables: dict[str, list[str]] = {}
+        for shown, text, panel in known:
+            if text:
+                tables.setdefault(panel if is_long else "", []).append(f"| `{shown}` | {_cell(text)} |")
+        heading = " ".join([f"perfwrap {command.name}", *arguments])
+        lines = [f"## `{heading}`", "", _flowed(inspect.getdoc(function) or "")]
+        for title, rows in tables.items():
+            lines += ["", *([f"**{title}**", ""] if title else []), "| | |", "|---|---|", *rows]
+        parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
 def costs() -> str:
-    """Return the table of what recording costs, as it was measured last."""
+    """Return the table of the cost of recording, from the last measurement."""
     if not COSTS.is_file():
-        return "Not measured yet: `python scripts/overhead.py --json docs/overhead.json`.\n"
-    # Beside this script; needs numpy and psutil, which the other parts do not.
+        return "Not measured yet: `python scripts/cost/overhead.py --json docs/overhead.json`.\n"
+    # Needs numpy and psutil, which the other parts do not.
+    sys.path.insert(0, str(REPOSITORY / "scripts" / "cost"))
     import overhead
 
     measured = json.loads(COSTS.read_text(encoding="utf-8"))
@@ -132,16 +116,16 @@ def costs() -> str:
     return overhead.table(measured["loops"], measured["start_up"]) + "\n"
 
 
-def _explained(parameter: inspect.Parameter) -> tuple[str, str]:
-    """Return an argument or option as a user types it, and its help."""
+def _explained(parameter: inspect.Parameter) -> tuple[str, str, str]:
+    """Return an argument or option as a user types it, its help, and its group."""
     settings = parameter.annotation.__metadata__[0]
     kind, text = parameter.annotation.__origin__, settings.help or ""
-    metavar = settings.metavar or parameter.name.upper()
+    metavar, panel = settings.metavar or parameter.name.upper(), settings.rich_help_panel or ""
     if isinstance(settings, typer.models.ArgumentInfo):
         optional = parameter.default is not inspect.Parameter.empty and not settings.metavar
-        return f"[{metavar}]" if optional else metavar, text
+        return f"[{metavar}]" if optional else metavar, text, panel
     option = next(iter(settings.param_decls or ()), f"--{parameter.name.replace('_', '-')}")
-    return option if kind is bool else f"{option} {metavar}", text
+    return option if kind is bool else f"{option} {metavar}", text, panel
 
 
 def _flowed(text: str) -> str:
@@ -154,7 +138,7 @@ PARTS: dict[str, Callable[[], str]] = {"rules": rules, "pages": pages, "commands
 
 
 def renewed(text: str) -> str:
-    """Return the text with every generated part written anew; SystemExit for a marker that nobody knows."""
+    """Return the text with every generated part renewed; SystemExit for an unknown marker."""
 
     def replace(found: re.Match[str]) -> str:
         name = found["name"]
@@ -171,9 +155,9 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Renew the pages, or say which are stale."""
+    """Renew the pages, or print which are stale."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, fail when something is stale")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if a part is stale")
     arguments = parser.parse_args()
     stale = [page for page in PAGES if _renew(page, arguments.check)]
     if stale and arguments.check:
@@ -183,7 +167,7 @@ def main() -> int:
 
 
 def _renew(page: Path, only_check: bool) -> bool:
-    """Write the page's generated parts anew, or show what would change; say whether anything does."""
+    """Renew the page's generated parts, or print what would change; return whether anything changes."""
     old = page.read_text(encoding="utf-8")
     new = renewed(old)
     if new != old and only_check:

@@ -1,4 +1,4 @@
-"""What each kind of file is handed to: for the tests of hostile files, and for ``scripts/fuzz.py``.
+"""What each kind of file is handed to: for the tests of hostile files, and for ``scripts/faults/fuzz.py``.
 
 A target takes a file's content and an empty folder that it may use again, and raises nothing but what is a bug.
 """
@@ -13,18 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfwrap import configuration
-from perfwrap.commands import report, runs
-from perfwrap.compare.comparison import compare
+from perfwrap.analysis import run_names
+from perfwrap.commands import compared_runs, run_report
+from perfwrap.comparison.comparing import compare
+from perfwrap.diagnosis import configuration
 from perfwrap.errors import PerfwrapError
-from perfwrap.live.run import LiveRun
+from perfwrap.live.live_run import LiveRun
 from perfwrap.redaction import masked
-from perfwrap.reports import ending, terminal
+from perfwrap.reports import ending_text
 from perfwrap.reports import json as json_report
-from perfwrap.reports.page import Page
+from perfwrap.reports.terminal import run_text
+from perfwrap.reports.terminal.page import Page
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import files, journal
-from perfwrap.sources.memory_snapshot import parse_snapshot
+from perfwrap.sources import SOURCES, files
+from perfwrap.sources.gpu_memory.memory_snapshot import parse_snapshot
+from perfwrap.sources.journals import run_journals
 
 MOMENT = {"monotonic_ns": 1_000_000_000, "wall_ns": 1_700_000_000_000_000_000}
 MANIFEST: dict[str, Any] = {
@@ -34,10 +37,7 @@ MANIFEST: dict[str, Any] = {
     "start": MOMENT,
     "clock": [MOMENT],
 }
-IMPORTED = (
-    *("kineto", "nsys", "nsys_stats", "ncu", "nvidia_smi"),
-    *("traceml", "pyspy", "speedscope", "collapsed"),
-)
+IMPORTED = tuple(name for name in SOURCES if name not in ("journal", "torch_memory"))
 
 
 def _import(name: str) -> Callable[[bytes, Path], None]:
@@ -63,7 +63,7 @@ def _journal(data: bytes, folder: Path) -> None:
     run = _run_folder(folder)
     (run.journal / "host-77-1-0.pwj").write_bytes(data)
     with contextlib.suppress(PerfwrapError):
-        journal.read(run)
+        run_journals.read(run)
     live = LiveRun(run)
     live.refresh()
     live.timeline()
@@ -74,7 +74,7 @@ def _in_run(place: str) -> Callable[[bytes, Path], None]:
         run = _run_folder(folder)
         (run.path / place).write_bytes(data)
         with contextlib.suppress(PerfwrapError):
-            journal.read(run)
+            run_journals.read(run)
 
     return read
 
@@ -83,13 +83,13 @@ def _manifest(data: bytes, folder: Path) -> None:
     run = _run_folder(folder)
     run.manifest.write_bytes(data)
     with contextlib.suppress(PerfwrapError):
-        diagnosis = report.diagnosed(run.path)
-        ending.sentence(diagnosis.run)
+        diagnosis = run_report.diagnosed(run.path)
+        ending_text.sentence(diagnosis.run)
         json_report.text(diagnosis)
         page = Page(io.StringIO())
-        terminal.draw(diagnosis, run.path, page)
+        run_text.draw(diagnosis, run.path, page)
         page.show()
-    list(runs.folders(folder))
+    list(run_names.folders(folder))
     live = None
     with contextlib.suppress(PerfwrapError):
         live = LiveRun(run)
@@ -102,7 +102,7 @@ def _diagnosis(data: bytes, folder: Path) -> None:
     path = folder / "diagnosis.json"
     path.write_bytes(data)
     with contextlib.suppress(PerfwrapError):
-        _, document = runs.document(str(path))
+        _, document = compared_runs.document(str(path))
         compare([("a", document)], [("b", document)])
 
 

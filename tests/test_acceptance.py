@@ -11,7 +11,7 @@ TESTS = Path(__file__).resolve().parent
 NAMED = re.compile(r"`((?:inject|wrapper|end_to_end)/[\w./]+?)(?:::(\w+))?`")
 
 
-@pytest.mark.parametrize("page", ["docs/acceptance.md", "inject/README.md"])
+@pytest.mark.parametrize("page", ["docs/acceptance.md", "docs/faults.md", "inject/README.md"])
 def test_every_test_that_a_table_names_is_there(repository: Path, page: str) -> None:
     rows = [
         line for line in (repository / page).read_text(encoding="utf-8").splitlines() if line.startswith("| ")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ ALLOWED = {
     "errors": set(),
     "units": set(),
     "journal_format": set(),
+    "journal_words": {"journal_format"},
+    "monitor_options": set(),
     "control_groups": set(),
     "redaction": set(),
     "shown_text": set(),
@@ -24,20 +28,36 @@ ALLOWED = {
     "shapes": set(),
     "manifest_shape": {"shapes"},
     "run_folder": {"private_files", "manifest_shape", "errors"},
-    "launch": {"run_folder", "private_files", "control_groups", "redaction", "errors"},
-    "monitors": {"run_folder", "journal_format", "control_groups", "redaction", "shown_text", "errors"},
-    "checkup": {"launch", "monitors", "run_folder", "journal_format", "units", "errors"},
+    "launch": {"run_folder", "monitor_options", "private_files", "control_groups", "redaction", "errors"},
+    "monitors": {
+        "run_folder",
+        "journal_format",
+        "journal_words",
+        "monitor_options",
+        "control_groups",
+        "redaction",
+        "shown_text",
+        "errors",
+    },
+    "checkup": {"launch", "monitors", "run_folder", "journal_format", "journal_words", "units", "errors"},
     "timeline": {"private_files", "manifest_shape", "shapes", "redaction", "errors"},
     "sources": {"timeline", "run_folder", "private_files", "journal_format", "errors"},
     "measures": {"timeline", "journal_format"},
     "rules": {"measures", "timeline", "units"},
-    "verdict": {"rules", "measures", "timeline", "units"},
-    "diagnosis": {"rules", "verdict", "measures", "timeline", "units", "errors"},
-    "configuration": {"rules", "private_files", "errors"},
-    "compare": {"units"},
+    "diagnosis": {"rules", "measures", "timeline", "units", "private_files", "errors"},
+    "comparison": {"units", "errors"},
+    "analysis": {
+        "diagnosis",
+        "measures",
+        "sources",
+        "timeline",
+        "run_folder",
+        "private_files",
+        "units",
+        "errors",
+    },
     "live": {
         "diagnosis",
-        "verdict",
         "rules",
         "measures",
         "sources",
@@ -52,7 +72,7 @@ ALLOWED = {
         "private_files",
         "redaction",
         "live",
-        "compare",
+        "comparison",
         "experiments",
         "diagnosis",
         "rules",
@@ -72,6 +92,19 @@ ALLOWED = {
         "units",
         "errors",
     },
+    "api": {
+        "analysis",
+        "comparison",
+        "diagnosis",
+        "reports",
+        "rules",
+        "sources",
+        "timeline",
+        "run_folder",
+        "private_files",
+        "units",
+        "errors",
+    },
     "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
     "demo": {"errors"},
 }
@@ -79,6 +112,7 @@ ALLOWED = {
 
 LIBRARIES = {
     "launch": set(),
+    "monitor_options": set(),
     "monitors": {"psutil", "pynvml", "amdsmi", "prometheus_client"},
     "checkup": set(),
     "run_folder": set(),
@@ -91,6 +125,7 @@ LIBRARIES = {
     "errors": set(),
     "units": set(),
     "journal_format": set(),
+    "journal_words": set(),
 }
 """Third-party modules of the recording half: it must work where polars is missing."""
 
@@ -133,6 +168,77 @@ def test_a_part_imports_only_what_lies_below_it(path: Path) -> None:
 def test_the_recording_half_needs_no_heavy_library(path: Path) -> None:
     outside = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"perfwrap"}
     assert outside <= LIBRARIES[part(path)]
+
+
+MODULES = {
+    ".".join(path.relative_to(WRAPPER.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(WRAPPER.rglob("*.py"))
+}
+SHARED_NAMES = {"model", "out_of_memory", "phase_balance", "repeated_backward", "slow_steps", "stacks"}
+"""File names that a measure or a rule still shares with another file."""
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Return the modules of the package that a file imports, also in functions and under TYPE_CHECKING."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in MODULES else node.module for name in names)
+    return found & set(MODULES)
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Return the strongly connected components of a graph that hold a circle (Tarjan's algorithm)."""
+    found: list[set[str]] = []
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_nodes: list[str] = []
+
+    def visit(node: str) -> None:
+        order[node] = lowest[node] = len(order)
+        open_nodes.append(node)
+        for following in graph[node]:
+            if following not in order:
+                visit(following)
+                lowest[node] = min(lowest[node], lowest[following])
+            elif following in open_nodes:
+                lowest[node] = min(lowest[node], order[following])
+        if lowest[node] == order[node]:
+            place = open_nodes.index(node)
+            component = set(open_nodes[place:])
+            del open_nodes[place:]
+            if len(component) > 1 or node in graph[node]:
+                found.append(component)
+
+    for node in graph:
+        if node not in order:
+            visit(node)
+    return found
+
+
+def test_circles_of_any_length_are_found() -> None:
+    graph = {"a": "b", "b": "cd", "c": "a", "d": "e", "e": "", "f": "f", "g": "a"}
+    assert sorted(map(sorted, circles(graph))) == [["a", "b", "c"], ["f"]]
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert circles({module: imported_modules(path) for module, path in MODULES.items()}) == []
+
+
+def test_no_part_imports_itself_through_others() -> None:
+    graph: dict[str, set[str]] = {part(path): set() for path in MODULES.values()}
+    for path in MODULES.values():
+        inside = {part(MODULES[name]) for name in imported_modules(path) if name != "perfwrap"}
+        graph[part(path)] |= inside - {part(path)}
+    assert circles(graph) == []
+
+
+def test_no_two_files_of_the_package_have_the_same_name() -> None:
+    names = Counter(path.stem for path in MODULES.values() if path.stem != "__init__")
+    assert {name for name, files in names.items() if files > 1} <= SHARED_NAMES
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,14 @@ PAGES = [
     REPOSITORY / "CHANGELOG.md",
     REPOSITORY / "CONTRIBUTING.md",
     REPOSITORY / "inject" / "README.md",
+    REPOSITORY / "scripts" / "README.md",
     REPOSITORY / "scripts" / "workloads" / "README.md",
     *sorted((REPOSITORY / "docs").glob("*.md")),
 ]
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?:\]\(|src=\")(?P<path>[^)\s#\"]*)(?:#(?P<anchor>[^)\s]*))?[)\"]")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+SCRIPT = re.compile(r"(?<![\w/])scripts/[\w/]+\.(?:py|toml)")
 
 
 def prose(page: Path) -> str:
@@ -50,7 +52,14 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> 
     assert dead_links(page) == []
 
 
-def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_script_that_a_page_names_exists(page: Path) -> None:
+    names = set(SCRIPT.findall(page.read_text(encoding="utf-8")))
+    places = (REPOSITORY, REPOSITORY / "tests")
+    assert [name for name in sorted(names) if not any((place / name).is_file() for place in places)] == []
+
+
+def test_a_broken_link_is_reported(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "## The `right` place\n\n[a](#the-right-place) [b](#another) [c](gone.md) [d](https://x.org)\n"

@@ -1,27 +1,28 @@
-"""Run a probe's code; whatever it raises becomes a record, never the user's problem.
+"""Run a probe's code; what it raises becomes a record and never reaches the program.
 
-What has raised once is not run again in this process: the other probes go on. What a signal handler of the program's
-raises meanwhile is the program's, and goes its way.
+A probe that has raised once is not run again in this process; the other probes go on. What a signal handler of the
+program raises meanwhile is passed on to the program.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import handlers, journal, redaction, rest
+from perfwrap_recorder import redaction, signal_handlers
+from perfwrap_recorder.journal import journal, paused_detail, switching
 
 failed = {}  # name of a probe -> what it raised
 
 
 def run(probe, function, *arguments):
-    """Return what the function returns; None when it raises, or when this probe has raised before."""
+    """Return what the function returns; None if it raises, or if this probe has raised before."""
     if probe in failed:
         return None
     try:
         return function(*arguments)
     except Exception as error:  # noqa: BLE001 - one of three broad excepts: the user's program comes first
-        if handlers.raised(error):
+        if signal_handlers.raised(error):
             raise
         failed[probe] = "%s: %s" % (type(error).__name__, error)
-        _tell(probe)
+        _report(probe)
         return None
 
 
@@ -34,17 +35,17 @@ def protect(probe, function):
     return protected
 
 
-def _tell(probe):
-    """Say that the probe watches nothing any more."""
+def _report(probe):
+    """Write that the probe records nothing any more."""
     try:
         journal.uncover("probe/" + probe, "failed: " + redaction.masked(failed[probe]))
-    except Exception:  # noqa: BLE001, S110 # nosec B110 # a journal that cannot be written to has said so already
+    except Exception:  # noqa: BLE001, S110 # nosec B110 # the journal itself has failed
         pass
 
 
 def ask_journal():
-    """Have the journal say what follows a rest; probes call this in the midst of the program."""
-    run("rest", journal.look_at_rest)
+    """Have the journal decide what follows paused detail; probes call this while the program runs."""
+    run("paused_detail", switching.look_at_pause)
 
 
-rest.ask = ask_journal
+paused_detail.ask = ask_journal

@@ -1,4 +1,4 @@
-"""The format of the journal: fixed-width records that outlive the process.
+"""The format of the journal: fixed-width records that survive the process.
 
 This docstring is the specification of FORMAT 1.
 
@@ -15,55 +15,53 @@ CLOCK_REALTIME (ns) when the file was opened. Every other slot is one record ``<
 
 ``kind`` is the last field so that a record cut short by SIGKILL still reads 0. Slots are claimed with
 ``next(itertools.count())``, which is atomic under the GIL: there is no lock that a fork could leave held.
-So the order of records is roughly that of time, no more. A few slots at the front are kept for END, the last
-CLOCK and LOST records, which are written in place. The file grows by segments that are allocated for real
-(``posix_fallocate``), because touching a sparse page on a full disk is SIGBUS. When a segment cannot be had
-the journal goes silent and stays silent: a COVERAGE record of the text "journal" in one of those slots says why,
-and CLOCK and END stand for that moment.
+So the order of records is only roughly that of time. A few slots at the front are reserved for END, the last
+CLOCK and LOST records, which are written in place. The file grows by allocated segments (``posix_fallocate``),
+because touching a sparse page on a full disk is SIGBUS. If a segment cannot be allocated, the journal ends: a
+COVERAGE record of the text "journal" in one of those slots says why, and CLOCK and END are of that moment.
 
 Texts. A TEXT record carries 24 bytes of UTF-8 in start, duration and value (zero-padded), ``name`` is the
-text's id and ``thread`` the number of the piece. Pieces of one text may stand anywhere, also after its
-first use; a text that did not fit its limit (4080 bytes) is cut there. When the table of texts is full, new
+text's id and ``thread`` the number of the piece. Pieces of one text may be anywhere, also after its
+first use; a text longer than the limit (4080 bytes) is cut. When the table of texts is full, new
 ones share the text ``(other)`` and a LOST record counts them.
-A *label* is a text of up to five fields joined by U+001F: name, file, line, function, and, where an installed
-library made the call on behalf of that line of the user's, the library's ``file:line``.
+A *label* is a text of up to five fields joined by U+001F: name, file, line, function, and, if an installed
+library made the call for that line of the user, the library's ``file:line``.
 A *series* is a text of two such fields: entity (``host``, ``cpu/3``, ``process/1234``, ``gpu/0``, ``disk``,
 ``cgroup``) and metric, whose suffix is its unit.
 
 Kinds 1 to 31 describe; 32 to 63 are spans; 64 and up are instants with a value. The bit 0x8000 turns a span
-kind into a SUM: a stretch of thinned steps held ``value`` such spans of that name and thread, of ``duration``
-ns together (inclusive of what they contain). ``start`` is that of the THIN record which began the stretch;
-the stretch ends where the next THIN record begins another. A sum is written when the first of its spans ends
-and then updated in place, so it survives SIGKILL too.
+kind into a SUM: a period without detail had ``value`` such spans of that name and thread, of ``duration`` ns
+together (including what they contain). ``start`` is that of the THIN record which began the period; the period
+ends where the next THIN record begins another. A sum is written when the first of its spans ends and then
+updated in place, so it survives SIGKILL too.
 
-Cheap and bounded. Where detail would cost too much time, or when the journal's budget wears thin, stretches with
-detail (some neighbouring steps) and stretches without take turns, and a THIN record begins each:
+Limited cost and size. If detail would cost too much time, or if the journal's budget runs short, periods with
+detail (some neighbouring steps) and periods without alternate, and a THIN record begins each:
 
-- ``value`` above 0: from ``start`` on spans stand in detail, as one step in so many does.
-- ``value`` 0: spans are summed. That is for want of room: when half of the budget is used, and from then on
-  whenever an eighth of what is left is used, detail is halved, and samples come half as often. So a run of any
-  length fits.
-- ``value`` -1: the probes rest. That is for steps so short that their records would cost more than a
-  four-hundredth of them. Of the trainer's thread DATA is summed and OPTIMIZER is counted, without a line, and the
-  duration of OPTIMIZER is left 0; ZERO_GRAD, SYNC, TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP,
-  COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they end the steps, are not noted at all: detail alone tells of
-  them. The other kinds are summed. A kill may lose a tenth of a second of it.
+- ``value`` above 0: from ``start`` on spans are recorded in detail; one step in ``value`` is.
+- ``value`` 0: spans are summed, because of room: when half of the budget is used, and then whenever an eighth of
+  what is left is used, detail is halved, and samples are taken half as often. So a run of any length fits.
+- ``value`` -1: detail is paused, for steps so short that their records would cost more than 1/400 of them. Of the
+  trainer's thread DATA is summed and OPTIMIZER is counted, without a line, with a duration of 0; ZERO_GRAD, SYNC,
+  TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP, COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they
+  end the steps, are not recorded: only periods with detail have them. The other kinds are summed. A kill may lose
+  the last tenth of a second.
 
-A call that may never return (waiting for a batch, a collective) stands, while it has not, as an OPEN record in one of
-the slots at the front: that is how others see where a process hangs. When it returns, the slot is emptied again. While
-probes rest there are none.
+A call that may never return (waiting for a batch, a collective) is, while it lasts, an OPEN record in one of the
+slots at the front: it shows where a process hangs. When the call returns, the slot is cleared. While detail is
+paused there are none.
 
-GPU spans are never summed: those of steps in detail are there, also where they were found later. Their times are
+GPU spans are never summed: those of steps with detail are there, also if they were found later. Their times are
 those of the GPU, on the host's clock; ``thread`` is an index whose THREAD record names a stream (``cuda/0 stream 0``)
-and no thread. Above the 8 bits of the kind, value holds by how many microseconds the GPU came after the host at the
+and no thread. Above the 8 bits of the kind, value holds the microseconds by which the GPU came after the host at the
 phase's beginning and, LEAD_BITS higher, at its end.
 
-A step ends when one of the optimizers has stepped; in a program without, after a backward pass, an outermost module
-call or before a batch; in a DataLoader's worker with each batch (FETCH). Sums and rests do not reach over the start
-or the end of a loader's iteration, unless such turns are too many. Of the rarer kinds (DATA_END, LOADER_START, SAVE,
-LOAD, IMPORT, COMPILE, NON_FINITE, and full collections of garbage) the first sixteen of a stretch without detail, or
-the first 256 (in longer ones as many as a quarter of its steps) where there is room, stand there all the same;
-further NON_FINITE instants are left out.
+A step ends when one of the optimizers has stepped; in a program without one, after a backward pass, an outermost
+module call or before a batch; in a DataLoader's worker with each batch (FETCH). Sums and pauses do not extend over the
+start or the end of a loader's iteration, unless that would switch too often. Of the rare kinds (DATA_END,
+LOADER_START, SAVE, LOAD, IMPORT, COMPILE, NON_FINITE, and full garbage collections) the first 16 of a period without
+detail, or the first 256 (in longer ones a quarter of its steps) if there is room, are recorded all the same; further
+NON_FINITE instants are dropped.
 """
 
 from struct import Struct
@@ -82,21 +80,21 @@ TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END, OPEN = range
 # FACT: name = key, value = text id of the value.  MARK: name = what, value = text id of the detail or 0.
 # SAMPLE: name = series, value = float64 bits.     COVERAGE: name = what is watched from start on, for
 #   duration (0: to the journal's end; 1: it is not watched), value = text id of a note or 0.
-# LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums, -1 for a rest.
+# LOST: name = what, value = how many were lost.   THIN: value = stride, 0 for sums, -1 for paused detail.
 # END: an orderly end.                            OPEN: name = label of a call that goes on, value = its kind.
 
 # Spans.
 DATA = 33  # next(loader); name = label of the loader, value = batch size or -1
 DATA_END = 34  # the next(loader) that ended the epoch
 LOADER_START = 35  # making the loader's iterator, its workers included; value = num_workers
-# (in a worker: from the start of its loop until it first asks for an order)
+# (in a worker: from the start of its loop until it first waits for an order)
 FORWARD = 36  # outermost module call; value = TRAINING | GRAD | INFERENCE
 BACKWARD = 37
 OPTIMIZER = 38  # optimizer.step(); name = label with "SGD#1" as its name, the number telling instances apart
 SCALER_STEP = 39  # GradScaler.step(); where it skipped the optimizer value = 1 and the label's name ends in
-# " skipped"; value = -1 where that cannot be told (a fused optimizer: the GPU decides)
+# " skipped"; value = -1 if that is unknown (a fused optimizer: the GPU decides)
 ZERO_GRAD = 40
-SYNC = 41  # a value comes to the host; name = label "Tensor.item", value = 1 when the tensor is on a GPU
+SYNC = 41  # a value comes to the host; name = label "Tensor.item", value = 1 if the tensor is on a GPU
 SAVE = 42  # torch.save; value = bytes when known, else -1
 LOAD = 43
 GC = 44  # a collection; value = generation
@@ -108,7 +106,7 @@ GETITEM = 49  # within it, all that makes samples: the calls of dataset[index]; 
 COLLATE = 50  # within it, the collate function; value = bytes of the tensors that it made or -1
 IDLE = 51  # a worker waits for its next order
 PIN = 52  # the loader's own thread copies a batch into pinned memory; value = bytes or -1
-SCHEDULER = 53  # scheduler.step(), not those inside of another; name = label "StepLR.step"
+SCHEDULER = 53  # scheduler.step(), not those inside another; name = label "StepLR.step"
 CLIP = 54  # clip_grad_norm_ or clip_grad_value_; name = label with the function's name
 COLLECTIVE = 55  # a call of torch.distributed's that the program makes itself; name = label "all_reduce", or
 # "all_reduce async" when it only enqueues, both with " of group NAME" behind when not on all ranks; value = bytes of
@@ -122,7 +120,7 @@ GPU = 58  # a GPU's work on a phase, between two events; value = its kind | lead
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits
 QUEUE = 65  # name = a loader, at the start of its DATA span; how many batches were ready, and a half more
-# where later batches came before the one that was next in order; in stretches with detail only
+# if later batches came before the next one in order; in periods with detail only
 STACK = 66  # samples of a thread, from start on for duration; value = how many; name = label, as its name the phase
 
 SUM = 0x8000

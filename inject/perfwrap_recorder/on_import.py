@@ -1,13 +1,13 @@
 """Call functions when the program imports a module.
 
-The shim runs this file when torch is first asked for, while Python may hold its import lock: it must not
-import anything that is not already loaded in every interpreter (hence also no ``from __future__``). The
-recorder itself is loaded when torch's code is about to run: a program that only looks whether torch exists
-never gets that far.
+The shim runs this file when torch is first searched for, while Python may hold its import lock: it must not
+import anything that is not already loaded in every interpreter (so no ``from __future__`` either). The recorder
+itself is loaded when torch's code is about to run: a program that only checks whether torch exists never gets
+that far.
 
-An awaited module is found by asking the finders behind ours; ``importlib.util.find_spec`` would import its
-parents again, which can deadlock. Python's own three loaders get an ``exec_module`` for one execution, which
-leaves no trace; any other loader is wrapped, and stands in its place again before the module runs.
+An awaited module is found by the finders after ours; ``importlib.util.find_spec`` would import its parents again,
+which can deadlock. Python's own three loaders get an ``exec_module`` for one execution, which leaves no trace; any
+other loader is wrapped, and restored before the module runs.
 """
 
 import sys
@@ -23,7 +23,7 @@ _before = {}  # name of a module -> functions() to call before its code runs
 _after = {}  # name of a module -> pairs [function(module), id of the module that it last got]
 _searches = set()  # (thread, name) of the searches in progress: they must not find themselves
 _running = []  # names of the modules whose code runs at present
-_shim = {}  # what the shim lends: data, run_folder, load, note, quietly
+_shim = {}  # the shim's functions and paths: data, run_folder, load, note, quietly
 
 
 class Finder:
@@ -38,7 +38,7 @@ class Finder:
 
 
 def take_over(shim_finder, **lent):
-    """Stand in for the shim's finder; called twice when two threads race."""
+    """Replace the shim's finder; called twice if two threads race."""
     _shim.update(lent)
     if not _finders:
         _finders["torch"] = _find_awaited
@@ -47,19 +47,15 @@ def take_over(shim_finder, **lent):
 
 
 def start():
-    """Load the recorder and start it, once; a failure leaves a line in the run folder and no recorder."""
+    """Load and start the recorder, once; if that fails there is a line in the run folder and no recorder."""
     if start in _before["torch"]:
         _before["torch"].remove(start)
         _shim["quietly"](_start_recorder)
 
 
 def start_again():
-    """Have a recorder that has left this program to itself record into the run folder of who calls."""
-    import perfwrap_recorder
-    from perfwrap_recorder import settings
-
-    _shim["load"]("own_modules").serve(_shim["data"])
-    perfwrap_recorder.start_again(settings.read(_shim["data"], _shim["run_folder"]))
+    """Have a detached recorder record into the run folder of the calling shim."""
+    _shim["load"]("own_modules").start_again(_shim["data"], _shim["run_folder"])
 
 
 def note(event):
@@ -113,7 +109,7 @@ def _has_run(name, module):
 
 
 def _catch_up():
-    """Call what waits for modules that came another way: before we were there, or by a finder before ours."""
+    """Call what waits for modules that were imported otherwise: before this file, or by a finder before ours."""
     for name, pairs in list(_after.items()):
         module = imported(name)
         for pair in pairs if module else ():
@@ -125,14 +121,14 @@ def _catch_up():
 def imported(name):
     """Return the imported module, None while it is being imported or is yet to be (a lazy one)."""
     module = sys.modules.get(name)
-    # Any look at an attribute of a module of LazyLoader's would load it.
+    # Reading an attribute of a LazyLoader module would load it.
     if name in _running or not isinstance(module, type(sys)) or type(module).__name__ == "_LazyModule":
         return None
     return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
 
 def _find_awaited(name, path, target):
-    """Return the spec that the finders behind ours have for the module, made to tell us when it runs."""
+    """Return the spec that the finders after ours have for the module, changed to call us when it runs."""
     search = get_ident(), name
     if search in _searches:
         return None
@@ -153,7 +149,7 @@ def _ask_others(name, path, target):
     for finder in finders:
         if hasattr(finder, "find_spec"):
             spec = finder.find_spec(name, path, target)
-        else:  # a finder in the style that Python 3.12 gave up
+        else:  # a finder of the kind that Python 3.12 removed
             spec = sys.modules["_frozen_importlib"]._find_spec_legacy(finder, name, path)
         if spec is not None:
             return spec
@@ -169,7 +165,7 @@ def _watch(spec):
 
 
 def _exec_once(loader, name):
-    """Return an ``exec_module`` that takes itself off the loader before it does anything."""
+    """Return an ``exec_module`` that first removes itself from the loader."""
 
     def exec_module(module):
         loader.__dict__.pop("exec_module", None)
@@ -179,7 +175,7 @@ def _exec_once(loader, name):
 
 
 class _WatchedLoader:
-    """Stands for another loader until the module runs."""
+    """Replaces another loader until the module runs."""
 
     def __init__(self, loader, spec):
         self._perfwrap_loader = loader
@@ -192,7 +188,7 @@ class _WatchedLoader:
 
     @_hide
     def exec_module(self, module):
-        """Put the real loader back, then have it run the module."""
+        """Restore the real loader, then have it run the module."""
         loader, name = self._perfwrap_loader, self._perfwrap_spec.name
         if getattr(module, "__loader__", None) is self:
             module.__loader__ = loader
@@ -203,9 +199,4 @@ class _WatchedLoader:
 
 
 def _start_recorder():
-    own_modules = _shim["load"]("own_modules")
-    _finders.update(dict.fromkeys(own_modules.serve(_shim["data"]), own_modules.find))
-    import perfwrap_recorder  # what merely looks for torch never loads it
-    from perfwrap_recorder import settings
-
-    perfwrap_recorder.start(settings.read(_shim["data"], _shim["run_folder"]))
+    _shim["load"]("own_modules").start(_finders, _shim["data"], _shim["run_folder"])

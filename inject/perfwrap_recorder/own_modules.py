@@ -1,7 +1,7 @@
-"""Load the recorder's modules from source, under names in angle brackets.
+"""Load the recorder's modules from source, under names in angle brackets, and start the recorder.
 
-Coverage and its kin leave code with such a file name out of the program's figures, and an ordinary import
-would put the path of the file into the code again. No byte code is written.
+Coverage and similar tools do not count code with such a file name, and an ordinary import would put the path of
+the file into the code. No byte code is written.
 """
 
 import os
@@ -13,11 +13,27 @@ PACKAGE = "perfwrap_recorder"
 _sources = {}  # name of a module -> path of its source
 
 
+def start(finders, data, run_folder):
+    """Make the recorder's modules importable by a table of finders, and start the recorder."""
+    finders.update(dict.fromkeys(serve(data), find))
+    from perfwrap_recorder import settings, start  # only here: before, no finder knows them
+
+    start.start(settings.read(data, run_folder))
+
+
+def start_again(data, run_folder):
+    """Start a recorder that has ended once more, with settings and sources of another run."""
+    from perfwrap_recorder import settings, start  # they are loaded already
+
+    serve(data)
+    start.start_again(settings.read(data, run_folder))
+
+
 def serve(data):
-    """Note where the modules are, and return their names; ``data`` is the folder of the package."""
+    """Find the modules and return their names; ``data`` is the folder of the package."""
     _note_sources(PACKAGE, os.path.join(data, PACKAGE))
     for name in _sources:
-        if name in sys.modules:  # the shim had to load it before there was anything else to import
+        if name in sys.modules:  # the shim has loaded it before
             sys.modules[name].__spec__ = find(name)
             _remember_source(name)
     return list(_sources)
@@ -34,7 +50,7 @@ class SourceLoader:
 
     @staticmethod
     def create_module(spec):
-        """Leave the making of the module to Python."""
+        """Let Python create the module."""
 
     @staticmethod
     def exec_module(module):
@@ -56,7 +72,7 @@ def _note_sources(package, folder):
 
 def _remember_source(name):
     """Return a module's source, and keep it for tracebacks and ``inspect.getsource``."""
-    import linecache  # not loaded in every interpreter, but torch is about to load it
+    import linecache  # not loaded in every interpreter, but torch loads it too
 
     with open(_sources[name], encoding="utf-8") as file:
         source = file.read()

@@ -1,6 +1,6 @@
-"""What this process is in the run: its role, and its rank among those that train together.
+"""The role of this process in the run, and its rank in distributed training.
 
-Roles are guesses from how the process was started: ``main`` (anything that may train), ``agent`` (a launcher
+Roles are inferred from how the process was started: ``main`` (anything that may train), ``agent`` (a launcher
 of ranks that itself imports torch), ``helper`` (a server of multiprocessing or a compiler of torch's) and
 ``worker`` (of a DataLoader).
 """
@@ -24,7 +24,7 @@ SERVER_CODE = tuple(
     for before in ("", "import sys; ")
     for server in ("resource_tracker", "forkserver")
 )
-"""How what multiprocessing has its servers run begins, before Python 3.14 and since."""
+"""The beginning of the code that multiprocessing's servers run, before Python 3.14 and since."""
 COMPILE_WORKER = "torch/_inductor/compile_worker"
 LOADER_MODULE = "torch.utils.data.dataloader"
 
@@ -33,25 +33,25 @@ RANK_VARIABLES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
 )
-"""Rank, local rank and world size, as torchrun and its kin name them, as Open MPI and as MPICH do."""
+"""Rank, local rank and world size, as torchrun and similar launchers, Open MPI and MPICH name them."""
 
 
 class Role:
-    """What a process is, and whether there is any use for probes in it."""
+    """The role of a process, and whether probes are useful in it."""
 
     __slots__ = ("inert", "name")
 
     def __init__(self, name, inert=False):
         self.name = name
         self.inert = inert
-        """No probes here, nor in what it forks."""
+        """No probes here, nor in its children of fork."""
 
 
 def find_role(argv):
     """Return the role of a process that was started with that command line."""
     kind, entry = find_entry(argv)
     if kind == "-c" and entry.startswith(SERVER_CODE):
-        return Role("helper")  # not inert: what a fork server forks may train
+        return Role("helper")  # not inert: the children of a fork server may train
     if COMPILE_WORKER in entry.replace(".", "/"):
         return Role("helper", inert=True)
     if entry in AGENT_MODULES if kind == "-m" else os.path.basename(entry) in AGENT_SCRIPTS:
@@ -83,7 +83,7 @@ def find_argv():
 
 
 def find_entry(argv):
-    """Return what Python was told to run: ``-m`` and a module, ``-c`` and code, or ``script`` and a path."""
+    """Return what Python was started with: ``-m`` and a module, ``-c`` and code, or ``script`` and a path."""
     words = iter(argv[1:])
     for word in words:
         if not word.startswith("-") or word == "-":
@@ -101,13 +101,13 @@ def find_entry(argv):
 
 
 def _is_worker():
-    """Say whether this process serves a DataLoader already: where it was attached to."""
+    """Return whether this process is a DataLoader worker already, if perfwrap attached to it."""
     state = sys.modules.get("torch.utils.data._utils.worker")
     return getattr(state, "_worker_info", None) is not None
 
 
 def _called_from(module):
-    """Say whether a function of that module is at work in this thread."""
+    """Return whether a function of that module is on this thread's stack."""
     frame = sys._getframe(1)
     while frame and frame.f_globals.get("__name__") != module:
         frame = frame.f_back

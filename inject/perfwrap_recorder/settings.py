@@ -1,7 +1,7 @@
-"""Read what the launcher asked of this run.
+"""Read the settings that the launcher wrote for this run.
 
-The settings stand in a file beside the recorder, not in environment variables: launchers that carry
-PYTHONPATH to other machines drop the variables they do not know. Each line is ``key=value``.
+The settings are in a file next to the recorder, not in environment variables: launchers that pass PYTHONPATH
+to other machines drop variables that they do not know. Each line is ``key=value``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 
 
 class Settings:
-    """What the launcher asked, as plain attributes."""
+    """The launcher's settings as plain attributes."""
 
     __slots__ = (
         "budget_bytes",
@@ -59,37 +59,37 @@ class Settings:
         self.run_dir = run_dir
         """The run folder, an absolute path."""
         self.host = host or host_name()
-        """This machine's name in file names: that of the launcher's machine only when it was given one."""
+        """This machine's name in file names."""
         self.budget_bytes = budget_bytes
-        """How large this process's journal may become."""
+        """Maximum size of this process's journal."""
         self.nvtx = nvtx
-        """Whether NVTX ranges were asked for."""
+        """Whether to push NVTX ranges."""
         self.data = data
-        """The directory that holds the settings and the recorder's source."""
+        """The directory of the settings and the recorder's source."""
         self.sample_hz = sample_hz
-        """How often a second to look where the threads are; 0 for never."""
+        """Stack samples per second; 0 for none."""
         self.ptracer_pid = ptracer_pid
-        """Which process may look into this one; 0 for none that may not anyway."""
+        """The process that is allowed to ptrace this one; 0 for none in addition."""
         self.max_overhead = max_overhead
-        """The share of the steps' time that detail may cost."""
+        """Maximum overhead of detail, as a share of the steps' time."""
         self.window = window
-        """Which steps torch's profiler watches: "auto", "steady", "worst", "5@100" (five after a hundred), "": none."""
+        """Steps to record with torch's profiler: "auto", "steady", "worst", "5@100" (5 after 100), "" for none."""
         self.window_detail = window_detail
-        """What it notes beside: of "shapes,stack,memory,flops"."""
+        """What it records in addition: of "shapes,stack,memory,flops"."""
         self.window_ranks = window_ranks
-        """Which of several ranks have it do so: "0" or "all"."""
+        """Which of several ranks do so: "0" or "all"."""
         self.changes = changes
-        """What is changed in the program, as words: "workers=8", "bf16"; see ``perfwrap_recorder.changes``."""
+        """Changes to the program: "workers=8", "bf16"; see ``changes/``."""
         self.trial_steps = trial_steps
-        """After so many steady steps the process ends itself; 0 for never."""
+        """The process ends itself after this many steady steps; 0 for never."""
         self.trial_warm_up = trial_warm_up
-        """How many steps come before the first steady one; "auto": until they have settled."""
+        """Number of warm-up steps; "auto": until step times are steady."""
         self.trial_precision = trial_precision
-        """It ends earlier when the median step is known to this share of itself; 0 for never."""
+        """It ends earlier if the median step time is known with this relative precision; 0 for never."""
         self.trial_writes = trial_writes
-        """Whether such a process may write checkpoints: "allow" or "skip"."""
+        """Whether such a process writes checkpoints: "allow" or "skip"."""
         self.watched = watched
-        """Whether to record only as long as somebody watches, in a program that was attached to."""
+        """Whether to record only as long as ``perfwrap attach`` runs."""
 
 
 def host_name() -> str:
@@ -101,7 +101,7 @@ def host_name() -> str:
 
 
 def read(data: str, run_dir: str) -> Settings:
-    """Return the settings that stand in the directory ``data``, for the run folder ``run_dir``."""
+    """Return the settings in the directory ``data``, for the run folder ``run_dir``."""
     values = {}
     with open(data + "/settings", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:

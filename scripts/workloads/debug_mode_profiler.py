@@ -1,7 +1,7 @@
 # expect: debug_mode_enabled line guilty
 # also: slow_optimizer
 # held out
-"""PyTorch's profiler is started before the loop and never leaves it, with nobody reading what it records."""
+"""PyTorch's profiler is started before the loop and never stopped, and its records are not used."""
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile

@@ -1,6 +1,6 @@
 # expect: first_batch_latency line guilty
 # also: slow_steps data_loader_wait
-"""A shuffle buffer is filled anew at the start of every epoch before the first sample comes out of it."""
+"""A shuffle buffer is filled again at the start of every epoch before the first sample comes out of it."""
 import random
 import time
 

@@ -1,6 +1,6 @@
 # expect: first_batch_latency line guilty
 # also: slow_steps data_loader_wait data_loader_single_process
-"""Without workers: the data set parses its whole index again whenever somebody begins to iterate over it."""
+"""Without workers: the data set parses its whole index again whenever an iteration over it begins."""
 import json
 
 import torch

@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of first_batch_buffer.py: a small buffer, and long epochs."""
+"""The fixed twin of first_batch_buffer.py: a small buffer, and long epochs."""
 import random
 import time
 

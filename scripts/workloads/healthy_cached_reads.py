@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of cold_reads.py: one read per sample, and the page cache holds the file."""
+"""The fixed twin of cold_reads.py: one read per sample, and the page cache holds the file."""
 import os
 import tempfile
 

@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of slow_collate_pad.py: one tensor operation encodes a whole batch."""
+"""The fixed twin of slow_collate_pad.py: one tensor operation encodes a whole batch."""
 import random
 
 import torch

@@ -1,6 +1,6 @@
 # expect: healthy
 # also: slow_start
-"""The mended twin of recompilation.py: sequences are padded to one length, so it is compiled once."""
+"""The fixed twin of recompilation.py: sequences are padded to one length, so it is compiled once."""
 import torch
 from torch import nn
 

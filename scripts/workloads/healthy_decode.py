@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of slow_decode.py: torch decodes all pixels of a picture at once."""
+"""The fixed twin of slow_decode.py: torch decodes all pixels of a picture at once."""
 import struct
 
 import torch

@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of rare_long_items.py: the same work, spread evenly over the documents."""
+"""The fixed twin of rare_long_items.py: the same work, spread evenly over the documents."""
 import time
 
 import torch

@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of uneven_shards.py: each worker has its part of every shard."""
+"""The fixed twin of uneven_shards.py: each worker has its part of every shard."""
 import time
 
 import torch

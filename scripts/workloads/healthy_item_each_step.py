@@ -1,5 +1,5 @@
 # expect: healthy
-"""Reads its loss in each step: on a CPU that costs a microsecond, and is nobody's problem."""
+"""Reads its loss in each step: on a CPU that costs a microsecond, which is no problem."""
 import torch
 from torch import nn
 

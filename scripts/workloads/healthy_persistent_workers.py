@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of worker_restart.py: one worker, kept alive between the epochs."""
+"""The fixed twin of worker_restart.py: one worker, kept alive between the epochs."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of shallow_prefetch_bursts.py: sixteen batches wait in the queue for the slow one."""
+"""The fixed twin of shallow_prefetch_bursts.py: sixteen batches wait in the queue for the slow one."""
 import time
 
 import torch

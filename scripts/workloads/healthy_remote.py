@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of few_workers_remote.py: six workers wait for the store at the same time."""
+"""The fixed twin of few_workers_remote.py: six workers wait for the store at the same time."""
 import time
 
 import torch

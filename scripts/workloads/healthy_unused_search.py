@@ -1,6 +1,6 @@
 # expect: healthy
 # run: torchrun --nproc-per-node 2
-"""A deep, narrow model whose unused parameters DDP looks for in vain: that takes one or two percent of a step."""
+"""A deep, narrow model whose unused parameters DDP searches for and finds none: that takes one or two percent of a step."""
 import torch
 import torch.distributed as dist
 from torch import nn

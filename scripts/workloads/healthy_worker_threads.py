@@ -1,5 +1,5 @@
 # expect: healthy
-"""The mended twin of many_workers_threads.py: one worker with one thread, as torch gives it."""
+"""The fixed twin of many_workers_threads.py: one worker with one thread, as torch gives it."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

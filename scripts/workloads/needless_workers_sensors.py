@@ -1,5 +1,6 @@
 # expect: needless_workers line guilty
 # also: thread_oversubscription
+# twin: healthy
 """Near-online regression of a pump's bearing temperature: very small batches, many updates."""
 import argparse
 import collections

@@ -1,7 +1,7 @@
 # expect: needless_workers line guilty
 # also: thread_oversubscription
 # held out
-"""Predicts the load of a heat pump from twelve readings; somebody read that loaders need workers."""
+"""Predicts the load of a heat pump from twelve readings, with workers that it does not need."""
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -1,5 +1,6 @@
 # expect: padded_batches
 # held out
+# twin: healthy
 """Tell the country of an address with a GRU over its letters; all addresses were padded once, to the longest of all."""
 import random
 

@@ -1,4 +1,5 @@
 # expect: padded_batches line guilty
+# twin: healthy
 """Route support tickets to one of 12 queues with a small transformer encoder."""
 from dataclasses import dataclass
 

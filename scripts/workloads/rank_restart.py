@@ -1,7 +1,7 @@
 # expect: rank_restart
 # also: slow_steps
 # run: torchrun --nproc-per-node 2 --max-restarts 1
-"""The second rank gives up after forty steps; torchrun starts both anew, and the second time all goes well."""
+"""The second rank gives up after forty steps; torchrun restarts both, and the second time all goes well."""
 import os
 import sys
 import tempfile

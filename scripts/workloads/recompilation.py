@@ -1,6 +1,6 @@
 # expect: recompilation line guilty
 # also: slow_steps slow_optimizer slow_start
-"""A length curriculum under torch.compile: every new length of the sequences compiles the model anew."""
+"""A length curriculum under torch.compile: every new length of the sequences compiles the model again."""
 import torch
 from torch import nn
 

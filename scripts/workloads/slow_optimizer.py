@@ -1,5 +1,6 @@
 # expect: slow_optimizer line guilty
 # held out
+# twin: healthy
 """A small GPT in the manner of nanoGPT, with many layers and an AdamW that updates one tensor after the other."""
 import torch
 import torch.nn as nn
@@ -45,6 +46,7 @@ decay = [p for p in model.parameters() if p.dim() >= 2]
 rest = [p for p in model.parameters() if p.dim() < 2]
 groups = [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
 optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), foreach=False)  # guilty
+# fixed: optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
 
 for iter_num in range(150):
     ix = torch.randint(len(data) - block_size - 1, (4,))

@@ -1,4 +1,5 @@
 # expect: unused_gradients
+# twin: healthy
 """Adapt a pretrained audio encoder to new keywords: train the last two blocks and a new classifier."""
 import os
 import tempfile

@@ -1,5 +1,6 @@
 # expect: unused_gradients line guilty
-"""A Wasserstein GAN that draws shapes; the critic learns from fakes that nobody detached."""
+# twin: healthy
+"""A Wasserstein GAN that draws shapes; the critic learns from fakes that are not detached."""
 import numpy as np
 import torch
 import torch.nn as nn

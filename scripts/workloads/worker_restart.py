@@ -1,6 +1,6 @@
 # expect: worker_restart line guilty
 # also: data_loader_wait slow_steps
-"""Many short epochs, and the loader's workers are started anew for each of them."""
+"""Many short epochs, and the loader's workers are restarted for each of them."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

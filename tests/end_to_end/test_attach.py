@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ print("end", flush=True)
 PATIENCE_SECONDS = 120
 
 
+@cache
 def find_python() -> str | None:
     """Return a Python of 3.14 or later that has torch."""
     python = find_interpreter("3.14")
@@ -81,6 +83,7 @@ def end(job: subprocess.Popen[str], folder: Path) -> None:
 NEW = pytest.mark.skipif(find_python() is None, reason="no Python 3.14 with torch is installed")
 
 
+@pytest.mark.timing
 @NEW
 @pytest.mark.parametrize("job", [find_python()], indirect=True)
 def test_a_running_job_gets_a_verdict_with_its_line_and_again(job, tmp_path: Path) -> None:
@@ -93,7 +96,7 @@ def test_a_running_job_gets_a_verdict_with_its_line_and_again(job, tmp_path: Pat
             timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, done.stderr
-        assert f"the recorder is in {job.pid} until the watching ends" in done.stderr
+        assert f"the recorder is loaded in {job.pid} until perfwrap stops" in done.stderr
         diagnosis = json.loads((folder / "diagnosis.json").read_text())
         assert diagnosis["verdict"]["id"] == "data-bound", diagnosis["verdict"]
         (finding, *_) = diagnosis["findings"]
@@ -109,7 +112,7 @@ def test_the_job_records_no_more_when_the_watcher_is_killed(job, tmp_path: Path)
     folder = tmp_path / "run"
     watcher = subprocess.Popen(attach(job.pid, "--out", folder), stderr=subprocess.PIPE, text=True)
     assert watcher.stderr is not None
-    while "the recorder is in" not in (line := watcher.stderr.readline()):
+    while "the recorder is loaded in" not in (line := watcher.stderr.readline()):
         assert line, "the watching ended"
     os.kill(watcher.pid, signal.SIGKILL)
     watcher.wait()
@@ -137,7 +140,8 @@ def test_an_older_python_is_left_alone_and_that_is_said(job, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     version = ".".join(map(str, sys.version_info[:2]))
     assert (
-        f"Process {job.pid} has no recorder: it is Python {version}, and only 3.14 and later" in done.stderr
+        f"Process {job.pid} has no recorder: it is Python {version}, but this needs 3.14 or later"
+        in done.stderr
     )
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["attached"]["recorder"] is False

@@ -149,7 +149,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a session, as a machine dies: nobody gets to say anything any more."""
+    """Kill a session as if its machine failed: no process can write anything more."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -205,11 +205,12 @@ def test_two_hosts_with_skewed_clocks_make_one_run_of_which_one_may_die(
     assert {(rank["rank"], rank["host"]) for rank in document["ranks"]} == {(0, "first"), (1, "second")}
     assert all(rank["steps"] >= ENOUGH_STEPS - 1 for rank in document["ranks"])
     warnings = " ".join(document["warnings"])
-    assert "The clocks of second were put on that of first" in warnings
-    assert "1 of the 2 launchers of this run have not said how they ended (second)" in warnings
+    assert "The clocks of second were aligned with the clock of first" in warnings
+    assert "1 of the 2 launchers of this run have not recorded their end (second)" in warnings
     _check_clocks(tmp_path / "run")
 
 
+@pytest.mark.timing
 def test_a_slow_link_between_two_hosts_is_what_holds_them_back(
     hosts: dict[str, list[str]], start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -225,15 +226,15 @@ def test_a_slow_link_between_two_hosts_is_what_holds_them_back(
     assert finding["rule"] == "exposed_communication"
     assert finding["share"] > 0.5
     assert (Path(finding["location"]["file"]).name, finding["location"]["line"]) == ("train.py", 7)
-    assert "a second over its network" in " ".join(finding["evidence"])
+    assert "per second over its network" in " ".join(finding["evidence"])
 
 
 def _check_clocks(run: Path) -> None:
     """Check that the offset found is the wall clock's skew, to within the error that it states."""
-    from perfwrap.measures.host_clocks import aligned
-    from perfwrap.sources import journal
+    from perfwrap.measures.ranks.host_clocks import aligned
+    from perfwrap.sources.journals import run_journals
 
-    _, offsets = aligned(journal.read(RunFolder(run)))
+    _, offsets = aligned(run_journals.read(RunFolder(run)))
     found = offsets["second"]
     assert found is not None and found.proven
     # Both wall clocks are the same machine's: the skew is exact.

@@ -17,15 +17,17 @@ from typing import Any
 
 import polars as pl
 import pytest
-from perfwrap.diagnosis import diagnose
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
-from perfwrap.monitors import pyspy_tool
-from perfwrap.rules import making
+from perfwrap.measures.trainers import find_trainers
+from perfwrap.monitors.pyspy import pyspy_tool
+from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.run_folder import PY_SPY_FIELDS, RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 
 pytestmark = pytest.mark.skipif(pyspy_tool.find() is None, reason="py-spy is not installed")
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 200
 
 TRAINING = """
 import sys
@@ -149,7 +151,7 @@ def spies(folder: Path) -> list[int]:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def reported(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return a function that starts a command whose program runs until ``tmp_path/stop`` is there."""
     started: list[subprocess.Popen[str]] = []
 
@@ -179,6 +181,7 @@ def phases(output: str) -> list[tuple[str, int, int]]:
     return [(name, begin, end) for (name, begin), (_, end) in zip(moments, moments[1:], strict=False)]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "how", [["--py-spy", "--py-spy-rate", "50"], ["--sample", "50"]], ids=["outside", "inside"]
 )
@@ -190,18 +193,18 @@ def test_findings_quote_the_functions_that_samples_were_in(tmp_path: Path, how: 
     )
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    timeline = journal.read(RunFolder(tmp_path / "run"))
+    timeline = run_journals.read(RunFolder(tmp_path / "run"))
     words = {finding.rule: " ".join(finding.evidence) for finding in diagnose(timeline).findings}
     assert re.search(r"\d+ of \d+ samples there were in ", words["python_overhead"])
     if how[0] == "--py-spy":
         # Which rule quotes it depends on how busy the machine is; the sentence does not.
         evidence = Evidence(timeline)
-        (trainer,) = evidence.trainers
-        (loader,) = evidence.loaders(trainer)
-        told = " ".join(making.sampled(evidence, trainer, loader))
-        assert re.search(r"\d+ of \d+ samples of its workers while batches were made were in ", told)
+        (trainer,) = evidence.get(find_trainers)
+        (loader,) = evidence.get(find_loaders, trainer)
+        reported = " ".join(making.sampled(evidence, trainer, loader))
+        assert re.search(r"\d+ of \d+ samples of its workers while batches were made were in ", reported)
         decode = f"train.py:{line_of(TRAINING, 'DECODE')}"
-        assert re.search(rf"Data\.decode\S*,?( mostly)? at {decode}", told)
+        assert re.search(rf"Data\.decode\S*,?( mostly)? at {decode}", reported)
         assert "were in keep_books" in words["python_overhead"]
         assert "(sampled by py-spy" in words["python_overhead"]
     else:
@@ -209,7 +212,7 @@ def test_findings_quote_the_functions_that_samples_were_in(tmp_path: Path, how: 
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("options", [[], ["--no-glance"], ["--no-monitors"]])
+@pytest.mark.parametrize("options", [[], ["--no-brief-sampling"], ["--no-monitors"]])
 def test_by_default_the_process_that_trains_is_looked_at_for_a_while(
     tmp_path: Path, options: list[str]
 ) -> None:
@@ -218,12 +221,12 @@ def test_by_default_the_process_that_trains_is_looked_at_for_a_while(
     command = perfwrap("run", *options, "--no-report", "--out", folder, "--", sys.executable, script, 60)
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    timeline = journal.read(RunFolder(folder))
+    timeline = run_journals.read(RunFolder(folder))
     if options:
         assert timeline.stacks.is_empty()
         return
     assert [line["event"] for line in log(folder)] == ["begin", "end"]
-    (trainer,) = Evidence(timeline).trainers
+    (trainer,) = Evidence(timeline).get(find_trainers)
     assert set(timeline.stacks["track"]) >= {trainer.thread}
     tracks = timeline.tracks.filter(pl.col("id").is_in(timeline.stacks["track"].unique().to_list()))
     assert set(tracks["parent"]) == {trainer.process}
@@ -233,15 +236,16 @@ def test_by_default_the_process_that_trains_is_looked_at_for_a_while(
     assert set(found["operation"]) == {None}
 
 
-def test_stacks_stand_on_the_right_thread_at_the_right_time(tmp_path: Path, told: Any) -> None:
+@pytest.mark.timing
+def test_stacks_stand_on_the_right_thread_at_the_right_time(tmp_path: Path, reported: Any) -> None:
     folder = tmp_path / "run"
-    process = told(*perfwrap("run", "--py-spy", "--no-report", "--out", folder, "--"))
+    process = reported(*perfwrap("run", "--py-spy", "--no-report", "--out", folder, "--"))
     wait_for(lambda: log(folder), "py-spy")
     output = "".join(process.stdout.readline() for _ in range(14))
     (tmp_path / "stop").touch()
     output += process.communicate(timeout=PATIENCE_SECONDS)[0]
     assert process.returncode == 0
-    timeline = journal.read(RunFolder(folder))
+    timeline = run_journals.read(RunFolder(folder))
     threads = timeline.tracks.filter(pl.col("kind") == "thread", pl.col("tid") == pl.col("pid"))
     (main,) = threads.rows(named=True)
     seen = timeline.stacks.filter(pl.col("function").is_in(["busy", "quiet"]))
@@ -265,9 +269,9 @@ def test_stacks_stand_on_the_right_thread_at_the_right_time(tmp_path: Path, told
     assert 0.5 < weights["busy"] / weights["quiet"] < 2
 
 
-def test_killing_py_spy_or_the_monitors_harms_nobody_else(tmp_path: Path, told: Any) -> None:
+def test_killing_py_spy_or_the_monitors_harms_no_other_process(tmp_path: Path, reported: Any) -> None:
     folder = tmp_path / "run"
-    process = told(*perfwrap("run", "--py-spy", "--no-report", "--out", folder, "--"))
+    process = reported(*perfwrap("run", "--py-spy", "--no-report", "--out", folder, "--"))
     wait_for(lambda: spies(folder), "py-spy")
     killed = set(spies(folder))
     for pid in killed:
@@ -287,7 +291,7 @@ def test_killing_py_spy_or_the_monitors_harms_nobody_else(tmp_path: Path, told: 
     assert output.splitlines()[-1].startswith("end ")
     assert "the monitors ended by signal 9" in said
     wait_for(lambda: not spies(folder), "the end of py-spy")
-    timeline = journal.read(RunFolder(folder))
+    timeline = run_journals.read(RunFolder(folder))
     assert timeline.stacks.filter(pl.col("function") == "busy").height
 
 
@@ -301,14 +305,14 @@ def test_where_ptrace_is_refused_the_program_is_sampled_from_inside(tmp_path: Pa
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "seccomp filter forbids it" in done.stderr
     assert "--cap-add=SYS_PTRACE" in done.stderr
-    assert "sampled from inside instead" in done.stderr
-    assert set(journal.read(RunFolder(tmp_path / "run")).stacks["source"]) == {"recorder"}
+    assert "sampled inside the program instead" in done.stderr
+    assert set(run_journals.read(RunFolder(tmp_path / "run")).stacks["source"]) == {"recorder"}
 
 
-def test_attaching_tells_what_a_running_job_does_and_ctrl_c_leaves_it_alone(
-    tmp_path: Path, told: Any
+def test_attaching_shows_what_a_running_job_does_and_ctrl_c_leaves_it_alone(
+    tmp_path: Path, reported: Any
 ) -> None:
-    job, folder = told(), tmp_path / "run"
+    job, folder = reported(), tmp_path / "run"
     job.stdout.readline()
     watching = subprocess.Popen(
         perfwrap("attach", job.pid, "--out", folder),
@@ -324,7 +328,7 @@ def test_attaching_tells_what_a_running_job_does_and_ctrl_c_leaves_it_alone(
     _, said = watching.communicate(timeout=PATIENCE_SECONDS)
     assert watching.returncode == 0
     flowed = " ".join(said.split())
-    assert f"attached to process {job.pid}, which went on" in flowed
+    assert f"attached to process {job.pid}, which is still running" in flowed
     assert "No verdict: perfwrap was attached" in flowed
     assert re.search(r"samples of its own code or of making batches were in (busy|quiet)", flowed)
     assert re.search(r"Its processes used [\d.]+ cores", flowed)
@@ -338,8 +342,8 @@ def test_attaching_tells_what_a_running_job_does_and_ctrl_c_leaves_it_alone(
     assert diagnosis["findings"] == []
 
 
-def test_attaching_ends_with_the_job(tmp_path: Path, told: Any) -> None:
-    job, folder = told(), tmp_path / "run"
+def test_attaching_ends_with_the_job(tmp_path: Path, reported: Any) -> None:
+    job, folder = reported(), tmp_path / "run"
     job.stdout.readline()
     watching = subprocess.Popen(
         perfwrap("attach", job.pid, "--out", folder, "--no-report", "--name", "seen", "--tags", "a, b,a"),

@@ -37,6 +37,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.timing
 def test_the_late_rank_is_named_and_what_the_other_waits_for_it_is_measured(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
@@ -45,16 +46,16 @@ def test_the_late_rank_is_named_and_what_the_other_waits_for_it_is_measured(tmp_
     if ended.returncode == 77:
         pytest.skip("this build of torch has no torch.distributed")
     assert ended.returncode == 0, ended.stderr
-    told = json.loads((tmp_path / "the_run" / "diagnosis.json").read_text())
-    finding = next(one for one in told["findings"] if one["rule"] == "straggler_rank")
+    reported = json.loads((tmp_path / "the_run" / "diagnosis.json").read_text())
+    finding = next(one for one in reported["findings"] if one["rule"] == "straggler_rank")
     assert "wait for rank 1" in finding["evidence"][0]
     assert finding["location"]["line"] == 1 + PROGRAM.splitlines().index("    loss.backward()  # BEFORE")
-    assert told["skew"]["measured"]
-    assert told["skew"]["latest"] == 1
-    first, second = told["ranks"]
+    assert reported["skew"]["measured"]
+    assert reported["skew"]["latest"] == 1
+    first, second = reported["ranks"]
     assert first["meetings"]["wait_ns"] > 20_000_000, (
         "a sleep of 30 ms takes no less, however busy the machine is"
     )
     assert first["cores"] == second["cores"]
-    assert told["processes"]["trainer"] == 2
-    assert "2 trainers beside each other" in ended.stderr + ended.stdout
+    assert reported["processes"]["trainer"] == 2
+    assert "2 trainers side by side" in ended.stderr + ended.stdout

@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 from perfwrap.measures.evidence import Evidence
+from perfwrap.rules.needs import why_missing
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 
 PROGRAM = """
 import time
@@ -27,6 +28,7 @@ print("done")
 """
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("hertz", ["50", "0"])
 def test_the_line_between_the_phases_is_in_the_timeline(tmp_path: Path, hertz: str) -> None:
     pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
@@ -39,8 +41,8 @@ def test_the_line_between_the_phases_is_in_the_timeline(tmp_path: Path, hertz: s
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, "done\n")
-    timeline = journal.read(RunFolder(tmp_path / "run"))
-    why = Evidence(timeline).missing("stacks")
+    timeline = run_journals.read(RunFolder(tmp_path / "run"))
+    why = Evidence(timeline).get(why_missing, "stacks")
     if hertz == "0":
         assert timeline.stacks.is_empty()
         assert "--sample" in str(why)

@@ -1,4 +1,4 @@
-"""A job of two ranks that hangs, seen from outside: told at once, ended on demand, and found in the report."""
+"""A job of two ranks that hangs, seen from outside: reported at once, ended on demand, and found in the report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_rank_that_never_comes_is_named_and_the_run_is_ended_on_demand(tmp_pat
     record = json.loads(file.read_text())
     assert record["missing"] == ["rank 1"]
     assert record["killed"]
-    assert record["ended"]["how"] != "steps went on"
+    assert record["ended"]["how"] != "steps resumed"
     ranks = {one["rank"]: one for one in record["processes"] if one["rank"] is not None}
     assert ranks[0]["inside"]["what"] == "collective"
     assert ranks[1]["threads"]

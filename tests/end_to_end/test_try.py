@@ -76,6 +76,7 @@ def program(folder: Path, text: str = PROGRAM) -> Path:
     return folder
 
 
+@pytest.mark.timing
 def test_the_gain_its_edit_and_a_ceiling_are_found_and_no_file_is_touched(tmp_path: Path) -> None:
     folder = program(tmp_path / "work")
     before = (folder / "train.py").stat()
@@ -95,11 +96,12 @@ def test_the_gain_its_edit_and_a_ceiling_are_found_and_no_file_is_touched(tmp_pa
     )
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in document["variants"]}
-    assert {name: row["judgement"] for name, row in rows.items()} == {
+    assert {name: rows[name]["judgement"] for name in ("workers=4", "cached-batch")} == {
         "workers=4": "gain",
         "cached-batch": "gain",
-        "none": "noise",
     }
+    # Of one repeat in 40, "no change" is outside of its 95 % interval on one side: only its size is certain.
+    assert 0.7 < rows["none"]["ratio"] < 1.4
     # Four workers take turns at sleeping, and a batch that is kept costs nothing.
     assert rows["workers=4"]["low"] < 0.7
     assert rows["cached-batch"]["ratio"] < rows["workers=4"]["ratio"]
@@ -109,8 +111,8 @@ def test_the_gain_its_edit_and_a_ceiling_are_found_and_no_file_is_touched(tmp_pa
         in rows["workers=4"]["edit"]
     )
     assert "+    loader = DataLoader(Slow(), batch_size=int(sys.argv[1]), num_workers=4)" in done.stdout
-    told = [line for line in done.stdout.splitlines() if not line.startswith("Report: ")]
-    assert max(map(len, told)) <= 100, "paths alone may be longer"
+    reported = [line for line in done.stdout.splitlines() if not line.startswith("Report: ")]
+    assert max(map(len, reported)) <= 100, "paths alone may be longer"
     assert document["baseline"]["skipped_writes"] > 0
     assert document["written"] == []
     assert [path.name for path in folder.iterdir()] == ["train.py"]
@@ -122,6 +124,7 @@ def test_the_gain_its_edit_and_a_ceiling_are_found_and_no_file_is_touched(tmp_pa
     compile((folder / "train.py").read_text(), "train.py", "exec")
 
 
+@pytest.mark.timing
 def test_without_names_the_diagnosis_chooses_and_a_crash_is_a_row(tmp_path: Path) -> None:
     folder = program(tmp_path / "work")
     done, document = tried(
@@ -149,13 +152,13 @@ def test_a_program_that_cannot_be_measured_is_exit_code_1(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "no command"),
+        ((), "No command was given"),
         (("worker=2", "--", sys.executable, "train.py"), "no change"),
-        (("bf16", "--steps", "9", "--", sys.executable, "train.py"), "stands behind a change"),
-        (("--preset", "all", "--", sys.executable, "train.py"), "no preset"),
+        (("bf16", "--steps", "9", "--", sys.executable, "train.py"), "--steps must come before the changes"),
+        (("--preset", "all", "--", sys.executable, "train.py"), "--preset does not take"),
         (("--preset", "memory", "bf16", "--", sys.executable, "train.py"), "exclude each other"),
-        (("--precision", "much", "--", sys.executable, "train.py"), "no percentage"),
-        (("bf16", "--", "no-such-program"), "no command 'no-such-program'"),
+        (("--precision", "much", "--", sys.executable, "train.py"), "takes a percentage"),
+        (("bf16", "--", "no-such-program"), "command 'no-such-program' was not found"),
     ],
 )
 def test_what_cannot_be_tried_is_said_before_anything_runs(
@@ -204,9 +207,9 @@ class Large(Dataset):
 torch.set_num_threads(1)
 model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-loader = DataLoader(Large(), batch_size=8)
+loader = DataLoader(Large(), batch_size=16)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 600 * (1 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (used + 400 * (1 << 20), resource.RLIM_INFINITY))
 while True:
     for batch in loader:
         optimizer.zero_grad()
@@ -221,10 +224,10 @@ def test_the_largest_batch_is_searched_until_memory_runs_out(tmp_path: Path) -> 
     done, document = tried(folder, "--find-batch-size", "--steps", 5, "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     found = document["batch_size"]
-    # A batch and its samples are of 8 MiB a sample, and 600 MiB may be had.
-    assert 16 <= found["largest"] < found["smallest"] <= 128
+    # A batch and its samples are of 8 MiB a sample, and 400 MiB may be had.
+    assert 16 <= found["largest"] < found["smallest"] <= 64
     assert "out of memory" in found["reason"]
     assert found["advised"] <= 0.9 * found["largest"]
-    assert f"at most {found['advised']}" in " ".join(done.stdout.split())
+    assert f"{found['advised']} at most" in " ".join(done.stdout.split())
     sizes = [row for row in document["variants"] if row["status"] == "measured"]
     assert sizes and all(row["samples_per_s"] for row in sizes)

@@ -47,7 +47,7 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_carries_the_recorder_and_no_tests(wheel: Path) -> None:
     names = ZipFile(wheel).namelist()
     assert "perfwrap/_inject/sitecustomize.py" in names
-    assert "perfwrap/_inject/perfwrap_recorder/journal.py" in names
+    assert "perfwrap/_inject/perfwrap_recorder/journal/journal.py" in names
     assert "perfwrap/py.typed" in names
     assert not [name for name in names if name.startswith(("tests", "scripts"))]
 
@@ -58,8 +58,10 @@ def test_a_tool_installed_elsewhere_profiles_a_script_of_this_environment(
     wheel: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "tool"
-    venv.create(home, with_pip=True)
-    run(home / "bin" / "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    # The pip of this environment installs, and byte code is made of what is imported only: both save many seconds.
+    venv.create(home, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python"]
+    run(*pip, "install", "--quiet", "--no-compile", wheel, cwd=tmp_path)
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     bare = run(sys.executable, script, cwd=tmp_path)

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 from perfwrap.timeline.coverage import WINDOW
 
 PROGRAM = """
@@ -55,14 +59,14 @@ def test_the_program_says_what_it_says_bare(script, recorded) -> None:
 
 
 def test_the_report_says_which_steps_were_watched(recorded) -> None:
-    told = " ".join(recorded[1].stderr.split())
-    assert "PyTorch's profiler: steps 31 to 34: tools/window-" in told
-    assert "these steps are in no figure above." in told
+    reported = " ".join(recorded[1].stderr.split())
+    assert "torch.profiler: steps 31 to 34: tools/window-" in reported
+    assert "these steps are excluded above." in reported
 
 
 def test_the_window_is_on_the_trainers_own_track_at_its_own_time(recorded) -> None:
-    timeline = journal.read(recorded[0])
-    trainer = Evidence(timeline).main
+    timeline = run_journals.read(recorded[0])
+    trainer = Evidence(timeline).get(find_main_trainer)
     ops = timeline.spans.filter(pl.col("source") == "kineto")
     assert set(ops["track"]) == {trainer.thread}
     steps = timeline.spans.filter(pl.col("source") == "recorder", pl.col("operation") == "optimizer").sort(
@@ -71,7 +75,7 @@ def test_the_window_is_on_the_trainers_own_track_at_its_own_time(recorded) -> No
     marks = ops.filter(pl.col("name").str.starts_with("Optimizer.step#")).sort("start")
     assert marks.height == 4
     own = steps[30:34]
-    error = int(Evidence(timeline).facts(trainer.process)["window/clock_error_ns"])
+    error = int(Evidence(timeline).get(find_facts, trainer.process)["window/clock_error_ns"])
     before = own["start"] - marks["start"]
     after = (marks["start"] + marks["duration"]) - (own["start"] + own["duration"])
     assert before.min() >= 0
@@ -81,10 +85,10 @@ def test_the_window_is_on_the_trainers_own_track_at_its_own_time(recorded) -> No
 
 
 def test_its_steps_are_in_no_figure(recorded) -> None:
-    timeline = journal.read(recorded[0])
+    timeline = run_journals.read(recorded[0])
     evidence = Evidence(timeline)
-    trainer = evidence.main
-    steps, account = evidence.steps(trainer), evidence.account(trainer)
+    trainer = evidence.get(find_main_trainer)
+    steps, account = evidence.get(find_steps, trainer), evidence.get(find_account, trainer)
     assert steps.count == 60
     # The window begins and is exported just after a step's end: the step that follows is not as usual either.
     assert steps.table.filter("windowed")["index"].to_list() == [30, 31, 32, 33, 34]
@@ -99,13 +103,13 @@ def test_its_steps_are_in_no_figure(recorded) -> None:
 
 
 def test_a_file_that_is_damaged_costs_only_itself(script, recorded) -> None:
-    whole = journal.read(recorded[0])
+    whole = run_journals.read(recorded[0])
     (path,) = (recorded[0].path / "tools").glob("window-*.json")
     kept = path.read_bytes()
     try:
         for content in (b"", b"{", kept[: len(kept) // 2], b"\xff" * 100):
             path.write_bytes(content)
-            damaged = journal.read(recorded[0])
+            damaged = run_journals.read(recorded[0])
             own = whole.spans.filter(pl.col("source") == "recorder")
             assert damaged.spans.filter(pl.col("source") == "recorder").equals(own)
     finally:
@@ -117,7 +121,7 @@ def test_what_names_no_steps_is_refused_before_anything_starts(script, tmp_path:
     done = perfwrap("run", *words, "--out", tmp_path / "run", "--", sys.executable, script)
     assert done.returncode != 0
     assert done.stdout == ""
-    assert "For example: " in done.stderr or "any of" in done.stderr or "example" in done.stderr
+    assert "for example: " in done.stderr or "one or more of" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -126,4 +130,4 @@ def test_none_is_taken_where_none_is_wanted(script, tmp_path: Path) -> None:
     done = perfwrap("run", *words, "--", sys.executable, script)
     assert done.returncode == 0
     assert not (tmp_path / "run/tools").exists()
-    assert WINDOW not in set(journal.read(RunFolder(tmp_path / "run")).coverage["what"])
+    assert WINDOW not in set(run_journals.read(RunFolder(tmp_path / "run")).coverage["what"])

@@ -30,6 +30,7 @@ def run(script: Path, out: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("name", "rule", "verdict"),
     [
@@ -60,6 +61,7 @@ def test_a_planted_problem_is_found_at_its_line(
     assert "perfwrap" not in ended.stdout
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", ["phase_balance", "first_epoch_slower"])
 def test_a_planted_problem_without_a_line_is_found(tmp_path: Path, name: str) -> None:
     ended = run(WORKLOADS / f"{name}.py", tmp_path / "run")

@@ -94,7 +94,7 @@ class Run:
     def _start(self, environment, command, options):
         more = {name: str(value) for name, value in options.pop("more", {}).items()}
         words = [str(word) for word in command]
-        settings = {"capture_output": True, "text": True, "timeout": 60, "env": {**environment, **more}}
+        settings = {"capture_output": True, "text": True, "timeout": 240, "env": {**environment, **more}}
         return subprocess.run(words, **{**settings, **options})
 
     def starts(self) -> list[dict[str, str]]:
@@ -103,12 +103,12 @@ class Run:
         return [dict(zip(run_folder.START_FIELDS, line.split("\t"), strict=True)) for line in lines]
 
     def events(self) -> list[str]:
-        """Return what the start records tell of, in their order."""
+        """Return the contents of the start records, in their order."""
         return [start["event"] for start in self.starts()]
 
     def wait_for(self, *names: str) -> Run:
         """Have a recorder that says when these modules have run, in place of the real one."""
-        (self.data / "perfwrap_recorder" / "__init__.py").write_text(PROBE.format(names=names))
+        (self.data / "perfwrap_recorder" / "start.py").write_text(PROBE.format(names=names))
         return self
 
     def use_probes(self, **sources: str) -> Run:

@@ -1,7 +1,7 @@
 """The recorder comes into a program that runs already, leaves it, and comes back.
 
 ``sys.remote_exec`` has a program run a file in its main thread between two of its operations. So that this can be
-tested on every Python, the programs here run the same file themselves, wherever they are told to.
+tested on every Python, the programs here run the same file themselves, at given places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from perfwrap.launch import injection, manifest
 from perfwrap.launch.options import Options
 from perfwrap.run_folder import START_FIELDS, RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 
 PROGRAM = """
 import gc, json, os, random
@@ -100,7 +100,7 @@ class Attach:
 
     @property
     def operations(self) -> dict[str, int]:
-        spans = journal.read(self.folder).spans
+        spans = run_journals.read(self.folder).spans
         return dict(spans.group_by("operation").agg(pl.len()).iter_rows())
 
 
@@ -137,10 +137,10 @@ def test_it_comes_leaves_and_comes_back_and_the_program_computes_the_same(attach
         assert 40 <= operations["forward"] <= 42
         assert 40 <= operations["optimizer"] <= 42
         assert 40 <= operations["sync"] <= 42
-        coverage = journal.read(each.folder).coverage
+        coverage = run_journals.read(each.folder).coverage
         assert {"probe/forward", "probe/data_loader", "probe/sync"} <= set(coverage["what"])
 
-        facts = dict(journal.read(each.folder).facts.select("key", "value").iter_rows())
+        facts = dict(run_journals.read(each.folder).facts.select("key", "value").iter_rows())
         assert facts["optimizer/AdamW#1/class"] == "torch.optim.adamw.AdamW"
         assert facts["role"] == "main"
 
@@ -199,14 +199,14 @@ child()
 """
 
 
-def test_what_is_forked_while_nobody_watches_records_nothing(attach) -> None:
+def test_a_child_forked_while_detached_records_nothing(attach) -> None:
     place = attach("run")
     run(FORKS, [(str(place.script), str(place.watched))])
     assert [start["event"] for start in place.starts] == ["start", "fork"]
     assert len(list(place.folder.journal.iterdir())) == 2
 
 
-def test_a_run_folder_that_is_gone_is_watched_by_nobody(attach) -> None:
+def test_a_run_folder_that_is_gone_counts_as_detached(attach) -> None:
     place = attach("run")
     test = """
 import shutil

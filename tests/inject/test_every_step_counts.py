@@ -214,7 +214,7 @@ def test_what_was_counted_is_there_after_an_interrupt(trainer: Trainer, run) -> 
         if steps > 500 and _sleeps(program.pid):
             break
     program.send_signal(signal.SIGINT)
-    program.communicate(timeout=60)
+    program.communicate(timeout=240)
     (path,) = run.folder.journal.glob("*.pwj")
     assert sum(counted(path)[1].values()) == 3_000
 

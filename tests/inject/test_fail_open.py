@@ -37,7 +37,16 @@ def check(run, fake_torch):
     return check
 
 
-PARTS = ("on_import", "own_modules", "__init__", "settings", "journal", "guard", "roles", "probes/__init__")
+PARTS = (
+    "on_import",
+    "own_modules",
+    "start",
+    "settings",
+    "journal/journal",
+    "guard",
+    "roles",
+    "probes/__init__",
+)
 DAMAGES = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] + b"\n def ("),
     "empty": lambda path: path.write_bytes(b""),
@@ -56,7 +65,7 @@ def test_a_damaged_recorder_leaves_the_program_alone_and_a_line(run, check, part
 
 
 def test_a_damaged_recorder_is_silent_on_every_python(run, check, interpreter):
-    (run.data / "perfwrap_recorder" / "journal.py").write_text("def (")
+    (run.data / "perfwrap_recorder" / "journal" / "journal.py").write_text("def (")
     check(interpreter)
     start, failed = run.starts()[:2]
     assert failed["event"] == "failed" and failed["argv"].startswith("SyntaxError")
@@ -90,7 +99,7 @@ def test_a_run_folder_that_goes_after_torch_leaves_the_program_alone(run, check,
         import os, shutil, sys, torch
         if "perfwrap_recorder" in sys.modules:
             shutil.rmtree({str(run.folder.path)!r})
-            from perfwrap_recorder import journal
+            from perfwrap_recorder.journal import journal
             for number in range(50_000):
                 journal.mark("still here", str(number))
         if os.fork() == 0:
@@ -182,9 +191,9 @@ def test_a_limit_to_the_size_of_files_leaves_the_program_alone(run, check, inter
         import signal
         signal.signal(signal.SIGXFSZ, signal.{disposition})
         {{}}
-        if "perfwrap_recorder.journal" in sys.modules:
+        if "perfwrap_recorder.journal.journal" in sys.modules:
             for number in range(50_000):
-                sys.modules["perfwrap_recorder.journal"].mark("more", str(number))
+                sys.modules["perfwrap_recorder.journal.journal"].mark("more", str(number))
     """
 
     def preexec():
@@ -216,7 +225,7 @@ def test_closing_every_descriptor_leaves_both_alone(run, check, interpreter):
         os.closerange(3, 256)
         descriptors = [os.open("/dev/null", os.O_RDONLY) for _ in range(10)]
         if "perfwrap_recorder" in sys.modules:
-            from perfwrap_recorder import journal
+            from perfwrap_recorder.journal import journal
             for number in range(5_000):
                 journal.mark("after", str(number))
         print(descriptors)

@@ -37,7 +37,7 @@ IS_CONTROL = os.environ.get("PERFWRAP_TEST_CONTROL") == "1"
 KNOWN = {
     r"functions_look.*-(bound|owners)-tensors": "a tensor's watched method is a `method`; the class holds a descriptor",
     r"same_names.*-(dir|class_tables)-": "names in torch's modules, and methods in vars(torch.Tensor)",
-    r"tables_hold_what_stands": "functions have other code, and the class holds a descriptor",
+    r"tables_hold_what_is": "functions have other code, and the class holds a descriptor",
     r"as_deep_in_the_stack": "a watched method of a tensor is called by two frames more",
     r"stacks_are_as_deep": "a collate function is called by one frame more",
     r"errors_have_their_tracebacks": "a collective has a frame more, and up to Python 3.10 some others",
@@ -50,7 +50,7 @@ KNOWN = {
     ),
     r"compiled.*-other_functions_within_a_graph-": "one frame or one guard more",
 }
-"""What still differs, by a part of the test's name, and in which way; inject/README.md tells users of it."""
+"""What still differs, by a part of the test's name, and in which way; inject/README.md describes it for users."""
 
 
 @pytest.fixture(autouse=True)
@@ -223,7 +223,7 @@ def differences(bare: object, wrapped: object, place: str = "") -> list[str]:
 
 
 def without_frames_of_perfwrap(value: object) -> object:
-    """Leave out frames that name perfwrap, which up to Python 3.10 nobody can hide."""
+    """Leave out frames that name perfwrap, which cannot be hidden up to Python 3.10."""
     if isinstance(value, dict):
         return {key: without_frames_of_perfwrap(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -344,7 +344,7 @@ def test_functions_stay_the_same_at_every_moment(looks) -> None:
 
 
 @pytest.mark.parametrize("state", SCANNED)
-def test_torchs_own_tables_hold_what_stands_in_the_places(looks, state: str) -> None:
+def test_torchs_own_tables_hold_what_is_in_the_places(looks, state: str) -> None:
     hold(looks.bare[state]["scanned"], looks.wrapped[state]["scanned"])
 
 

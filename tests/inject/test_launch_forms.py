@@ -51,7 +51,7 @@ def test_a_zip_application(run, interpreter, write, tmp_path):
 
 
 def test_a_shell_script_that_activates_an_environment(run, interpreter, write, tmp_path):
-    subprocess.run([interpreter, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=60)
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=240)
     script = write("job.sh", f"source {tmp_path}/venv/bin/activate\npython - <<'E'\n{TELL}\nE\n")
     done = run.same("bash", script)
     assert (done.returncode, done.stderr) == (0, "")
@@ -114,6 +114,6 @@ def test_many_first_starts_at_once_are_all_recorded(run, without):
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(32)
     ]
-    assert {process.communicate(timeout=60) for process in started} == {("[]\n", "")}
+    assert {process.communicate(timeout=240) for process in started} == {("[]\n", "")}
     assert run.events() == ["start"] * 32
     assert len({start["pid"] for start in run.starts()}) == 32

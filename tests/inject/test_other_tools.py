@@ -10,7 +10,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from perfwrap.monitors.uninjected import explain
+from perfwrap.monitors.processes.uninjected import explain
 
 BIN = Path(sys.executable).parent
 QUIET = {
@@ -65,7 +65,7 @@ def program(tool):
 
 
 @pytest.mark.parametrize("tool", ["ddtrace", "newrelic"])
-def test_a_tool_inside_of_perfwrap(make_run, fake_torch, user, tool):
+def test_a_tool_inside_perfwrap(make_run, fake_torch, user, tool):
     need(tool)
     run = make_run(f"{user}:{fake_torch}").wait_for("torch")
     done = run.start(*TOOLS[tool][0], sys.executable, "-c", program(tool), more=QUIET)
@@ -78,7 +78,7 @@ def test_a_tool_inside_of_perfwrap(make_run, fake_torch, user, tool):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_perfwrap_inside_of_a_tool(make_run, fake_torch, user, tool):
+def test_perfwrap_inside_a_tool(make_run, fake_torch, user, tool):
     need(tool)
     run = make_run(f"{user}:{fake_torch}").wait_for("torch")
     # What `TOOL perfwrap run -- python` comes to: our directory before whatever the tool has put there.
@@ -96,7 +96,7 @@ def test_perfwrap_inside_of_a_tool(make_run, fake_torch, user, tool):
     assert run.said().count("ran torch") == 1
 
 
-def test_opentelemetry_inside_of_perfwrap_hides_it_and_is_named(make_run, fake_torch, write):
+def test_opentelemetry_inside_perfwrap_hides_it_and_is_named(make_run, fake_torch, write):
     need("opentelemetry.instrumentation")
     run = make_run(str(fake_torch)).wait_for("torch")
     code = "import os, sys; print(os.getpid(), flush=True); sys.stdin.readline()"

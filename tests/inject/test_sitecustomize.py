@@ -81,7 +81,7 @@ def test_without_site_the_folder_stays_on_the_path_and_that_is_all(run, interpre
     assert injected.stdout == bare.stdout.replace("['', ", f"['', '{run.hook}', ")
 
 
-def test_the_shim_is_compiled_once_where_no_byte_code_is_to_be_written(run, interpreter, write):
+def test_our_files_are_compiled_once_where_no_byte_code_is_to_be_written(run, interpreter, write):
     write("work/part.py")
     script = write(
         "work/script.py", "import part, sys; print(sys.dont_write_bytecode, sys.flags.dont_write_bytecode)"
@@ -89,10 +89,13 @@ def test_the_shim_is_compiled_once_where_no_byte_code_is_to_be_written(run, inte
     for _ in range(2):
         done = run.same(interpreter, script)
         assert (done.stdout, done.returncode) == ("True 1\n", 0)
-    verbose = run.start(interpreter, "-v", "-c", "pass").stderr
+    verbose = run.start(interpreter, "-v", "-c", "0").stderr
     assert f"matches {run.hook}/sitecustomize.py" in verbose
     assert not (script.parent / "__pycache__").exists()
     assert len(list(run.hook.rglob("*.pyc"))) == 1
+    run.start(interpreter, "-c", "0", "--api-key=secret")
+    redaction = run.start(interpreter, "-v", "-c", "0", "--api-key=secret").stderr
+    assert "perfwrap_recorder/redaction.py" in redaction and len(list(run.hook.rglob("redaction.*.pyc"))) == 1
 
 
 def test_no_byte_code_goes_where_the_user_keeps_his(run, interpreter, tmp_path):

@@ -63,7 +63,7 @@ def test_a_usercustomize_runs_too(make_run, interpreter, write):
 
 
 def test_the_one_in_a_virtual_environment_runs(run, interpreter, tmp_path):
-    subprocess.run([interpreter, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=60)
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=240)
     (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     (site / "sitecustomize.py").write_text("print('venv')")
     done = run.same(tmp_path / "venv" / "bin" / "python", "-c", SHOW)
@@ -161,7 +161,7 @@ def test_shadowed_by_a_file_that_does_not_chain_the_second_name_is_found(run, in
 
 
 def test_shadowed_in_a_virtual_environment_it_is_not_found(run, interpreter, write, tmp_path):
-    subprocess.run([interpreter, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=60)
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=240)
     shadow = write("shadow/sitecustomize.py", "print('shadow')")
     more = {"PYTHONPATH": f"{shadow.parent}:{run.hook}"}
     done = run.start(tmp_path / "venv" / "bin" / "python", "-c", "print('runs')", more=more)

@@ -1,4 +1,4 @@
-"""Whatever stands in PYTHONPATH, and whoever changes it, sys.path is that of a bare interpreter."""
+"""For every PYTHONPATH, and after every change of it, sys.path is that of a bare interpreter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_element_added_to_one_that_was_set_brings_no_current_directory(make_r
     assert {start["vector"] for start in run.starts()} == {"sitecustomize"}
 
 
-def test_a_current_directory_that_is_gone_stops_nobody(run, interpreter, tmp_path):
+def test_a_current_directory_that_is_gone_stops_nothing(run, interpreter, tmp_path):
     gone = tmp_path / "gone"
     line = (
         f"mkdir {gone}; cd {gone}; rmdir {gone}; PYTHONPATH=$PYTHONPATH:/x exec {interpreter} -c 'print(1)'"

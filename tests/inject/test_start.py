@@ -58,7 +58,7 @@ def test_an_import_that_was_over_before_is_not_timed(start, interpreter, write, 
         """,
     )
     start.run.use_probes(
-        one="def install(torch):\n    from perfwrap_recorder import journal\n    journal.mark('in')"
+        one="def install(torch):\n    from perfwrap_recorder.journal import journal\n    journal.mark('in')"
     )
     path = f"{tmp_path}/before:{start.run.hook}:{fake_torch}"
     start(interpreter, "import torch", more={"PYTHONPATH": path}, same=False)
@@ -68,7 +68,7 @@ def test_an_import_that_was_over_before_is_not_timed(start, interpreter, write, 
 
 
 GOOD = """
-from perfwrap_recorder import journal
+from perfwrap_recorder.journal import journal
 
 def loaded(module):
     journal.mark("loaded", module.__name__)
@@ -89,7 +89,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("source", BROKEN.values(), ids=BROKEN)
-def test_a_probe_that_raises_is_listed_and_hurts_nobody(start, interpreter, source):
+def test_a_probe_that_raises_is_listed_and_harms_nothing(start, interpreter, source):
     start.run.use_probes(bad=source, good=GOOD)
     assert start(interpreter, "import torch; print('fine')", "-Werror").stdout == "fine\n"
     (journal,) = start.run.journals()
@@ -113,7 +113,7 @@ ROLES = {
 }
 
 
-def test_roles_are_told_from_the_command_line(start, interpreter):
+def test_roles_are_found_from_the_command_line(start, interpreter):
     start.run.use_probes()
     code = f"""
         import torch
@@ -140,7 +140,7 @@ def test_in_an_agent_there_are_no_probes(start, interpreter, write, fake_torch):
     assert journal.facts["role"] == "agent" and "installed" not in journal.texts.values()
 
 
-SAY = "from perfwrap_recorder import journal; journal.mark('from', {who!r}); "
+SAY = "from perfwrap_recorder.journal import journal; journal.mark('from', {who!r}); "
 ENDINGS = {
     "exit": "sys.exit(5)",
     "_exit": "os._exit(5)",
@@ -217,7 +217,7 @@ def test_multiprocessing_with_torch_leaves_one_record_each(start, interpreter, w
         def work(number):
             import torch
             if "perfwrap_recorder" in sys.modules:
-                from perfwrap_recorder import journal
+                from perfwrap_recorder.journal import journal
                 journal.mark("worked", str(number))
             return number * 2
 
@@ -250,7 +250,7 @@ def test_multiprocessing_with_torch_leaves_one_record_each(start, interpreter, w
     assert {str(journal.pid) for journal in start.run.journals()} <= set(recorded)
 
 
-def test_a_worker_of_a_dataloader_is_told_by_who_forks_it(start, interpreter, write):
+def test_a_worker_of_a_dataloader_is_recognised_by_who_forks_it(start, interpreter, write):
     start.run.use_probes()
     write(
         "fake/torch/utils/data/dataloader.py",
@@ -260,7 +260,7 @@ def test_a_worker_of_a_dataloader_is_told_by_who_forks_it(start, interpreter, wr
             pid = os.fork()
             if pid == 0:
                 if "perfwrap_recorder" in sys.modules:
-                    sys.modules["perfwrap_recorder"].journal.mark("batch")
+                    sys.modules["perfwrap_recorder.journal.journal"].mark("batch")
                 os._exit(0)
             os.waitpid(pid, 0)
         """,
@@ -288,7 +288,7 @@ def test_hooks_of_modules_import_nothing(start, interpreter):
             after(name, trapped if name != "torch" else function)
         on_import.after = after
     """
-    package = start.run.data / "perfwrap_recorder" / "__init__.py"
+    package = start.run.data / "perfwrap_recorder" / "start.py"
     head, marker, tail = package.read_text().partition("from perfwrap_recorder import guard")
     package.write_text(head + textwrap.dedent(trap) + marker + tail)
     start(interpreter, "import torch")

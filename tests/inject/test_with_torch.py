@@ -94,7 +94,7 @@ def test_the_probes_import_nothing_while_torch_is_being_imported(run):
             after(name, function if name == "torch" else trapped)
         on_import.after = after
     """
-    package = run.data / "perfwrap_recorder" / "__init__.py"
+    package = run.data / "perfwrap_recorder" / "start.py"
     head, marker, tail = package.read_text().partition("from perfwrap_recorder import guard")
     package.write_text(head + textwrap.dedent(trap) + marker + tail)
     compare(run, "import torch; print(torch.__version__)")

@@ -69,7 +69,7 @@ def run(command):
         env={**os.environ, "CUDA_INJECTION64_PATH": "none"},
     )
     if TROUBLE == "dies":
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while not Path(os.environ["STAND_IN_UNTIL"]).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -99,7 +99,7 @@ def test_the_table_names_device_phases_and_loops(gpu_check: ModuleType) -> None:
     ratio = gpu_check.overhead.Ratio(0.01, 0.005, 0.015)
     loop = {"step_ns": 2.4e6, "ratios": {"bare again": ratio, "perfwrap run": ratio}}
     found = {"device": "GPU", "torch": "2.13", "compared": compared(101), "problems": ["Bad."]}
-    units = {"bf16": dict.fromkeys(gpu_check.gpu_check_units.METRICS, 0.5)}
+    units = {"bf16": dict.fromkeys(gpu_check.load_units.METRICS, 0.5)}
     text = gpu_check.markdown({**found, "loops": {"2.4": loop}, "units": units})
     assert "| bf16 | 50.0% |" in text
     assert "| forward | 0.005 ms | 0.005 ms | +1.0% |" in text
@@ -111,6 +111,7 @@ def test_loops_are_measured_as_on_a_cpu_and_fit_the_table(
     gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OVERHEAD_DEVICE", "cpu")
+    monkeypatch.setitem(gpu_check.overhead.TURNS, 0.3, (8, 4))
     loops = gpu_check.measure_loops([0.3], 1, 1, tmp_path, "cpu")
     assert list(loops) == ["0.3"]
     assert "perfwrap run" in loops["0.3"]["ratios"]

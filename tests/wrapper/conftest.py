@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import perfwrap
 import pytest
@@ -28,7 +29,7 @@ from perfwrap.journal_format import (
     TRAINING,
 )
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal as journal_source
+from perfwrap.sources.journals import run_journals
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
@@ -37,7 +38,7 @@ SCHEMA = Draft202012Validator(
         (Path(perfwrap.__file__).parent / "reports" / "diagnosis.schema.json").read_text(encoding="utf-8")
     )
 )
-MOST_CHECKED = 50
+MAX_CHECKED = 50
 """Diagnoses of one test: a property is tried with hundreds."""
 
 PIECE = 24
@@ -47,7 +48,7 @@ LONGEST_PIECE = struct.Struct("<24sIHH")
 class WrittenJournal:
     """One journal; ``now`` is a clock in nanoseconds that spans move on.
 
-    ``data``, ``forward`` and so on write a span of that length and leave the clock at its end; inside of a
+    ``data``, ``forward`` and so on write a span of that length and leave the clock at its end; inside a
     ``with journal.inside("optimizer", …)`` block spans lie inside that span.
     """
 
@@ -242,7 +243,7 @@ class WrittenRun:
         for journal in self.journals:
             if not journal.path.exists():
                 journal.write()
-        return journal_source.read(self.folder)
+        return run_journals.read(self.folder)
 
 
 def _label(name: str, line: str) -> str:
@@ -253,18 +254,19 @@ def _label(name: str, line: str) -> str:
 @pytest.fixture(autouse=True)
 def schema_of_each_diagnosis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hold every diagnosis that a test has made against the schema of diagnosis.json."""
-    from perfwrap import diagnosis
+    from perfwrap.diagnosis import engine
+    from perfwrap.diagnosis.model import Diagnosis
     from perfwrap.reports import json as json_report
 
-    original, made = diagnosis._diagnose, []
+    original, made = engine._diagnose, []
 
-    def kept(*arguments: Any) -> diagnosis.Diagnosis:
+    def kept(*arguments: Any) -> Diagnosis:
         made.append(original(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(diagnosis, "_diagnose", kept)
+    monkeypatch.setattr(engine, "_diagnose", kept)
     yield
-    for one in made[:MOST_CHECKED]:
+    for one in made[:MAX_CHECKED]:
         SCHEMA.validate(json.loads(json_report.text(one)))
 
 
@@ -419,7 +421,7 @@ class GpuRecording:
         self.work(start, took, f"Memcpy {direction}", "copy", direction, **more)
 
     def device_fact(self, key: str, value: str, device: int = 0) -> None:
-        """Tell something about a GPU."""
+        """Write a fact about a GPU."""
         track = self.builder.device(self.host_name, f"gpu/{device}")
         self.builder.add_row("facts", time=0, track=track, key=key, value=value, source=self.source)
 
@@ -443,6 +445,8 @@ def recording() -> GpuRecording:
 
 class RecordedDocument:
     """Makes the document of a small recorded run, whose step time and surroundings a test chooses."""
+
+    _made: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def __init__(self, make_run: Callable[[], WrittenRun]) -> None:
         self._make_run = make_run
@@ -486,10 +490,13 @@ class RecordedDocument:
         return run.folder.path
 
     def __call__(self, **surroundings: Any) -> dict[str, Any]:
-        """Return the diagnosis of such a run, as its diagnosis.json has it."""
-        from perfwrap.commands.runs import document
+        """Return the diagnosis of such a run, as its diagnosis.json has it; each is worked out once."""
+        from perfwrap.commands.compared_runs import document
 
-        return document(str(self.folder(**surroundings)))[1]
+        key = repr(sorted(surroundings.items()))
+        if key not in self._made:
+            self._made[key] = document(str(self.folder(**surroundings)))[1]
+        return copy.deepcopy(self._made[key])
 
 
 @pytest.fixture

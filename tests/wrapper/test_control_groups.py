@@ -21,7 +21,7 @@ def test_the_tightest_limit_of_all_groups_above_counts_in_version_2(made_up: Any
 
 
 def test_version_1_is_found_by_its_controllers_in_a_container(made_up: Any) -> None:
-    # In a container the path tells of the host's tree, but the mount shows the container's own part only.
+    # In a container the path is that of the host's tree, but the mount shows only the container's own part.
     folders = made_up.version_1(own="/docker/abc", mounted="/docker/abc")
     made_up.write(folders["cpu"] / "cpu.cfs_quota_us", "150000\n")
     made_up.write(folders["cpu"] / "cpu.cfs_period_us", "100000\n")
@@ -32,7 +32,7 @@ def test_version_1_is_found_by_its_controllers_in_a_container(made_up: Any) -> N
 
 
 @pytest.mark.parametrize("own", ["/../../elsewhere", "/docker/gone"])
-def test_a_path_that_the_mount_does_not_show_stands_for_the_mount(made_up: Any, own: str) -> None:
+def test_a_path_that_the_mount_does_not_show_represents_the_mount(made_up: Any, own: str) -> None:
     top = made_up.version_2(own=own)
     made_up.write(top / "cpu.max", "50000 100000\n")
     assert groups.cpu_quota(groups.groups("cpu", made_up.root)) == 0.5

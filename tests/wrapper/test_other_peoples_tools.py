@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from perfwrap import run_folder
-from perfwrap.commands import runs
+from perfwrap.analysis import run_names
 from perfwrap.launch import injection
 from perfwrap.run_folder import RunFolder
 
@@ -102,7 +102,7 @@ def test_a_gitignore_that_the_user_took_away_does_not_come_back(project: Path) -
 def test_runs_of_an_older_perfwrap_are_found_by_name(project: Path) -> None:
     Path("perfwrap-runs").rename("perfwrap_runs")
     old, _ = sorted(Path("perfwrap_runs").glob("[!.]*"))
-    assert runs.find(old.name) == old
+    assert run_names.find(old.name) == old
     newest = run_folder.create(None, ["newest"])
     newest.write_manifest({"command": ["newest"], "start": {"wall_ns": 2, "monotonic_ns": 2}})
-    assert RunFolder(runs.find("latest").absolute()) == newest
+    assert RunFolder(run_names.find("latest").absolute()) == newest

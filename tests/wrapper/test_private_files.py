@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from perfwrap import cli, private_files
-from perfwrap.commands import runs
+from perfwrap.analysis import run_names
 from perfwrap.errors import PerfwrapError
 
 
-def test_a_link_that_somebody_planted_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_a_link_that_another_user_planted_is_replaced_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "diagnosis.json").symlink_to(tmp_path / "mine")
     before = os.umask(0)
@@ -46,12 +46,12 @@ def test_a_run_folder_with_a_pipe_or_a_device_in_it_is_refused_at_once(kind: str
     if "link" in kind:
         path.symlink_to(tmp_path / "pipe")
     with pytest.raises(PerfwrapError, match="neither a file nor a folder"):
-        runs.find(str(tmp_path / "run"))
+        run_names.find(str(tmp_path / "run"))
 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.json")
-    with pytest.raises(OSError, match="is not a file"):
+    with pytest.raises(OSError, match="is not a regular file"):
         private_files.read_plain(tmp_path / "run.json", 100)
     (tmp_path / "large").write_bytes(bytes(200))
     with pytest.raises(OSError, match="is larger"):
@@ -97,8 +97,8 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_run_folder_that_is_closed_to_us_is_refused(closed: Path) -> None:
-    with pytest.raises(PerfwrapError, match="closed may not be read"):
-        runs.find(str(closed))
+    with pytest.raises(PerfwrapError, match="Cannot read .*closed: only the owner"):
+        run_names.find(str(closed))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("loaded")
-def test_what_lies_in_a_closed_folder_is_told_in_a_sentence(
+def test_what_lies_in_a_closed_folder_is_reported_in_a_sentence(
     closed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["perfwrap", "report", "closed/run"])
@@ -126,8 +126,8 @@ def test_a_run_folder_with_a_link_to_elsewhere_is_refused(tmp_path: Path, name: 
     run = tmp_path / "run"
     (run / "tools").mkdir(parents=True)
     (run / name).symlink_to(tmp_path / "mine")
-    with pytest.raises(PerfwrapError, match="leads out of the run folder"):
-        runs.find(str(run))
+    with pytest.raises(PerfwrapError, match="points out of the run folder"):
+        run_names.find(str(run))
 
 
 def test_links_within_a_run_folder_and_that_to_the_recorder_are_let_be(tmp_path: Path) -> None:
@@ -136,4 +136,4 @@ def test_links_within_a_run_folder_and_that_to_the_recorder_are_let_be(tmp_path:
     (run / "tools" / "a.csv").touch()
     (run / "tools" / "b.csv").symlink_to("a.csv")
     (run / "inject").symlink_to(tmp_path)
-    assert runs.find(str(run)) == run
+    assert run_names.find(str(run)) == run

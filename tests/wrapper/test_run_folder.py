@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PerfwrapError, match=str(tmp_path / "file" / "run")):
         run_folder.create(tmp_path / "file" / "run", ["x"])
-    with pytest.raises(PerfwrapError, match="cannot be made"):
+    with pytest.raises(PerfwrapError, match="Cannot create"):
         run_folder.create_parent(tmp_path / "file" / "run", "demo")
 
 
@@ -70,7 +70,7 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (None, "is not a run folder"),
-        ("{", "cannot be read"),
+        ("{", "Cannot read"),
         ("[]", "is not a perfwrap manifest"),
         ('{"format": "1"}', "is not a perfwrap manifest"),
         (f'{{"format": {run_folder.FORMAT + 1}}}', "newer perfwrap"),
@@ -106,7 +106,7 @@ def started(
 
 
 @pytest.mark.parametrize(("clock", "end", "seconds"), [("1", 90, 90), ("2", 90, 90), ("1", None, None)])
-def test_of_ranks_that_were_started_anew_the_last_start_says_how_the_run_ended(
+def test_of_ranks_that_were_restarted_the_last_start_says_how_the_run_ended(
     clock: str, end: int | None, seconds: int | None, tmp_path: Path
 ) -> None:
     whole = RunFolder(tmp_path)

@@ -1,4 +1,4 @@
-"""Whatever names somebody chose: what perfwrap prints steers no terminal, and is no command to a service."""
+"""For all names: what perfwrap prints does not control the terminal and is no command to a service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfwrap.reports.markdown_text import code, escaped
-from perfwrap.reports.page import Page
+from perfwrap.reports.terminal.page import Page
 from perfwrap.shown_text import ANYWHERE, harmless, say, visible
 
 PACKAGE = Path(perfwrap.__file__).parent
@@ -106,7 +106,7 @@ def test_help_keeps_its_lines() -> None:
     assert "\nOptions:\n" in done.stdout + done.stderr
 
 
-def test_markdown_calls_nobody_and_refers_to_nothing() -> None:
+def test_markdown_mentions_no_user_and_no_reference() -> None:
     assert escaped("by @someone, see #12 and &#64;someone") == (
         r"by @&#8203;someone, see \#&#8203;12 and \&\#&#8203;64;someone"
     )

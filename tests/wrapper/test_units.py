@@ -70,13 +70,13 @@ def test_sizes_are_in_powers_of_1024(byte_count: float | None, text: str) -> Non
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (0.4, 0.6, "a step would take 40 to 60 % of today's time (1.7x to 2.5x faster)"),
-        (0.5, 0.5, "a step would take 50 % of today's time (2x faster)"),
-        (0.8, 1.0, "a step would take 80 to 100 % of today's time (up to 1.2x faster)"),
+        (0.4, 0.6, "1.7x to 2.5x faster (step time 40 to 60 % of today's)"),
+        (0.5, 0.5, "2x faster (step time 50 % of today's)"),
+        (0.8, 1.0, "up to 1.2x faster (step time 80 to 100 % of today's)"),
         (1.0, 1.0, "nothing to gain"),
     ],
 )
-def test_a_saving_is_told_as_a_range(low: float, high: float, text: str) -> None:
+def test_a_saving_is_printed_as_a_range(low: float, high: float, text: str) -> None:
     assert units.saving(low, high) == text
 
 
@@ -125,7 +125,7 @@ def test_changes_have_a_sign() -> None:
     assert [units.signed_duration(value) for value in (1.2e6, -240.0, 0.0)] == ["+1.2 ms", "-240 ns", "0 ns"]
 
 
-def test_noise_beyond_the_figure_itself_is_told_without_digits() -> None:
+def test_noise_beyond_the_figure_itself_is_printed_without_digits() -> None:
     assert [units.noise(value) for value in (0.021, 0.5, 725.0)] == ["±2.1 %", "±50 %", "over ±100 %"]
 
 

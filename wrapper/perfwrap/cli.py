@@ -1,8 +1,9 @@
-"""The table of commands; turns PerfwrapError into text and an exit code."""
+"""The command line: runs a command, and turns PerfwrapError into text and an exit code."""
 
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from pathlib import Path
@@ -11,29 +12,28 @@ from typing import NoReturn
 import typer
 
 from perfwrap import __version__
-from perfwrap.commands import COMMANDS
-from perfwrap.commands.optional_values import Commands, CommandWithOptionalValues
+from perfwrap.commands.command_group import CommandGroup, add_placeholders
 from perfwrap.commands.streams import StandardStreams
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import DELETED, ELSEWHERE
 from perfwrap.shown_text import say
 
 USAGE_ERROR = 2
-"""Exit code of perfwrap's own errors, as of every well-behaved command line tool."""
+"""Exit code of perfwrap's own errors, as in most command line tools."""
 
-OWNER = "Whoever it belongs to can open it, or give you a copy."
-ROOM = "Make room there, or name another place."
-NAME = "Look at how its name is spelled, or give another one."
-PLACE = "Look at what is wrong with that place, or name another."
-MENDED_BY = {
+OWNER = "Ask the owner for access or for a copy."
+ROOM = "Free some space there, or choose another place."
+NAME = "Check the spelling of the name, or give another one."
+PLACE = "Check that disk or device, or choose another place."
+HINTS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), OWNER),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ROOM),
     **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR), NAME),
     **dict.fromkeys((errno.EROFS, errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV), PLACE),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Raise the limit: ulimit -n"),
 }
-"""What helps against what the system answers, by number; all else is a defect of perfwrap's."""
-ABOUT_A_FILE = frozenset(MENDED_BY) - {
+"""What to do about an error of the system, by its number; all other errors are bugs in perfwrap."""
+NEED_A_FILE = frozenset(HINTS) - {
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -41,39 +41,47 @@ ABOUT_A_FILE = frozenset(MENDED_BY) - {
     errno.EMFILE,
     errno.ENFILE,
 }
-"""Those that must name it: otherwise perfwrap did something that it may not."""
-LONGEST_NAME = 200
+"""Errors that the user can fix only if they name a file; without a file they are bugs in perfwrap."""
+MAX_NAME = 200
+"""Characters of a file's name in a message."""
+
+SUMMARY = "Find out why a PyTorch training command is slow, without changing it."
 
 app = typer.Typer(
     name="perfwrap",
-    cls=Commands,
-    help="Run an unmodified PyTorch training command and learn what holds it back.",
+    cls=CommandGroup,
+    help=SUMMARY,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _function, _settings in COMMANDS:
-    app.command(_name, cls=CommandWithOptionalValues, context_settings=_settings)(_function)
+add_placeholders(app)
 
 
-@app.callback(invoke_without_command=True)
-def options(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
-    """Run an unmodified PyTorch training command and learn what holds it back."""
+@app.callback(invoke_without_command=True, help=SUMMARY)
+def options(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    """Handle the options that come before the command."""
     if version:
         say(f"perfwrap {__version__}", sys.stdout)
         raise typer.Exit()
 
 
+GARBAGE_THRESHOLD = 50_000
+"""New objects between two collections. With Python's default of some 700 to 2,000, collections during the imports and
+the reading of a run take a tenth of the time of a report, and find nothing."""
+
+
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(GARBAGE_THRESHOLD)
     with StandardStreams(USAGE_ERROR):
         _main()
 
 
 def _main() -> None:
-    """Run the command line, and say what the user can mend."""
+    """Run the command line; print errors that the user can fix as a message and a hint."""
     try:
         app()
     except PerfwrapError as error:
@@ -81,16 +89,15 @@ def _main() -> None:
     except OSError as error:
         if _is_directory_gone():
             _fail(DELETED, ELSEWHERE)
-        if error.errno not in MENDED_BY or (error.filename is None and error.errno in ABOUT_A_FILE):
+        if error.errno not in HINTS or (error.filename is None and error.errno in NEED_A_FILE):
             raise
-        named = (
-            _shortened(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else "a file"
-        )
-        _fail(f"{named}: {error.strerror}.", MENDED_BY[error.errno])
+        file = error.filename
+        name = _shortened(os.fsdecode(file)) if isinstance(file, (str, bytes)) else "a file"
+        _fail(f"{name}: {error.strerror}.", HINTS[error.errno])
 
 
 def _fail(message: str, hint: str) -> NoReturn:
-    """Say what happened and what to do, and end."""
+    """Print what happened and what to do, and exit."""
     say(f"perfwrap: {message}")
     if hint:
         say(f"  {hint}")
@@ -101,11 +108,11 @@ def _fail(message: str, hint: str) -> NoReturn:
 
 def _shortened(name: str) -> str:
     """Return a name that fits on a screen."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}"
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2]}…{name[-MAX_NAME // 2 :]}"
 
 
 def _is_directory_gone() -> bool:
-    """Say whether the current directory has been deleted."""
+    """Return whether the current directory has been deleted."""
     try:
         Path.cwd()
     except FileNotFoundError:

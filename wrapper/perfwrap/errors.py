@@ -1,10 +1,10 @@
-"""The one exception that means: the user can mend this."""
+"""The exception for errors that the user can fix."""
 
 from __future__ import annotations
 
 
 class PerfwrapError(Exception):
-    """Something that the user can mend: what happened, and in ``hint`` what to do next."""
+    """An error that the user can fix: what happened, and in ``hint`` what to do next."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

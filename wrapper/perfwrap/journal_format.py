@@ -1,6 +1,6 @@
-"""The journal's numbers, as the recorder's ``journal_format.py`` specifies them; a test holds both to be equal.
+"""The journal's numbers, as the recorder's ``journal_format.py`` specifies them; a test checks that both are equal.
 
-``wrapper/`` never imports ``inject/``: this page is what both halves agree on, besides the files themselves.
+``wrapper/`` never imports ``inject/``: this file and the journals are all that both halves share.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ MAGIC = b"perfwrap"
 HEADER = struct.Struct("<8sIIqq")
 RECORD = struct.Struct("<qqqIHH")
 SAMPLE_RECORD = struct.Struct("<qqdIHH")
+PIECE_BYTES = 24
+"""Bytes of text in one TEXT record, in place of start, duration and value."""
+TEXT_RECORD = struct.Struct(f"<{PIECE_BYTES}sIHH")
 FIELDS = ("start", "duration", "value", "name", "thread", "kind")
 
 DESCRIBE = {
@@ -60,12 +63,12 @@ SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
 """Bits of a FORWARD span's value."""
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
-"""Bits of a TRANSFER span's value; its bytes are above them, shifted by 8."""
+"""Bits of a TRANSFER span's value; the number of bytes is above them, shifted by 8."""
 
 LEAD_BITS = 28
-"""Above the 8 bits of the kind, a GPU span's value holds the lead at its beginning and at its end, in us."""
+"""Above the 8 bits of the kind, a GPU span's value has the lead at its beginning and at its end, in us."""
 STREAM_PREFIX = "cuda/"
-"""Begins the names of THREAD records that stand for streams of a GPU."""
+"""Prefix of the names of THREAD records that represent GPU streams."""
 
 FIELD_SEPARATOR = "\x1f"
 """Joins the fields of a label (name, file, line, function) and of a series (entity, metric)."""

@@ -1,6 +1,6 @@
-"""What may stand in ``run.json``; what each field means is said in ``launch/manifest.py``.
+"""The valid content of ``run.json``; ``launch/manifest.py`` explains each field.
 
-Fields that are missing, null or unknown do no harm.
+Fields that are missing, null or unknown are accepted.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfwrap.shapes import Shape, fields, listed, number, text
+from perfwrap.shapes import Shape, amount, fields, listed, number, text
 
 MOMENT = fields(needed=True, monotonic_ns=number, wall_ns=number)
 MEMORY = fields(processes=number, scope=text, limit_bytes=number, pids=listed(number))
@@ -20,6 +20,7 @@ SHAPES: Mapping[str, Shape] = {
     "exit": fields(code=number, signal=number, oom_kill=MEMORY),
     "attached": fields(pid=number),
     "host": fields(name=text, gpus=listed(text)),
+    "processor_seconds": fields(command=amount, monitors=amount),
     "part": fields(restart=number),
     "imported": listed(fields(file=text, format=text)),
     **dict.fromkeys(("versions", "options", "environment"), fields()),
@@ -27,7 +28,7 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def first_fault(manifest: Mapping[str, Any]) -> str | None:
-    """Return the first field that is not what it should be; None where all are."""
+    """Return the first invalid field; None if all are valid."""
     return next(
         (
             name

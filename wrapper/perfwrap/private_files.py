@@ -1,4 +1,4 @@
-"""Files that are their owner's alone, and files that somebody else may have put where we read: plain ones, or none."""
+"""Files that only their owner may read, and safe reading of files that another user may have created."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from typing import IO, BinaryIO
 
 from perfwrap.errors import PerfwrapError
 
-MOST_LOOKED_AT = 100_000
-"""Files of a run folder; more are not looked at before it is read."""
+MAX_LOOKED_AT = 100_000
+"""The maximum number of files of a run folder that are checked before it is read."""
 
 
 MAY_LEAD_OUT = ("inject", ".inject")
-"""Is a link where the path of a run folder has a colon; nobody reads what is behind it."""
+"""A link if the path of the run folder contains a colon; its target is never read."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Give a new file that takes the place of ``path`` at the end, so that nobody sees half of it.
+    """Yield a new file that replaces ``path`` at the end, so that no reader sees an incomplete file.
 
-    Nobody can foresee its name and put a link to another file there; of a link at ``path`` itself only the link goes.
+    Its name is random, so no other user can place a link there; a link at ``path`` is replaced, not followed.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
-        os.replace(name, path)  # noqa: PTH105 (mkstemp's name is a text)
+        os.replace(name, path)  # noqa: PTH105 (mkstemp returns a str)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file as ``open`` does with this ``opener``, made for its owner alone."""
+    """Open a file that only its owner may read; for ``opener`` of ``open``."""
     return os.open(path, flags, 0o600)
 
 
@@ -49,16 +49,16 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Return a file that is open for reading; OSError where it is no plain file: a pipe would never end."""
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (whoever asks for it closes it)
+    """Return a file that is open for reading; OSError if it is not a regular file: a pipe would never end."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (the caller closes it)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(f"{path.name} is not a file")
+        raise OSError(f"{path.name} is not a regular file")
     return file
 
 
 def read_plain(path: Path, most: int) -> bytes:
-    """Return a file's content; OSError where it is no plain file, or larger than that."""
+    """Return a file's content; OSError if it is not a regular file, or larger than ``most``."""
     with open_plain(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -67,9 +67,9 @@ def read_plain(path: Path, most: int) -> bytes:
 
 
 def write_plain(path: Path, text: str, append: bool = False) -> None:
-    """Write a text in UTF-8 to a file that the user names; OSError for a pipe that nobody reads, not a wait for ever.
+    """Write a text in UTF-8 to a file that the user gave; OSError for a pipe without a reader, instead of blocking.
 
-    A pipe with a reader and a terminal take the text as a file does.
+    A pipe with a reader and a terminal are written like a file.
     """
     with open(path, "ab" if append else "wb", opener=_without_waiting) as file:
         os.set_blocking(file.fileno(), True)
@@ -77,16 +77,16 @@ def write_plain(path: Path, text: str, append: bool = False) -> None:
 
 
 def why_not(error: OSError) -> str:
-    """Return why a file could not be written, in words; of a pipe the system says only that there is no such device."""
+    """Return why a file could not be written; the system's own message about a pipe is not clear."""
     return (
-        "it is a pipe or socket that nobody reads"
+        "it is a pipe or socket without a reader"
         if error.errno == errno.ENXIO
         else str(error.strerror or error)
     )
 
 
 def leads_somewhere(name: str) -> bool:
-    """Say whether there is something of that name; what cannot be one, such as 5,000 characters, is nothing."""
+    """Return whether this path exists; False for an invalid name, such as 5,000 characters."""
     try:
         return bool(name) and Path(name).exists()
     except PermissionError:
@@ -100,7 +100,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def restrict(folder: Path, but: str) -> None:
-    """Take from others what a tool has let them do with its files in a folder; what is below ``but`` is left alone."""
+    """Remove the permissions of other users from the files in a folder, except below ``but``."""
     for place, folders, files in os.walk(folder):
         if Path(place) == folder:
             folders[:] = [name for name in folders if name != but]
@@ -112,10 +112,10 @@ def restrict(folder: Path, but: str) -> None:
 
 
 def demand_plain(folder: Path) -> None:
-    """Raise PerfwrapError where a folder holds what is neither file nor folder: a pipe would be waited for for ever.
+    """Raise PerfwrapError if a folder contains anything other than files and folders: reading a pipe would block.
 
-    PerfwrapError, too, where a link leads out of it, to what its sender cannot read but we can; and where it or a
-    folder in it is somebody else's and closed to us.
+    Also raises PerfwrapError if a link points out of it, to files that its sender cannot read but this user can; and if
+    it or a folder in it belongs to another user and is not readable.
     """
     looked_at = 0
     inside = folder.resolve()
@@ -127,27 +127,27 @@ def demand_plain(folder: Path) -> None:
             try:
                 mode = path.stat().st_mode
             except OSError:
-                continue  # A link to nowhere, or gone by now: whoever reads it says so.
+                continue  # A broken link, or a file that no longer exists: reading it reports that.
             if not stat.S_ISREG(mode):
                 raise PerfwrapError(
-                    f"{path} is neither a file nor a folder, as nothing in a run folder should be.",
-                    "Remove it, if you know where it comes from; perfwrap did not make it.",
+                    f"{path} is neither a file nor a folder, so it does not belong in a run folder.",
+                    "Delete it if you know where it comes from; perfwrap did not create it.",
                 )
         for path in (Path(place, name) for name in (*folders, *files)):
             leads_out = path.is_symlink() and not path.resolve().is_relative_to(inside)
             if leads_out and path.name not in MAY_LEAD_OUT:
                 raise PerfwrapError(
-                    f"{path} is a link that leads out of the run folder.",
-                    "Remove it, if you know where it comes from; perfwrap did not make it.",
+                    f"{path} is a link that points out of the run folder.",
+                    "Delete it if you know where it comes from; perfwrap did not create it.",
                 )
-        if looked_at > MOST_LOOKED_AT:
+        if looked_at > MAX_LOOKED_AT:
             return
 
 
 def _refuse_closed(error: OSError) -> None:
-    """Raise PerfwrapError for a folder that may not be looked into; one that is gone by now is nobody's fault."""
+    """Raise PerfwrapError for a folder that is not readable; one that no longer exists is ignored."""
     if isinstance(error, PermissionError):
         raise PerfwrapError(
-            f"{error.filename} may not be read: run folders are their owner's alone.",
+            f"Cannot read {error.filename}: only the owner may read a run folder.",
             "Ask its owner for a copy of the whole run folder.",
         ) from error

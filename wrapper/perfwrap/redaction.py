@@ -1,10 +1,10 @@
-"""Masks what looks like a secret in command lines and messages, before anybody writes them down.
+"""Masks what looks like a secret in command lines and messages, before they are written.
 
-The same file stands in both halves, which share no code; a test holds them equal. It goes by names (``--api-key X``,
-``TOKEN=X``, ``"password": "X"``), by the user's part of addresses, and by how the tokens of well-known services look.
-A password that stands alone, under no name, looks like any other word and is not found. Where it is not clear how far
-a value goes, rather too much is masked. No regular expressions: to import them would cost each interpreter that starts
-some milliseconds; and no import at all, which it could notice.
+Both halves use this file: ``inject/perfwrap_recorder/redaction.py`` is a link to it. Secrets are recognized by names
+(``--api-key X``, ``TOKEN=X``, ``"password": "X"``), by the user part of addresses, and by the form of tokens of
+well-known services. A password without a name looks like any other word and is not found. If the end of a value is
+unclear, rather too much is masked. It uses no regular expressions, because importing them costs each new interpreter
+some milliseconds, and no import at all, which the program could notice.
 """
 
 MASK = "***"
@@ -13,54 +13,54 @@ SECRET_PARTS = (
     *("passw", "passphrase", "passcode", "secret", "credential", "apikey", "privatekey", "accesskey"),
     *("signature", "apitoken", "authtoken", "accesstoken"),
 )
-"""A name that holds one of these, its hyphens and underscores left out, is that of a secret."""
+"""A name that contains one of these, without its hyphens and underscores, is that of a secret."""
 SECRET_ENDS = ("token", "key", "pwd", "pswd", "auth", "cookie", "creds")
 SECRET_NAMES = ("authorization", "bearer", "pw", "sig")
 LAST_WORDS = ("_pass", "_pw", "_sig")
-"""So ends the name of a password in short: ``--pass``, ``DB_PASS``, ``dbPw``."""
+"""Suffixes of short names of passwords: ``--pass``, ``DB_PASS``, ``dbPw``."""
 NO_PASSWORDS = ("forward_pass", "backward_pass", "forward_pw", "backward_pw")
-"""Passes through a model."""
+"""Names about passes through a model, which are not secrets."""
 WHOLE_LINES = ("authorization", "cookie")
-"""So end the names of headers, whose values hold blanks and semicolons."""
+"""Suffixes of the names of headers, whose values contain blanks and semicolons."""
 COMMIT_NAMES = ("commit", "revision", "rev", "ref", "sha", "hash", "version", "branch")
-"""What stands under such a name is one of git's numbers, though it looks like a key of W&B's."""
+"""Values of such names are git hashes, though they look like W&B keys."""
 
 PREFIXES = (
     *(("sk-", 20), ("hf_", 20), ("nvapi-", 20), ("r8_", 20), ("npm_", 20), ("pypi-", 20), ("wandb_", 30)),
     *(("ghp_", 20), ("gho_", 20), ("ghu_", 20), ("ghs_", 20), ("ghr_", 20), ("github_pat_", 20)),
     *(("glpat-", 16), ("xoxb-", 16), ("xoxp-", 16), ("xoxa-", 16), ("AIza", 30), ("ya29.", 20), ("eyJ", 30)),
 )
-"""How tokens begin, and how long they are at least: OpenAI and others, Hugging Face, NVIDIA, Replicate, npm, PyPI, W&B;
+"""Prefixes of tokens, and their minimum length: OpenAI and others, Hugging Face, NVIDIA, Replicate, npm, PyPI, W&B;
 GitHub; GitLab, Slack, Google, JSON Web Tokens."""
 AWS_PREFIXES, AWS_LENGTH = ("AKIA", "ASIA"), 20
 HEX_LENGTH = 40
-"""Characters of a key of W&B's, all of them hexadecimal."""
+"""The number of characters of a W&B key, all of them hexadecimal."""
 
 WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 HEX = frozenset("0123456789abcdef")
 QUOTES = frozenset("'\"`")
 BLANKS = " \t\0\x1f"
-"""What separates words; the last two join those of a command line."""
+"""Separators of words; the last two join those of a command line."""
 SPACES = frozenset(BLANKS + "\r\n\v\f")
 SEPARATORS = frozenset(",;&|)]}<>")
-"""May stand behind a value, or in it."""
+"""Characters that may follow a value, or be in it."""
 BRACKETS = {"[": "]", "(": ")", "{": "}"}
 PLAIN_PATHS = ("http", "https", "ssh", "git", "file", "s3", "gs", "hf")
-"""Kinds of addresses behind whose host an @ may stand."""
+"""Schemes of addresses that may have an @ after the host."""
 CODE_PREFIXES = frozenset("rbfuRBFU")
-"""What may stand before a text in Python."""
+"""Prefixes of a string in Python."""
 ANNOTATION = WORD | frozenset(" []|")
 KINDS = ("bearer", "basic", "digest", "token")
-"""Stand before what is secret where somebody authorizes himself."""
+"""Words before a secret in an authorization header."""
 FAR = 1000
-"""So many characters are looked at where the end of something may be missing."""
+"""Number of characters that are searched if the end of something may be missing."""
 HINTS = (
     *("pass", "pw", "secret", "cred", "key", "token", "auth", "bearer", "cookie", "sig", "://", "pswd"),
     *(prefix.lower() for prefix, _ in PREFIXES),
     *(prefix.lower() for prefix in AWS_PREFIXES),
 )
 LONG_ENOUGH = 40
-"""A text without a hint may still be a key of W&B's, if it is as long as one."""
+"""A text without a hint may still be a W&B key, if it is as long as one."""
 
 
 def masked_words(words: "list[str]") -> "list[str]":
@@ -82,7 +82,7 @@ def masked_words(words: "list[str]") -> "list[str]":
 
 
 def masked(text: str, is_code: bool = False) -> str:
-    """Return a text without its secrets; in code only what is quoted is a value."""
+    """Return a text without its secrets; in code only quoted texts are values."""
     if not _may_hold_one(text):
         return text
     pieces = []
@@ -112,7 +112,7 @@ def masked(text: str, is_code: bool = False) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Say whether that is the name of something secret: of an option, a variable, a key of a dictionary."""
+    """Return whether this is the name of a secret: of an option, a variable, a key of a dictionary."""
     plain = name.lower().replace("_", "").replace("-", "").replace(".", "")
     if plain in SECRET_NAMES or plain.endswith(SECRET_ENDS) or any(part in plain for part in SECRET_PARTS):
         return True
@@ -126,7 +126,7 @@ def is_secret(name: str) -> bool:
 
 
 def _may_hold_one(text: str) -> bool:
-    """Say quickly whether a text is to be looked at: nearly none is."""
+    """Return quickly whether a text must be searched, which is rare."""
     lower = text.lower()
     return any(hint in lower for hint in HINTS) or (
         len(text) >= LONG_ENOUGH and sum(map(lower.count, "0123456789")) >= HEX_LENGTH // 8
@@ -134,7 +134,7 @@ def _may_hold_one(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Say whether all of it can be a name: of an option, a variable, a key of a configuration (``+a.b``, ``a[b]``)."""
+    """Return whether all of it can be a name of an option, a variable or a configuration key (``+a.b``, ``a[b]``)."""
     return WORD.issuperset(text.strip("+~[]").replace("[", "").replace("]", ""))
 
 
@@ -146,7 +146,7 @@ def _end_of_word(text: str, at: int, most: int = 1 << 62) -> int:
 
 
 def _skip(text: str, at: int, letters: "str | frozenset[str]", most: int = FAR) -> int:
-    """Return where something else than these characters stands; at most so far as anybody writes them."""
+    """Return the position of the first character not in this set, or the maximum length of such a text."""
     end = min(len(text), at + most)
     while at < end and text[at] in letters:
         at += 1
@@ -154,7 +154,7 @@ def _skip(text: str, at: int, letters: "str | frozenset[str]", most: int = FAR) 
 
 
 def _value_of(text: str, end: int, name: str, is_code: bool) -> "tuple[int, int] | None":
-    """Return where the value begins and ends that stands behind the name of a secret; None where none does."""
+    """Return start and end of the value after the name of a secret; None if there is none."""
     if not is_secret(name):
         return None
     quote = _skip(text, end, "\\")
@@ -187,13 +187,13 @@ def _value_of(text: str, end: int, name: str, is_code: bool) -> "tuple[int, int]
     at = _skip(text, at, BLANKS)
     if not is_code:
         return _value_in_text(text, at, sign == ":" and name.lower().endswith(WHOLE_LINES))
-    if in_string:  # what is filled in is no value: "key={}", "key=%s", "key: "
+    if in_string:  # a placeholder is not a value: "key={}", "key=%s", "key: "
         return None if text[at : at + 1] in ("{", "%", within) else _value_in_text(text, at, False)
     return _value_in_code(text, at, sign == ":")
 
 
 def _string_around(text: str, at: int) -> str:
-    """Return the quote that a place in a line of code is within; nothing where it is in none."""
+    """Return the quote around a position in a line of code, or an empty text."""
     quote, begin = "", max(text.rfind("\n", 0, at) + 1, at - FAR)
     while begin < at:
         if text[begin] == "\\":
@@ -207,7 +207,7 @@ def _string_around(text: str, at: int) -> str:
 
 
 def _value_in_code(text: str, at: int, is_annotated: bool) -> "tuple[int, int] | None":
-    """Return where the quoted value begins and ends that stands there in Python."""
+    """Return start and end of the quoted value at this position in Python code."""
     if is_annotated:  # token: str = "X"
         end = _skip(text, at, ANNOTATION)
         if text[end : end + 1] == "=" and text[end + 1 : end + 2] != "=":
@@ -223,7 +223,7 @@ def _value_in_code(text: str, at: int, is_annotated: bool) -> "tuple[int, int] |
 
 
 def _value_in_text(text: str, at: int, is_line: bool) -> "tuple[int, int] | None":
-    """Return where the value begins and ends that stands there; of a header it is the whole line."""
+    """Return start and end of the value at this position; for a header it is the whole line."""
     size = len(text)
     quote = _skip(text, at, "\\")
     if text[quote : quote + 1] in QUOTES:
@@ -246,9 +246,9 @@ def _value_in_text(text: str, at: int, is_line: bool) -> "tuple[int, int] | None
 
 
 def _closing(text: str, at: int, quote: str, slashes: int = 0) -> "tuple[int, int]":
-    """Return where a quoted text ends that begins there, and what is behind it; twice the text's end where it does not.
+    """Return the end of the quoted text that starts here, and the position after it; twice the end of an unclosed text.
 
-    So many slashes stand before both of its quotes where it is itself within something quoted.
+    Inside another quoted text, both of its quotes have this number of backslashes before them.
     """
     size, end = len(text), at + len(quote)
     while end < size:
@@ -263,7 +263,7 @@ def _closing(text: str, at: int, quote: str, slashes: int = 0) -> "tuple[int, in
 
 
 def _end_of_value(text: str, at: int) -> int:
-    """Return where a value ends that is not quoted: at a blank, and where what follows is something of its own."""
+    """Return the end of a value without quotes: at a blank, or where another item starts."""
     while at < len(text) and text[at] not in SPACES:
         letter, following = text[at], text[at + 1 : at + 2]
         if letter in QUOTES:
@@ -278,14 +278,14 @@ def _end_of_value(text: str, at: int) -> int:
 
 
 def _is_end(text: str, at: int) -> bool:
-    """Say whether a value that is not quoted ends there, at a separator or at a quote with a slash before it."""
+    """Return whether a value without quotes ends here, at a separator or at a quote after a backslash."""
     if text[at] == "\\":
         return text[at + 1 : at + 2] in QUOTES and text[at + 2 : at + 3] not in WORD
     return text[at] in SEPARATORS and _is_assigned(text, at + 1)
 
 
 def _is_assigned(text: str, at: int) -> bool:
-    """Say whether a name and its value stand there: ``name=value``, ``"name":``."""
+    """Return whether a name and its value follow: ``name=value``, ``"name":``."""
     if text[at : at + 1] in QUOTES:
         end = text.find(text[at], at + 1, at + FAR)
         return end >= 0 and text[end + 1 : end + 2] in (":", "=")
@@ -294,7 +294,7 @@ def _is_assigned(text: str, at: int) -> bool:
 
 
 def _end_of_user(text: str, at: int, scheme: str) -> int:
-    """Return where the user and password of an address end, 0 where there are none."""
+    """Return the end of user and password in an address, 0 if there are none."""
     if not text.startswith("://", at):
         return 0
     begin = end = at + 3
@@ -308,8 +308,8 @@ def _end_of_user(text: str, at: int, scheme: str) -> int:
         elif letter == ":" and colon < 0:
             colon = end
         elif letter in "/?#" and has_plain_path:
-            # Behind a colon stands either a port, or a password, in which people forget to write the slash as %2F.
-            if last or colon < 0 or text[colon + 1 : end].isdigit():
+            # After a colon comes either a port, or a password, which may contain an unescaped slash.
+            if last or colon < 0 or text[colon + 1 : end].isdecimal():
                 break
         elif (letter in QUOTES or letter in "<>") and text[end + 1 : end + 2] not in WORD:
             break
@@ -318,17 +318,17 @@ def _end_of_user(text: str, at: int, scheme: str) -> int:
 
 
 def _is_token(text: str, at: int, end: int, name: str) -> bool:
-    """Say whether a word looks like a token of a service's."""
+    """Return whether a word looks like a token of a service."""
     word = text[at:end]
     size = end - at
     if size == AWS_LENGTH and word.startswith(AWS_PREFIXES) and word.isalnum() and word.isupper():
         return True
     if any(size >= least and word.startswith(prefix) for prefix, least in PREFIXES):
-        return any(letter.isdigit() for letter in word)
+        return any(letter.isdecimal() for letter in word)
     own = word[6:] if word.startswith("local-") else word
-    if len(own) != HEX_LENGTH or not HEX.issuperset(own) or own.isdigit():
+    if len(own) != HEX_LENGTH or not HEX.issuperset(own) or own.isdecimal():
         return False
-    # A commit's number stands in paths (Hugging Face's cache), behind an @ (pip), or under a name that says so.
+    # Hashes of commits occur in paths (Hugging Face's cache), after an @ (pip), or after a name for them.
     in_path = text[at - 1 : at] in ("/", "@") or text[end : end + 1] == "/"
     return not in_path and not _is_commit(name)
 

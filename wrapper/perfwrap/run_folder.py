@@ -3,23 +3,23 @@
 ::
 
     run.json                 manifest, written by the launcher at start and again at the end
-    inject/                  what the command's PYTHONPATH points to: shim, recorder source, settings
-    starts/<host>.log        one line per Python process that was reached (see START_FIELDS)
+    inject/                  the folder on the command's PYTHONPATH: shim, recorder source, settings
+    starts/<host>.log        one line per Python process with the recorder (see START_FIELDS)
     journal/*.pwj            one journal per writer; the format is specified in the recorder's journal_format.py
-    stalls/<host>-<n>.json   what hung, written while it does; described in docs/stalls.md
-    memory/*.pickle          what filled a GPU whose memory had run out; see sources/memory_snapshot.py
+    stalls/<host>-<n>.json   the state of a stalled run, written during the stall; described in docs/stalls.md
+    memory/*.pickle          the content of a GPU's memory when it ran out; see sources/memory_snapshot.py
     tools/                   files of other tools, kept as they are
-    tools/py-spy/            recordings of py-spy's, and <host>.log with when each was made (see PY_SPY_FIELDS)
-    tools/window-*.json      what torch's profiler saw of some steps: window-<host>-<pid>.json
+    tools/py-spy/            recordings of py-spy, and <host>.log with their times (see PY_SPY_FIELDS)
+    tools/window-*.json      recordings of torch.profiler of some steps: window-<host>-<pid>.json
     timeline/*.parquet       the saved timeline; may be deleted and rebuilt
     diagnosis.json           the diagnosis; schema in docs/diagnosis-json.md
-    trace.json.gz            the timeline for ui.perfetto.dev; described in docs/trace.md
+    trace.json.gz            the timeline for ui.perfetto.dev; described in docs/run-folder.md
     report.html              the report as one page that works offline
-    steps/                   each trainer's steps as a table; described in docs/step-tables.md
-    parts/<name>/            where several launchers joined the run: a run folder for each of them, and beside it
-                             only run.json, which says so under ``job``, and what is made of all parts
-    exports/                 what `perfwrap export` wrote, unless it was told another place
-    monitors.log             what went wrong in the monitors
+    steps/                   each trainer's steps as a table; described in docs/run-folder.md
+    parts/<name>/            if several launchers joined the run: a run folder for each of them; the outer folder then
+                             has only run.json, with ``job``, and the files made from all parts
+    exports/                 output of `perfwrap export`, unless another place was given
+    monitors.log             errors of the monitors
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ FORMAT = 2
 OF_ONE_LAUNCHER = 1
 """The version of a run folder that one launcher wrote."""
 
-MOST_MANIFEST_BYTES = 64 << 20
+MAX_MANIFEST_BYTES = 64 << 20
 
 RUNS = "perfwrap-runs"
-"""Where run folders are made, in the current directory, unless the user names another place.
+"""The folder of new run folders, in the current directory, unless the user gives another place.
 
-The hyphen keeps it from being a package: setuptools builds no project with a second one beside the project's own.
+With the hyphen it is not a package: setuptools does not build a project with a second package.
 """
 OLD_RUNS = "perfwrap_runs"
-"""What that folder was called before; runs in it are still found by name."""
+"""The former name of that folder; runs in it are still found by name."""
 IGNORED_BY_GIT = "# Made by perfwrap.\n*\n"
-"""The .gitignore of folders of ours: git, ruff, Ray and others then leave all of it alone."""
+"""The .gitignore of perfwrap's folders, so that git, ruff, Ray and others ignore them."""
 MANIFEST = "run.json"
 DELETED = "The current directory has been deleted."
 ELSEWHERE = "Change to one that exists, for example: cd ~"
@@ -66,6 +66,8 @@ TOOLS = "tools"
 PY_SPY = "py-spy"
 TIMELINE = "timeline"
 DIAGNOSIS = "diagnosis.json"
+MAX_DOCUMENT_BYTES = 256 << 20
+"""Largest diagnosis.json or try.json that is read."""
 TRACE = "trace.json.gz"
 REPORT = "report.html"
 STEPS = "steps"
@@ -91,14 +93,14 @@ OWN = frozenset(
         *(PARTS, EXPORTS, MONITORS_LOG),
     )
 )
-"""All that perfwrap puts into a run folder: one with anything else in it is never removed."""
+"""All names that perfwrap creates in a run folder; one with anything else in it is never removed."""
 
 START_FIELDS = ("event", "pid", "ppid", "start_ticks", "monotonic_ns", "python", "vector", "argv")
 """Tab-separated fields of a line in ``starts/<host>.log``.
 
 ``event`` is ``start`` (an interpreter began), ``fork`` (a process with the recorder forked) or ``failed``
-(something of perfwrap's raised there: ``argv`` is what); ``start_ticks`` is field 22 of /proc/PID/stat;
-``vector`` says which file reached it (sitecustomize, usercustomize, pth), with ``+cwd`` behind it when the
+(perfwrap's code raised there: ``argv`` has the error); ``start_ticks`` is field 22 of /proc/PID/stat;
+``vector`` says which file loaded the recorder (sitecustomize, usercustomize, pth), followed by ``+cwd`` if the
 current directory was put back into sys.path; ``argv`` is joined by U+001F with tabs and newlines replaced by
 spaces.
 """
@@ -109,9 +111,9 @@ PY_SPY_FIELDS = {
 }
 """Tab-separated fields of a line in ``tools/py-spy/<host>.log``, by its first field.
 
-``file`` is the recording's name, which may have ``.gz`` behind it; times are CLOCK_MONOTONIC. py-spy was started at
-``began_ns`` and wrote the recording at ``written_ns``, 0 when it did not; ``status`` is its wait status and
-``said`` what it complained of. A recording without an ``end`` outlived the monitors.
+``file`` is the name of the recording, maybe followed by ``.gz``; times are CLOCK_MONOTONIC. py-spy was started at
+``began_ns`` and wrote the recording at ``written_ns``, 0 if it did not; ``status`` is its wait status and ``said`` its
+error messages. A recording without an ``end`` outlived the monitors.
 """
 
 
@@ -123,62 +125,62 @@ class RunFolder:
 
     @property
     def manifest(self) -> Path:
-        """Where ``run.json`` is."""
+        """The path of ``run.json``."""
         return self.path / MANIFEST
 
     @property
     def journal(self) -> Path:
-        """Where the journals are."""
+        """The folder of the journals."""
         return self.path / JOURNAL
 
     @property
     def starts(self) -> Path:
-        """Where the start records are."""
+        """The folder of the start records."""
         return self.path / STARTS
 
     @property
     def inject(self) -> Path:
-        """What the command's PYTHONPATH points to."""
+        """The folder on the command's PYTHONPATH."""
         return self.path / INJECT
 
     @property
     def stalls(self) -> Path:
-        """Where it is told what hung."""
+        """The folder of the stall files."""
         return self.path / STALLS
 
     @property
     def py_spy(self) -> Path:
-        """Where py-spy's recordings are."""
+        """The folder of py-spy's recordings."""
         return self.path / TOOLS / PY_SPY
 
     @property
     def timeline(self) -> Path:
-        """Where the saved timeline is."""
+        """The folder of the saved timeline."""
         return self.path / TIMELINE
 
     @property
     def diagnosis(self) -> Path:
-        """Where the diagnosis is."""
+        """The path of the diagnosis."""
         return self.path / DIAGNOSIS
 
     @property
     def trace(self) -> Path:
-        """Where the trace for viewers is."""
+        """The path of the trace for viewers."""
         return self.path / TRACE
 
     @property
     def report(self) -> Path:
-        """Where the HTML report is."""
+        """The path of the HTML report."""
         return self.path / REPORT
 
     @property
     def steps(self) -> Path:
-        """Where the step tables are."""
+        """The folder of the step tables."""
         return self.path / STEPS
 
     @property
     def whole(self) -> RunFolder:
-        """The folder of the run that this one is a part of; itself where it is the whole."""
+        """The folder of the run that this one is a part of; itself if it is the whole run."""
         above = self.path.absolute().parent
         return RunFolder(above.parent) if above.name == PARTS and self.is_part else self
 
@@ -193,14 +195,14 @@ class RunFolder:
         return (self.path / PARTS).is_dir()
 
     def parts(self) -> tuple[RunFolder, ...]:
-        """Return the folders of the launchers that joined this run, by name; itself where there was only one."""
+        """Return the folders of the launchers that joined this run, by name; itself if there was only one."""
         if not self.is_joined:
             return (self,)
         found = sorted((self.path / PARTS).glob(f"*/{MANIFEST}"))
         return tuple(RunFolder(path.parent) for path in found if not path.parent.name.startswith("."))
 
     def why_not_ours(self) -> str:
-        """Return why this is no run folder, or what else is in it, in the words behind its path; empty if neither."""
+        """Return why this is not a run folder, or what else is in it, as a phrase after its path; empty if neither."""
         manifest = self.read_manifest()
         versions = manifest.get("versions")
         known = manifest.get("start") or manifest.get("imported")
@@ -211,59 +213,59 @@ class RunFolder:
         return f"holds {strange[0]}, which perfwrap did not put there" if strange else ""
 
     def read_manifest(self) -> dict[str, Any]:
-        """Return the manifest; PerfwrapError when it is absent, damaged or newer than this perfwrap.
+        """Return the manifest; PerfwrapError if it is missing, damaged or newer than this perfwrap.
 
-        Of a run that several launchers joined: that of the leading part, with ``exit`` of the first one that failed,
-        and with ``nodes``, a list of what each part says of itself. Where ranks were started anew, ``end`` and ``exit``
-        are those of the last start.
+        If several launchers joined the run: that of the leading part, with ``exit`` of the first one that failed, and
+        with ``nodes``, a list with the facts of each part. If ranks were restarted, ``end`` and ``exit`` are those of
+        the last start.
         """
         manifest = self._read_own()
         return _together(manifest, self.parts()) if "job" in manifest else manifest
 
     def _read_own(self) -> dict[str, Any]:
-        """Return what stands in the folder's own run.json."""
+        """Return the content of the folder's own run.json."""
         try:
-            manifest = json.loads(read_plain(self.manifest, MOST_MANIFEST_BYTES).decode("utf-8"))
+            manifest = json.loads(read_plain(self.manifest, MAX_MANIFEST_BYTES).decode("utf-8"))
         except FileNotFoundError:
             raise PerfwrapError(
                 f"{self.path} is not a run folder: it has no {MANIFEST}.",
-                "Give the folder that `perfwrap run` named at its end.",
+                "Give a run folder; to list all runs: perfwrap list",
             ) from None
         except (OSError, ValueError, RecursionError) as error:
             raise PerfwrapError(
-                f"{self.manifest} cannot be read: {error}",
+                f"Cannot read {self.manifest}: {error}",
                 "The run cannot be read without it; record it again.",
             ) from error
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
             raise PerfwrapError(
                 f"{self.manifest} is not a perfwrap manifest.",
-                "Give the folder that `perfwrap run` named at its end.",
+                "Give a run folder; to list all runs: perfwrap list",
             )
         if manifest["format"] > FORMAT:
             raise PerfwrapError(
-                f"{self.path} was written by a newer perfwrap (format {manifest['format']}, this one reads {FORMAT}).",
+                f"{self.path} was written by a newer perfwrap (format {manifest['format']}; this one reads {FORMAT}).",
                 "Upgrade perfwrap to read it.",
             )
         fault = first_fault(manifest)
         if fault is not None:
             raise PerfwrapError(
-                f"{self.manifest} is damaged: its field {fault!r} is not what a run has there.",
+                f"{self.manifest} is damaged: its field {fault!r} is not valid.",
                 "The run cannot be read without it; record it again.",
             )
         return manifest
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        """Replace the manifest in one step, so that a reader never sees half of it."""
+        """Replace the manifest atomically, so that a reader never sees an incomplete one."""
         replace_text(self.manifest, as_text(manifest))
 
 
 def _is_own(name: str) -> bool:
-    """Say whether perfwrap puts something of that name into a run folder, if only for a moment."""
+    """Return whether perfwrap creates this name in a run folder, even if only for a moment."""
     return name in OWN or any(name == f".{own}" or name.startswith(f".{own}.") for own in OWN)
 
 
 def as_text(manifest: dict[str, Any]) -> str:
-    """Return a manifest as it stands in its file."""
+    """Return the manifest in a file."""
     return json.dumps({"format": FORMAT if "job" in manifest else OF_ONE_LAUNCHER, **manifest}, indent=1)
 
 
@@ -274,10 +276,10 @@ def _together(job: dict[str, Any], parts: tuple[RunFolder, ...]) -> dict[str, An
         try:
             known.append((part.path.name, part._read_own()))
         except PerfwrapError:
-            continue  # That launcher has only just begun, or ended before it had.
+            continue  # That launcher has just started, or ended before it wrote its manifest.
     if not known:
         return {**job, "nodes": []}
-    # The one that leads is rank 0's; where nobody knows of ranks, the first.
+    # The leading launcher is that of rank 0, or the first one if ranks are unknown.
     known.sort(key=lambda each: (not each[1].get("part", {}).get("leads"), _began(each[1]), each[0]))
     newest = max(_start(manifest) for _, manifest in known)
     last = [manifest for _, manifest in known if _start(manifest) == newest]
@@ -302,27 +304,27 @@ def _start(manifest: dict[str, Any]) -> int:
 
 
 def _end(first: dict[str, Any], last: dict[str, Any]) -> dict[str, int] | None:
-    """Return when the leader of the last start ended, on the clock of the first one; None while it has not."""
+    """Return when the leader of the last start ended, on the clock of the first one; None if it has not."""
     start, end = first.get("start"), last.get("end")
     if not isinstance(start, dict) or not isinstance(end, dict) or _clock(first) == _clock(last):
         return end
-    # Another machine leads since: only the wall clocks are the same thing on both.
+    # Another machine leads since then: only the wall clocks are comparable.
     return {**end, "monotonic_ns": start["monotonic_ns"] + end["wall_ns"] - start["wall_ns"]}
 
 
 def _clock(manifest: dict[str, Any]) -> object:
-    """Return what names the clock of a launcher's machine."""
+    """Return the id of the clock of a launcher's machine."""
     return (manifest.get("host") or {}).get("clock")
 
 
 def _began(manifest: dict[str, Any]) -> int:
-    """Return when a run began, on its machine's wall clock; 0 where that is not known."""
+    """Return when a run began, on its machine's wall clock; 0 if unknown."""
     start = manifest.get("start")
     return int(start["wall_ns"]) if isinstance(start, dict) else 0
 
 
 def here(path: Path) -> Path:
-    """Return where a path leads from the current directory; PerfwrapError where that has been deleted."""
+    """Return a path relative to the current directory as absolute; PerfwrapError if the directory has been deleted."""
     try:
         return path.absolute()
     except FileNotFoundError:
@@ -330,9 +332,9 @@ def here(path: Path) -> Path:
 
 
 def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
-    """Make a new run folder, mode 0700: ``out`` itself, or one named after time and ``name`` or else the command.
+    """Create a new run folder, mode 0700: ``out`` itself, or one named after time and ``name`` or else the command.
 
-    Raises PerfwrapError when ``out`` already holds something or cannot be made.
+    Raises PerfwrapError if ``out`` is not empty or cannot be created.
     """
     path = here(out if out is not None else Path(RUNS) / _default_name(command, name))
     try:
@@ -349,13 +351,13 @@ def create(out: Path | None, command: list[str], name: str = "") -> RunFolder:
         fill(path)
     except OSError as error:
         raise PerfwrapError(
-            f"The run folder {path} cannot be made: {error.strerror}.", "Choose another with --out DIR."
+            f"Cannot create the run folder {path}: {error.strerror}.", "Choose another with --out DIR."
         ) from error
     return RunFolder(path)
 
 
 def make_parent(path: Path) -> None:
-    """Make the folder that a run folder is to be in; the usual one is left alone by git, unless it is there already."""
+    """Create the parent of a run folder; git ignores the default one, unless it already exists."""
     new = path.parent.name == RUNS and not path.parent.exists()
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if new:
@@ -363,7 +365,7 @@ def make_parent(path: Path) -> None:
 
 
 def ignore(folder: Path) -> None:
-    """Have git and tools that go by it leave a folder alone; where that cannot be written, nothing else is lost."""
+    """Make git, and tools that follow it, ignore a folder; a failure to write is ignored."""
     try:
         (folder / ".gitignore").write_text(IGNORED_BY_GIT, encoding="ascii")
     except OSError:
@@ -371,13 +373,13 @@ def ignore(folder: Path) -> None:
 
 
 def fill(path: Path) -> None:
-    """Make the folders that a launcher's run folder begins with."""
+    """Create the initial folders in a launcher's run folder."""
     for name in (STARTS, JOURNAL):
         (path / name).mkdir(mode=0o700)
 
 
 def host_name() -> str:
-    """Return this machine's name as the names of journals and start records have it."""
+    """Return this machine's name as in the names of journals and start records."""
     return re.sub(r"[^A-Za-z0-9_.]+", "_", os.uname().nodename) or "host"
 
 
@@ -391,7 +393,7 @@ def create_parent(out: Path | None, name: str) -> Path:
         path.mkdir(mode=0o700)
     except OSError as error:
         raise PerfwrapError(
-            f"The folder {path} cannot be made: {error.strerror}.", "Choose another, new one with --out DIR."
+            f"Cannot create the folder {path}: {error.strerror}.", "Choose another, new one with --out DIR."
         ) from error
     return path
 
@@ -402,18 +404,18 @@ def _default_name(command: list[str], name: str = "") -> str:
 
 
 def stem(command: list[str], name: str = "") -> str:
-    """Return what a run is called in its folder's name: the name given, the script's stem or the program's name."""
+    """Return the run's part of its folder's name: the given name, the script's stem or the program's name."""
     scripts = [word for word in command if word.endswith((".py", ".sh", ".pyz"))]
     return safe(name or (Path(scripts[0] if scripts else command[0]).stem if command else "run"))
 
 
 def safe(text: str) -> str:
-    """Return the text as a file's name can have it."""
+    """Return the text as a valid part of a file name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", text)[:40].strip("._") or "run"
 
 
 def _make_first_free(path: Path) -> Path:
-    """Make ``path``, or ``path-2``, ``path-3``… when several runs start within one second, and return it."""
+    """Create ``path``, or ``path-2``, ``path-3``… if several runs start within one second, and return it."""
     number, free = 1, path
     while True:
         try:

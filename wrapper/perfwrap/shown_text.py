@@ -1,7 +1,7 @@
-"""Text for terminals and logs that nothing in it can steer: what perfwrap prints goes through here.
+"""Makes text safe for terminals and logs: all output of perfwrap goes through this module.
 
-Names of files, functions and threads are whatever somebody chose: they may hold what moves a terminal's cursor, or
-look like a command to the service that runs a check (``::error::`` at the beginning of a line, ``##[command]``).
+Names of files, functions and threads can be any text: they may contain control sequences for the terminal, or look
+like a command to a CI service (``::error::`` at the beginning of a line, ``##[command]``).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 from typing import TextIO
 
 AT_THE_BEGINNING = "::"
-"""So begin commands to GitHub, which skips blanks before them."""
+"""The beginning of GitHub commands; GitHub skips spaces before them."""
 ANYWHERE = ("##[", "##vso[", "##teamcity[")
-"""Commands to GitHub (of its first kind), Azure Pipelines and TeamCity."""
+"""Commands to GitHub (older syntax), Azure Pipelines and TeamCity."""
 
 
 def visible(text: str) -> str:
-    """Return the text with everything that does not show, or that steers a terminal, written as an escape."""
+    """Return the text with invisible characters and terminal control sequences written as escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -27,7 +27,7 @@ def visible(text: str) -> str:
 
 
 def harmless(line: str) -> str:
-    """Return a visible line as one that no service takes for a command; in JSON it means the same."""
+    """Return a visible line that no CI service reads as a command; as JSON it has the same meaning."""
     if line.lstrip().startswith(AT_THE_BEGINNING):
         line = line.replace(":", r"\u003a", 1)
     for command in ANYWHERE:
@@ -37,6 +37,6 @@ def harmless(line: str) -> str:
 
 
 def say(line: str, stream: TextIO | None = None) -> None:
-    """Print one line, on standard error unless another stream is named, where there is somebody to read it."""
+    """Print one line, to standard error unless another stream is given; ignore a closed pipe."""
     with contextlib.suppress(OSError):
         print(harmless(visible(line)), file=sys.stderr if stream is None else stream, flush=True)

@@ -9,11 +9,11 @@ MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 UNKNOWN = "unknown"
-"""What stands for a number that nobody measured."""
+"""Shown in place of a number that was not measured."""
 
 
 def significant(value: float, digits: int = 2) -> float:
-    """Return ``value`` rounded to so many significant digits."""
+    """Return ``value`` rounded to this number of significant digits."""
     if value == 0 or not math.isfinite(value):
         return value
     rounded = float(f"{value:.{digits - 1}e}")
@@ -32,12 +32,12 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def count(value: int) -> str:
-    """Return a whole number with all its digits, e.g. ``12,345``."""
+    """Return an integer with all its digits, e.g. ``12,345``."""
     return f"{value:,}"
 
 
 def counted(value: int, one: str, many: str = "") -> str:
-    """Return e.g. ``1 step`` or ``1,200 steps``; ``many`` when an s is not enough."""
+    """Return e.g. ``1 step`` or ``1,200 steps``; ``many`` is the plural if it is not ``one`` with an s."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
@@ -59,7 +59,7 @@ def duration(nanoseconds: float | None, digits: int = 2) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a part of a whole as e.g. ``65 %`` or ``3.1 %``; only the whole itself is ``100 %``."""
+    """Return a share as e.g. ``65 %`` or ``3.1 %``; only exactly 1 is ``100 %``."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     percent = 100 * value
@@ -78,7 +78,7 @@ def signed_share(value: float) -> str:
 
 
 def noise(value: float) -> str:
-    """Return how far a figure may be off as e.g. ``±2.1 %``; beyond the figure itself no digits mean anything."""
+    """Return the relative uncertainty of a figure as e.g. ``±2.1 %``; above 100 % without digits."""
     return f"±{share(value)}" if value < 1 else "over ±100 %"
 
 
@@ -104,19 +104,19 @@ def rate(per_second: float | None, what: str, digits: int = 3) -> str:
 
 
 def times(factor: float) -> str:
-    """Return a factor as e.g. ``1.06x``, ``2.4x`` or ``12x``: near 1 the second decimal counts, too."""
+    """Return a factor as e.g. ``1.06x``, ``2.4x`` or ``12x``; near 1 with two decimals."""
     return f"{number(factor, 3 if factor < 1.2 else 2)}x"
 
 
 def ratio(value: float, low: float | None = None, high: float | None = None) -> str:
-    """Return e.g. ``0.50``, ``0.0034`` or ``0.50 (0.48 to 0.53)``: a ratio, and the interval that it lies in."""
+    """Return e.g. ``0.50``, ``0.0034`` or ``0.50 (0.48 to 0.53)``: a ratio, and its interval."""
     if low is None or high is None:
         return _ratio(value)
     return f"{_ratio(value)} ({_ratio(low)} to {_ratio(high)})"
 
 
 def _ratio(value: float) -> str:
-    """Return one ratio in as few characters as tell it."""
+    """Return one ratio in as few characters as possible."""
     if not math.isfinite(value):
         return UNKNOWN
     if value < 0.1:
@@ -125,12 +125,12 @@ def _ratio(value: float) -> str:
 
 
 def saving(low: float, high: float) -> str:
-    """Return a range of step-time ratios in words, e.g. ``a step would take 40 to 60 % of today's time``."""
+    """Return a range of step-time ratios, e.g. ``1.7x to 2.5x faster (step time 40 to 60 % of today's)``."""
     if low >= 1:
         return "nothing to gain"
     first, last = f"{100 * low:.0f}", f"{100 * high:.0f}"
     span = first if first == last else f"{first} to {last}"
-    return f"a step would take {span} % of today's time ({_faster(low, high)})"
+    return f"{_faster(low, high)} (step time {span} % of today's)"
 
 
 def _faster(low: float, high: float) -> str:
@@ -152,7 +152,7 @@ def apportion(parts: Mapping[str, float], whole: int) -> dict[str, int]:
     """Return ``parts`` as integers that sum to exactly ``whole``, each off by less than one (largest
     remainders).
 
-    All zero when the parts sum to nothing; negative parts count as nothing.
+    All are zero if the parts sum to zero; negative parts count as zero.
     """
     weights = {name: max(0.0, value) for name, value in parts.items()}
     total = math.fsum(weights.values())

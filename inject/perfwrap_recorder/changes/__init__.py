@@ -1,13 +1,13 @@
-"""The changes that an experiment makes to the program; one file for each, none loaded unless it is asked for.
+"""The changes that an experiment can make to the program; one file each, loaded only if requested.
 
 A change is a module with ``install(torch, change)``, called when torch has been imported, after the probes, or with
-``prepare(change)``, called before, or both. ``change`` is a ``perfwrap_recorder.change.Change``: what was asked, and
-how it is said what became of it. wrapper/perfwrap/experiments/changes.py has the same table; a test compares them.
+``prepare(change)``, called before, or both. ``change`` is a ``Change`` of ``experiments/change.py``: its name and
+value, and how its result is reported. wrapper/perfwrap/experiments/changes.py has the same table; a test compares both.
 
-What becomes of each change is said in facts of the process that it is made in, NAME without the value::
+Facts of each process report the result of a change, NAME without the value::
 
     change/NAME/status   applied, refused, or unused (it never came into effect)
-    change/NAME/reason   why not, or what to bear in mind; one sentence
+    change/NAME/reason   why not, or what to consider; one sentence
     change/NAME/sites    up to twenty places, joined by U+001E; each is file, line, before and after, joined by U+001F
     change/NAME/count    how often something was changed
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from perfwrap_recorder import guard, on_import
-from perfwrap_recorder.change import Change
+from perfwrap_recorder.experiments.change import Change
 
 FIX, NUMERICS, CEILING = "fix", "numerics", "ceiling"
 
@@ -50,11 +50,11 @@ CHANGES = (
 
 
 def prepare(words):
-    """Get the changes ready that these words ask for: now, and at the end of torch's import."""
-    asked = dict(word.partition("=")[::2] for word in words)
+    """Prepare the changes that these words request: now, and at the end of torch's import."""
+    requested = dict(word.partition("=")[::2] for word in words)
     for name, _, module_name in CHANGES:
-        if name in asked:
-            change = Change(name, asked[name])
+        if name in requested:
+            change = Change(name, requested[name])
             module = guard.run(change.key, import_module, __name__ + "." + module_name)
             if hasattr(module, "prepare"):
                 guard.run(change.key, module.prepare, change)

@@ -1,16 +1,16 @@
 """Sets the batch size of each DataLoader that was given one.
 
-Where the loader was given a batch sampler of exactly torch's own class, it gets another one around the same sampler.
-Refuses where another class, or the dataset itself, makes the batches. The learning rate stays what it is.
+If the loader was given a batch sampler of exactly torch's own class, it gets a new one around the same sampler.
+Refuses if another class, or the dataset itself, makes the batches. The learning rate is not changed.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import loader_arguments
+from perfwrap_recorder.experiments import loader_arguments
 
 
 def install(torch, change):
-    """Have each loader make batches of that size."""
+    """Make each loader use batches of that size."""
     wanted = int(change.value)
 
     def adjust(making):
@@ -18,7 +18,7 @@ def install(torch, change):
         if batch_sampler is not None:
             _adjust_sampler(torch, change, making, batch_sampler, wanted)
         elif "batch_size" not in making.given:
-            return  # one sample at a time, as nobody has said: hardly the loader that is meant
+            return  # the default, one sample at a time: probably not the loader that is meant
         elif making.given["batch_size"] is None:
             change.refuse("the loader makes no batches itself: its batch size is None")
         else:

@@ -1,11 +1,11 @@
-"""Has each DataLoader yield its first batch again and again: what input work costs at most.
+"""Makes each DataLoader repeat its first batch: the upper limit of what faster data loading can gain.
 
 Replaces ``_next_data`` of the loaders' iterators, ``_reset`` of those with workers, and
-``DataLoader._get_iterator``: from the second epoch on no workers are started. An epoch has as many batches as ever.
-Where the loader's length is not known, batches are repeated as long as the program trains with them; a loop that only
-evaluates gets its own.
+``DataLoader._get_iterator``: from the second epoch on no workers are started. An epoch has as many batches as before.
+If the loader's length is unknown, batches are repeated as long as the program trains with them; a loop that only
+evaluates gets its own batches.
 
-Containers are new for each batch. A tensor that the program has changed in place is made anew from a copy.
+Containers are new for each batch. A tensor that the program has changed in place is restored from a copy.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import sys
 from _weakref import ref
 from sys import _getframe
 
-from perfwrap_recorder import backward_calls, guard, wrapping
+from perfwrap_recorder import guard
+from perfwrap_recorder.experiments import backward_calls
+from perfwrap_recorder.instrumenting import wrapping
 
-PATIENCE = 2
-"""So many batches without a backward pass are repeated where the loader's length is not known."""
+MAX_IDLE_LOADERS = 2
+"""Batches without a backward pass that are repeated if the loader's length is unknown."""
 
 PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
@@ -37,7 +39,7 @@ class Kept:
 
 
 class Serving:
-    """How far one iterator has come."""
+    """The progress of one iterator."""
 
     def __init__(self, iterator, kept):
         self.iterator = ref(iterator)
@@ -52,12 +54,12 @@ _serving = {}  # id of an iterator -> Serving
 
 
 def install(torch, change):
-    """Repeat the first batch from now on."""
+    """Start to repeat first batches."""
     backward_calls.install(torch)
     data = torch.utils.data.dataloader
 
     class Repeating(data._SingleProcessDataLoaderIter):
-        """The iterator of a loader whose first batch is there: it starts nothing."""
+        """The iterator of a loader whose first batch is known: it starts no workers."""
 
         __init__ = data._BaseDataLoaderIter.__init__
 
@@ -85,7 +87,7 @@ def _maker_of_start(change, repeating):
 
 
 def _find(loader):
-    """Return what is kept of a loader; None in a loader's worker."""
+    """Return the Kept of a loader; None in a loader's worker."""
     if sys.modules["torch"].utils.data.get_worker_info() is not None:
         return None
     kept = _kept.get(id(loader))
@@ -166,10 +168,10 @@ def _serve(torch, change, serving, frame):
 
 
 def _trains(serving):
-    """Say whether there was a backward pass lately."""
+    """Return whether there was a backward pass recently."""
     serving.idle = 0 if backward_calls.count != serving.backwards else serving.idle + 1
     serving.backwards = backward_calls.count
-    return serving.idle <= PATIENCE
+    return serving.idle <= MAX_IDLE_LOADERS
 
 
 def rebuilt(value, change_leaf, depth=0):
@@ -189,7 +191,7 @@ def rebuilt(value, change_leaf, depth=0):
 
 
 def _copied(value, change_leaf, depth):
-    """Return a shallow copy of an object whose attributes may hold tensors; itself where it cannot be copied."""
+    """Return a shallow copy of an object whose attributes may hold tensors; itself if it cannot be copied."""
     try:
         copied = sys.modules["copy"].copy(value)
         for name, held in list(getattr(copied, "__dict__", {}).items()):

@@ -1,13 +1,13 @@
 """Converts outermost modules to the memory format ``channels_last``, and the images that they are called with.
 
 The parameters are converted in place, as ``Module.to`` does, so optimizers keep them. Refuses for a model without 2-d
-convolutions, one that has the format already, and where DDP or FSDP has taken the parameters in.
+convolutions, one that has the format already, and if DDP or FSDP holds the parameters.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import outermost
-from perfwrap_recorder.outermost import each_tensor
+from perfwrap_recorder.experiments import outermost_modules
+from perfwrap_recorder.experiments.outermost_modules import each_tensor
 
 IMAGES = 4
 """Dimensions of a batch of images, and of a 2-d convolution's weight."""
@@ -16,7 +16,7 @@ TAKEN_IN = ("DistributedDataParallel", "FullyShardedDataParallel")
 
 
 def install(torch, change):
-    """Have models of images calculate channels last."""
+    """Convert models of images to channels last."""
     channels_last = torch.channels_last
 
     def convert(value):
@@ -37,11 +37,11 @@ def install(torch, change):
 
         return changed
 
-    outermost.add(torch, change, layer)
+    outermost_modules.add(torch, change, layer)
 
 
 def find_reason(module, channels_last):
-    """Return why the module is not converted, "" where it is."""
+    """Return why the module is not converted, "" if it is."""
     name = type(module).__name__
     if name in TAKEN_IN:
         return "%s holds the parameters in a layout of its own: convert the model before it is wrapped" % name

@@ -1,12 +1,12 @@
 """Lets cuDNN try which algorithm is fastest: ``torch.backends.cudnn.benchmark``.
 
-It is switched on before the first call of an outermost module on a GPU. Refuses on the CPU, where it is on already,
-where the program asks for deterministic algorithms, and where it is off again at the end.
+It is switched on before the first call of an outermost module on a GPU. Refuses on the CPU, if it is on already,
+if the program asks for deterministic algorithms, and if it is off again at the end.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import outermost
+from perfwrap_recorder.experiments import outermost_modules
 
 
 def install(torch, change):
@@ -16,7 +16,7 @@ def install(torch, change):
     cudnn = torch.backends.cudnn
 
     def switch_on(module, frame):
-        if change.count or outermost.device_of(module) != "cuda":
+        if change.count or outermost_modules.device_of(module) != "cuda":
             return
         if cudnn.benchmark:
             change.refuse("it is on already")
@@ -31,4 +31,4 @@ def install(torch, change):
         if not cudnn.benchmark:
             change.take_back("the program switches it off again")
 
-    outermost.add_first(change, switch_on)
+    outermost_modules.add_first(change, switch_on)

@@ -1,21 +1,22 @@
-"""Has ``.item()`` and its kin answer a value that was read before, so that the host never waits for the GPU.
+"""Makes ``.item()`` and similar calls return a value that was read before, so that the host never waits for the GPU.
 
 Replaces ``Tensor.item``, ``__float__``, ``__int__`` and ``__bool__``, around the probe, for tensors on a GPU. The
-first call at each place of the program is a real one. From then on each call starts a copy that nobody waits for, and
-answers what the last finished copy of that place brought: usually the value of the step before. What torch's own
-optimizers and scalers read stays real. Refuses on the CPU, where such a read waits for nothing.
+first call at each place of the program is a real one. From then on each call starts an asynchronous copy,
+and returns the value of the last finished copy of that place: usually that of the step before. Reads by torch's own
+optimizers and scalers are real. Refuses on the CPU, where such a read does not wait.
 """
 
 from __future__ import annotations
 
 from sys import _getframe
 
-from perfwrap_recorder import guard, wrapping
-from perfwrap_recorder.source_lines import is_own_business
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
+from perfwrap_recorder.program.source_lines import is_torch_internal
 
 NAMES = ("item", "__float__", "__int__", "__bool__")
 
-MAXIMUM_PLACES = 1000
+MAX_PLACES = 1000
 
 
 class Place:
@@ -28,7 +29,7 @@ class Place:
         self.under_way = None
 
     def ask(self, tensor, read):
-        """Return ``read`` of the newest copy that is there, and have the next one made."""
+        """Return ``read`` of the newest finished copy, and start the next one."""
         if self.known is None:
             answer = read(tensor)
             self.known = answer, None
@@ -43,7 +44,7 @@ class Place:
 
 
 def install(torch, change):
-    """Answer old values from now on."""
+    """Return old values from now on."""
     if not change.needs_gpu(torch):
         return
     places = {}
@@ -60,7 +61,7 @@ def install(torch, change):
         key = name, id(frame.f_code), frame.f_lasti
         place = places.get(key)
         if place is None:
-            if len(places) >= MAXIMUM_PLACES:
+            if len(places) >= MAX_PLACES:
                 return None
             place = places[key] = Place(frame.f_code, begin_copy)
         elif place.known is not None:
@@ -72,7 +73,7 @@ def install(torch, change):
         is_plain = (
             kind is torch.Tensor or kind is torch.nn.Parameter
         ) and not torch._C._len_torch_function_stack()
-        return is_plain and tensor.is_cuda and tensor.numel() == 1 and not is_own_business(frame)
+        return is_plain and tensor.is_cuda and tensor.numel() == 1 and not is_torch_internal(frame)
 
     for name in NAMES:
         wrapping.patch(torch, torch.Tensor, name, _maker(change, name, is_meant, ask), over=True)

@@ -1,7 +1,7 @@
-"""Has PyTorch's allocator use segments that can grow: ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``.
+"""Makes PyTorch's allocator use segments that can grow: ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``.
 
-It is set before torch is loaded, beside what is set already. Refuses on the CPU, where it is set already, for another
-allocator, and where the program sets the variable anew.
+It is set before torch is loaded, in addition to other options. Refuses on the CPU, if it is set already, for another
+allocator, and if the program sets the variable itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-"""The first is the newer name; of several, PyTorch takes the newest that it knows."""
+"""The first is the newer name; PyTorch uses the newest that it knows."""
 OPTION = "expandable_segments:True"
 
 _set = []  # (name, value before, value now)
@@ -29,7 +29,7 @@ def prepare(change):
 
 
 def install(torch, change):
-    """Look, at the end, whether a GPU was used with it."""
+    """Check, at the end, whether a GPU was used with it."""
     if not _set or not change.needs_gpu(torch):
         return
     name, before, after = _set[0]

@@ -1,12 +1,12 @@
-"""Calls outermost modules under autocast to float16; see ``perfwrap_recorder.autocasting``.
+"""Calls outermost modules under autocast to float16; see ``experiments/autocasting.py``.
 
-No gradient scaler is added: where the program has none that is enabled, small gradients vanish, and that is said.
+No gradient scaler is added: if the program has none that is enabled, small gradients vanish, and that is reported.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import autocasting
-from perfwrap_recorder.probes import grad_scaler
+from perfwrap_recorder.experiments import autocasting
+from perfwrap_recorder.probes.loop import grad_scaler
 
 UNSCALED = "the program has no gradient scaler, without which small gradients vanish in float16"
 

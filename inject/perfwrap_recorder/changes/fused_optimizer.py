@@ -1,9 +1,9 @@
-"""Has optimizers made with ``fused=True``: one kernel for all parameters.
+"""Makes optimizers with ``fused=True``: one kernel for all parameters.
 
-Replaces ``__init__`` of those classes of ``torch.optim`` that can be fused. Refuses where parameters are not of
-floating point or on a device for which this PyTorch has no such kernel, where the optimizer is differentiable, for a
-subclass with a ``step`` of its own, where it is fused already, and for optimizers that have no fused form. What a
-loaded checkpoint switches off again is taken back.
+Replaces ``__init__`` of those classes of ``torch.optim`` that can be fused. Refuses if parameters are not of floating
+point or on a device for which this PyTorch has no such kernel, if the optimizer is differentiable, for a subclass with
+a ``step`` of its own, if it is fused already, and for optimizers that have no fused form. If a loaded checkpoint
+switches it off again, the change is reported as refused.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import sys
 from _weakref import ref
 from sys import _getframe
 
-from perfwrap_recorder import guard, wrapping
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
 
 OLDEST_DEVICES = ("cuda",)
-"""Where fused optimizers ran before PyTorch could be asked."""
+"""Devices with fused optimizers in versions of PyTorch that have no list of them."""
 
 
 def install(torch, change):
-    """Have optimizers made fused."""
+    """Make optimizers fused."""
     kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
     fusible = [kind for kind in kinds if can_be_fused(kind)]
     made = []
@@ -49,7 +50,7 @@ def install(torch, change):
 
 
 def can_be_fused(kind):
-    """Say whether a class of optimizers takes ``fused`` itself."""
+    """Return whether a class of optimizers takes ``fused`` itself."""
     function = vars(kind).get("__init__")
     code = getattr(wrapping.innermost(function), "__code__", None)
     return code is not None and "fused" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -65,7 +66,7 @@ def _maker(torch, change, kind, adjust):
                 return original(self, *arguments, **options)
             given, rest = (arguments[0], arguments[1:]) if arguments else (options.pop("params"), ())
             if not isinstance(given, torch.Tensor):
-                given = list(given)  # as torch does: a generator can be read once only
+                given = list(given)  # as torch does: a generator can be read only once
             found = guard.run(change.key, adjust, kind, self, given, options, _getframe().f_back)
             return original(self, given, *rest, **(found or options))
 
@@ -75,7 +76,7 @@ def _maker(torch, change, kind, adjust):
 
 
 def find_reason(torch, kind, optimizer, given, options):
-    """Return why the optimizer cannot be made fused, "" where it can."""
+    """Return why the optimizer cannot be made fused, "" if it can."""
     name = type(optimizer).__name__
     if type(optimizer) is not kind and type(optimizer).step is not kind.step:
         return "%s has a step of its own" % name

@@ -1,17 +1,19 @@
-"""Collects garbage once and calls ``gc.freeze()`` after a few steps: what is alive by then is never looked at again."""
+"""Collects garbage once and calls ``gc.freeze()`` after a few steps: objects alive then are never scanned again."""
 
 from __future__ import annotations
 
 import gc
 
-from perfwrap_recorder import journal, journal_format, step_ends
+from perfwrap_recorder import journal_format
+from perfwrap_recorder.experiments import step_ends
+from perfwrap_recorder.journal import journal
 
 STEPS = 5
-"""So many steps come first: they make what lives on."""
+"""Steps before that: they create the long-lived objects."""
 
 
 def install(torch, change):
-    """Freeze when the time has come."""
+    """Freeze after these steps."""
 
     def look(moment, is_step):
         is_ours = is_step and not done and journal.step_kind() != journal_format.FETCH

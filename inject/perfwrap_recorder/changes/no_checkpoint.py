@@ -1,19 +1,20 @@
-"""Leaves out the writing of checkpoints: ``torch.save`` to files and its kin; see ``perfwrap_recorder.held_writes``.
+"""Writes no checkpoints: skips ``torch.save`` to files and similar calls; see ``experiments/skipped_writes.py``.
 
-Refuses where a trial holds them back anyway: there the baseline has none either.
+Refuses if a trial skips them anyway: then the baseline has none either.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import held_writes, journal
+from perfwrap_recorder.experiments import skipped_writes
+from perfwrap_recorder.journal import journal
 
-HELD = "a trial writes no checkpoints anyway: allow writes to learn what they cost"
+SKIPPED = "a trial writes no checkpoints anyway: allow writes to learn what they cost"
 
 
 def install(torch, change):
-    """Write none from now on."""
+    """Skip them from now on."""
     settings = journal.settings
     if settings.trial_steps and settings.trial_writes != "allow":
-        change.refuse(HELD)
+        change.refuse(SKIPPED)
         return
-    held_writes.hold_back(torch, lambda frame, name: change.apply(frame, name, "left out"))
+    skipped_writes.install(torch, lambda frame, name: change.apply(frame, name, "left out"))

@@ -1,8 +1,8 @@
-"""Switches off aids to debugging that cost time.
+"""Switches off debugging aids that cost time.
 
-Takes ``CUDA_LAUNCH_BLOCKING`` and its kin out of the environment before torch is loaded, has anomaly detection not
-begin (``torch.autograd.detect_anomaly``, ``set_detect_anomaly``), and ``torch.cuda.set_sync_debug_mode`` do nothing.
-The program's own profiler is left alone.
+Removes ``CUDA_LAUNCH_BLOCKING`` and similar variables from the environment before torch is loaded, and skips
+``torch.autograd.detect_anomaly``, ``set_detect_anomaly`` and ``torch.cuda.set_sync_debug_mode``. The program's own
+profiler is not changed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from sys import _getframe
 
-from perfwrap_recorder import guard, wrapping
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
 
 OFF = {
     "CUDA_LAUNCH_BLOCKING": ("", "0"),
@@ -20,7 +21,7 @@ OFF = {
     "TORCH_DISTRIBUTED_DEBUG": ("", "OFF"),
     "TORCH_SHOW_CPP_STACKTRACES": ("", "0"),
 }
-"""Variables, and the values that do no harm."""
+"""Variables, and the values that cost no time."""
 
 
 def prepare(change):
@@ -33,7 +34,7 @@ def prepare(change):
 
 
 def install(torch, change):
-    """Have debugging modes not begin."""
+    """Skip debugging modes."""
     modes = torch.autograd.anomaly_mode
     wrapping.patch(torch, modes.detect_anomaly, "__enter__", _maker_of_enter(change), over=True)
     wrapping.patch(torch, modes.set_detect_anomaly, "__init__", _maker_of_set(change), over=True)
@@ -41,7 +42,7 @@ def install(torch, change):
 
 
 def is_in_torch(frame):
-    """Say whether a frame runs torch's own code."""
+    """Return whether a frame runs torch's own code."""
     return frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
 
 

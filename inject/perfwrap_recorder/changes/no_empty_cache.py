@@ -1,14 +1,15 @@
-"""Leaves out the calls of ``torch.cuda.empty_cache``; refuses on the CPU."""
+"""Skips the calls of ``torch.cuda.empty_cache``; refuses on the CPU."""
 
 from __future__ import annotations
 
 from sys import _getframe
 
-from perfwrap_recorder import guard, wrapping
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
 
 
 def install(torch, change):
-    """Keep the allocator's memory from now on."""
+    """Skip them from now on."""
     if not change.needs_gpu(torch):
         return
 

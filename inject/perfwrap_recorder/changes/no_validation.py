@@ -1,8 +1,8 @@
-"""Ends each loop over a DataLoader that only evaluates after its first batch: what validation costs at most.
+"""Ends evaluation loops over a DataLoader after the first batch: the upper limit of what less validation can gain.
 
-Replaces ``_next_data`` of the loaders' iterators. A loop only evaluates where, since its last batch, models were
-called, all of them in evaluation mode or without gradients, and no backward pass ran. A program that takes a batch in
-advance gets one or two more.
+Replaces ``_next_data`` of the loaders' iterators. A loop only evaluates if, since its last batch, models were
+called, all of them in evaluation mode or without gradients, and no backward pass ran. A program that fetches a batch
+in advance gets one or two more.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from __future__ import annotations
 from _weakref import ref
 from sys import _getframe
 
-from perfwrap_recorder import backward_calls, guard, wrapping
-from perfwrap_recorder.probes import forward
+from perfwrap_recorder import guard
+from perfwrap_recorder.experiments import backward_calls
+from perfwrap_recorder.instrumenting import wrapping
+from perfwrap_recorder.probes.loop import forward
 
 KEPT = 1000
-"""Known iterators after which those that are gone are forgotten."""
+"""Number of known iterators after which dead ones are removed."""
 
 
 class Calls:
-    """How often models were called so far."""
+    """The number of calls of models so far."""
 
     trained = 0
     evaluated = 0
 
 
 def install(torch, change):
-    """Cut such loops from now on."""
+    """End such loops early from now on."""
     backward_calls.install(torch)
     seen = {}  # id of an iterator -> (weak reference to it, what had been called when it gave its last batch)
     is_grad_enabled = torch.is_grad_enabled

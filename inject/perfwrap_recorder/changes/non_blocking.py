@@ -1,4 +1,4 @@
-"""Copies tensors from pinned memory to a GPU with ``non_blocking=True`` where the program says nothing of it.
+"""Copies tensors from pinned memory to a GPU with ``non_blocking=True`` if the program does not set it.
 
 Replaces ``Tensor.to`` and ``Tensor.cuda``, around the probe. Refuses on the CPU, and for tensors that are not in pinned
 memory: from there no copy is asynchronous.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from sys import _getframe
 
-from perfwrap_recorder import guard, wrapping
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
 
 UNPINNED = "the batches are not in pinned memory: try it together with pin-memory"
 
 
 def install(torch, change):
-    """Have the host not wait for such copies."""
+    """Make such copies asynchronous."""
     if not change.needs_gpu(torch):
         return
 
@@ -47,17 +48,17 @@ def _maker(change, name, prepare):
 
 
 def is_silent(arguments, options):
-    """Say whether a call leaves open whether it waits: the flag is its first bool."""
+    """Return whether a call does not set the flag, which is its first bool."""
     return "non_blocking" not in options and not any(type(value) is bool for value in arguments)
 
 
 def target_of(arguments, options):
-    """Return what a call of ``to`` names as its target: a device, its name or number, or a tensor."""
+    """Return the target of a call of ``to``: a device, its name or number, or a tensor."""
     return options.get("device", options.get("other", arguments[0] if arguments else None))
 
 
 def is_gpu(torch, target):
-    """Say whether a target is a GPU."""
+    """Return whether a target is a GPU."""
     if isinstance(target, str):
         return target.startswith("cuda")
     if isinstance(target, torch.device):

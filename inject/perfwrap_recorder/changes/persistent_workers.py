@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from perfwrap_recorder import loader_arguments
+from perfwrap_recorder.experiments import loader_arguments
 
 
 def install(torch, change):
-    """Have workers live on from one epoch to the next."""
+    """Keep workers from one epoch to the next."""
 
     def adjust(making):
         if not making.get("num_workers"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from perfwrap_recorder import loader_arguments
+from perfwrap_recorder.experiments import loader_arguments
 
 DEFAULT = 2
-"""What torch takes for None where there are workers."""
+"""Torch's default if there are workers."""
 
 
 def install(torch, change):
-    """Have each worker make so many batches in advance."""
+    """Make each worker prefetch this many batches."""
     wanted = int(change.value)
 
     def adjust(making):

@@ -1,13 +1,15 @@
-"""Has gradients cleared by ``set_to_none=True`` where the program says False.
+"""Clears gradients with ``set_to_none=True`` if the program passes False.
 
-Replaces ``Optimizer.zero_grad`` and ``Module.zero_grad``. Never comes into effect where they are set to None already.
+Replaces ``Optimizer.zero_grad`` and ``Module.zero_grad``. Has no effect if they are set to None already.
 """
 
 from __future__ import annotations
 
 from sys import _getframe
 
-from perfwrap_recorder import call_sites, guard, wrapping
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
+from perfwrap_recorder.program import call_sites
 
 
 def install(torch, change):

@@ -1,13 +1,13 @@
 """Lets float32 products use TF32: ``set_float32_matmul_precision("high")`` and ``cudnn.allow_tf32``.
 
 It is switched on before the first call of an outermost module on a GPU. Refuses on the CPU, on GPUs before Ampere,
-where it is on already, and where it is off again at the end.
+if it is on already, and if it is off again at the end.
 """
 
 from __future__ import annotations
 
-from perfwrap_recorder import outermost
-from perfwrap_recorder.autocasting import BF16_CAPABILITY
+from perfwrap_recorder.experiments import outermost_modules
+from perfwrap_recorder.experiments.autocasting import BF16_CAPABILITY
 
 
 def install(torch, change):
@@ -16,7 +16,7 @@ def install(torch, change):
         return
 
     def switch_on(module, frame):
-        if change.count or outermost.device_of(module) != "cuda":
+        if change.count or outermost_modules.device_of(module) != "cuda":
             return
         if torch.cuda.get_device_capability() < BF16_CAPABILITY:
             change.refuse("this GPU has no TF32")
@@ -35,4 +35,4 @@ def install(torch, change):
         if torch.get_float32_matmul_precision() == "highest":
             change.take_back("the program switches it off again")
 
-    outermost.add_first(change, switch_on)
+    outermost_modules.add_first(change, switch_on)

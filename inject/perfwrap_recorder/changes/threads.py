@@ -1,7 +1,7 @@
 """Sets the number of threads: of torch by ``set_num_threads``, of other libraries by their variables.
 
-The variables are set before torch is loaded; a library that was loaded before goes on with what it has. A number that
-the program sets itself is replaced, in loaders' workers too; the single thread that torch gives each worker stays.
+The variables are set before torch is loaded; a library that was loaded before keeps its number. A number that the
+program sets itself is replaced, in loaders' workers too; the single thread that torch gives each worker stays.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from sys import _getframe
 
-from perfwrap_recorder import guard, wrapping
-from perfwrap_recorder.source_lines import is_own_business
+from perfwrap_recorder import guard
+from perfwrap_recorder.instrumenting import wrapping
+from perfwrap_recorder.program.source_lines import is_torch_internal
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -31,7 +32,7 @@ def install(torch, change):
 
     def make(original, _):
         def wrapper(number):
-            if number == wanted or is_own_business(_getframe().f_back):
+            if number == wanted or is_torch_internal(_getframe().f_back):
                 return original(number)
             before, after = "set_num_threads(%s)" % number, "set_num_threads(%d)" % wanted
             guard.run(change.key, change.apply, _getframe().f_back, before, after)

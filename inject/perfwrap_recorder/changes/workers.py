@@ -1,10 +1,9 @@
 """Sets ``num_workers`` of each DataLoader.
 
-Refuses where workers would do harm: an iterable dataset that does not divide itself among workers gives each sample
-once per worker; a dataset that holds tensors on a GPU cannot be read in a forked process; a daemon may have no
-children; where workers are spawned, what they are given must be fit for pickle. An iterable dataset is taken to divide
-itself when its class, what it holds or ``worker_init_fn`` asks ``get_worker_info``, or when the program has several
-workers already.
+Refuses if workers would change results or fail: an iterable dataset that does not divide itself among workers gives
+each sample once per worker; a dataset that holds tensors on a GPU cannot be read in a forked process; a daemon may have
+no children; what spawned workers get must be picklable. An iterable dataset counts as dividing itself if its class,
+what it holds or ``worker_init_fn`` uses ``get_worker_info``, or if the program has several workers already.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from __future__ import annotations
 import io
 import sys
 
-from perfwrap_recorder import loader_arguments
+from perfwrap_recorder.experiments import loader_arguments
 
-DEEPEST, MOST = 4, 2000
-"""How deep, and how many things, to look for who asks ``get_worker_info``."""
+MAX_DEPTH, MAX_ITEMS = 4, 2000
+"""Depth and number of objects that are searched for a use of ``get_worker_info``."""
 
 ASKED = "get_worker_info"
 
@@ -24,11 +23,11 @@ CODE = type((lambda: 0).__code__)
 PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
 WITHOUT_WORKERS = ("prefetch_factor", "multiprocessing_context", "timeout", "persistent_workers")
-"""What a loader without workers must not be given."""
+"""Arguments that a loader without workers must not have."""
 
 
 def install(torch, change):
-    """Have each loader made with so many workers."""
+    """Make each loader with this many workers."""
     wanted = int(change.value)
 
     def adjust(making):
@@ -47,7 +46,7 @@ def install(torch, change):
 
 
 def find_reason(torch, making, wanted):
-    """Return why the loader must not have so many workers, "" where it may."""
+    """Return why the loader must not have this many workers, "" if it may."""
     dataset, present = making.given["dataset"], making.get("num_workers")
     if not wanted:
         return ""
@@ -67,10 +66,10 @@ def find_reason(torch, making, wanted):
 
 
 def mentions(thing, name):
-    """Say whether the code of a function, or of an object's class or of what it holds, uses that name."""
+    """Return whether the code of a function, or of an object's class or of what it holds, uses that name."""
     seen = set()
     things = [(thing, 0)]
-    while things and len(seen) < MOST:
+    while things and len(seen) < MAX_ITEMS:
         thing, depth = things.pop()
         if id(thing) in seen or isinstance(thing, PLAIN):
             continue
@@ -88,7 +87,7 @@ def mentions(thing, name):
             ]
         else:
             inner = _functions_of(type(thing)) + _held_by(thing)
-        if depth < DEEPEST:
+        if depth < MAX_DEPTH:
             things += [(found, depth + 1) for found in inner]
     return False
 
@@ -102,7 +101,7 @@ def _names_in(code):
 
 
 def _functions_of(kind):
-    """Return the functions of a class and its bases but those of torch, Python and C."""
+    """Return the functions of a class and its bases, except those of torch, Python and C."""
     found = []
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] not in ("torch", "builtins", "typing", "abc", "collections"):
@@ -111,18 +110,18 @@ def _functions_of(kind):
 
 
 def _held_by(thing):
-    """Return what an object or a plain container holds."""
+    """Return the contents of an object or a plain container."""
     if type(thing) in (list, tuple, set):
-        return list(thing)[:MOST]
+        return list(thing)[:MAX_ITEMS]
     if type(thing) is dict:
-        return list(thing.values())[:MOST]
+        return list(thing.values())[:MAX_ITEMS]
     held = getattr(thing, "__dict__", None)
-    return list(held.values())[:MOST] if type(held) is dict and not isinstance(thing, type) else []
+    return list(held.values())[:MAX_ITEMS] if type(held) is dict and not isinstance(thing, type) else []
 
 
 def _is_on_gpu(torch, value):
     values = value if type(value) in (list, tuple) else [value]
-    return any(type(one) is torch.Tensor and one.is_cuda for one in values[:MOST])
+    return any(type(one) is torch.Tensor and one.is_cuda for one in values[:MAX_ITEMS])
 
 
 def _is_forked(making):
@@ -146,7 +145,7 @@ class Sink(io.RawIOBase):
 
 
 def _find_what_pickle_says(making):
-    """Return why spawned workers could not be given what they need, "" where they can."""
+    """Return why spawned workers could not get what they need, "" if they can."""
     pickler = sys.modules["multiprocessing"].reduction.ForkingPickler(Sink())
     try:
         for name in ("dataset", "collate_fn", "worker_init_fn", "batch_sampler", "sampler"):

@@ -50,7 +50,7 @@ def frames(skip=1):
     return found
 
 
-def told(function, *arguments, **named):
+def reported(function, *arguments, **named):
     """Return the traceback that a call gives."""
     try:
         function(*arguments, **named)
@@ -292,7 +292,7 @@ class Overriding(torch.Tensor):
 def a_subclass_overrides_and_calls_super():
     Overriding.called = []
     x, one = torch.ones(2, 2).as_subclass(Overriding), torch.ones(1).as_subclass(Overriding)
-    failed = [told(x.item), told(x.to, "nowhere"), told(lambda: x.to(self=x))]
+    failed = [reported(x.item), reported(x.to, "nowhere"), reported(lambda: x.to(self=x))]
     return [use(x, one), Overriding.called, split(failed)[0]]
 
 
@@ -301,7 +301,7 @@ def a_subclass_that_overrides_is_as_deep_in_the_stack():
     Overriding.depths = []
     x, one = torch.ones(2, 2).as_subclass(Overriding), torch.ones(1).as_subclass(Overriding)
     use(x, one)
-    return [Overriding.depths, told(x.item), told(x.to, "nowhere"), told(lambda: x.to(self=x))]
+    return [Overriding.depths, reported(x.item), reported(x.to, "nowhere"), reported(lambda: x.to(self=x))]
 
 
 @behaviour
@@ -315,13 +315,13 @@ def lazy_modules_move():
     model(torch.ones(2, 3))
     fresh = nn.LazyLinear(8)
     return [str(model)] + split([
-        told(lambda: fresh.weight.item()), told(lambda: fresh.weight.tolist()), told(lambda: repr(fresh.weight)),
-        told(lambda: fresh.weight.copy_(torch.ones(1))), told(lambda: fresh.weight.numpy()), told(fresh.weight.pin_memory),
+        reported(lambda: fresh.weight.item()), reported(lambda: fresh.weight.tolist()), reported(lambda: repr(fresh.weight)),
+        reported(lambda: fresh.weight.copy_(torch.ones(1))), reported(lambda: fresh.weight.numpy()), reported(fresh.weight.pin_memory),
     ])[0]  # fmt: skip
 
 
 def split(found):
-    """Return the messages and the frames of what ``told`` returned."""
+    """Return the messages and the frames of what ``reported`` returned."""
     return [each if isinstance(each, str) else each[-2:] for each in found], [
         each if isinstance(each, str) else each[:-2] for each in found
     ]
@@ -402,14 +402,14 @@ def errors():
         lambda: torch.distributed.broadcast(), lambda: torch.profiler.profile(no=5), lambda: torch.autograd.detect_anomaly(1, 2, 3),
         lambda: torch.cuda.amp.GradScaler(enabled=False).step(5), lambda: torch.cuda.amp.GradScaler(enabled=False).step(),
     ]  # fmt: skip
-    result = [told(call) for call in calls]
+    result = [reported(call) for call in calls]
     with torch.autograd.detect_anomaly(check_nan=False):
-        result.append(told(lambda: FailingBackward.apply(requiring).sum().backward()))
+        result.append(reported(lambda: FailingBackward.apply(requiring).sum().backward()))
     return result
 
 
 class Items(Dataset):
-    """Does with each item what it was told."""
+    """Applies a given function to each item."""
 
     def __init__(self, what):
         self.what = what
@@ -438,20 +438,20 @@ class Stream(torch.utils.data.IterableDataset):
 @behaviour
 def errors_of_loaders_have_their_tracebacks():
     return [
-        told(lambda: list(DataLoader(Items(fails)))),
-        told(lambda: list(DataLoader(Items(int), collate_fn=collate_fails))),
-        told(lambda: list(DataLoader(Stream(), batch_size=None))),
-        told(lambda: list(DataLoader(Items(fails), batch_size=None))),
-        told(lambda: list(DataLoader(Items(int), sampler=map(fails, range(3))))),
+        reported(lambda: list(DataLoader(Items(fails)))),
+        reported(lambda: list(DataLoader(Items(int), collate_fn=collate_fails))),
+        reported(lambda: list(DataLoader(Stream(), batch_size=None))),
+        reported(lambda: list(DataLoader(Items(fails), batch_size=None))),
+        reported(lambda: list(DataLoader(Items(int), sampler=map(fails, range(3))))),
     ]
 
 
 @behaviour
 def errors_of_workers_have_their_tracebacks():
     return [
-        told(lambda: list(DataLoader(Items(fails), num_workers=1, timeout=120))),
-        told(lambda: list(DataLoader(Items(int), num_workers=1, collate_fn=collate_fails, timeout=120))),
-        told(lambda: list(DataLoader(Items(int), num_workers=1, worker_init_fn=fails, timeout=120))),
+        reported(lambda: list(DataLoader(Items(fails), num_workers=1, timeout=120))),
+        reported(lambda: list(DataLoader(Items(int), num_workers=1, collate_fn=collate_fails, timeout=120))),
+        reported(lambda: list(DataLoader(Items(int), num_workers=1, worker_init_fn=fails, timeout=120))),
     ]
 
 
@@ -752,7 +752,7 @@ def fx_traces_to_the_same_nodes():
         return [nodes(traced.graph), traced.code]
 
     found = [early.said(trace, function) for function in TRACED + [Model(), nn.Sequential(Model())]]
-    return found + split([told(torch.fx.symbolic_trace, each) for each in (TRACED[-7], TRACED[3])])[0]
+    return found + split([reported(torch.fx.symbolic_trace, each) for each in (TRACED[-7], TRACED[3])])[0]
 
 
 @behaviour
@@ -770,7 +770,7 @@ def proxies_of_tensors_trace_to_the_same_nodes():
 
 
 def new_class(number=[0]):
-    """Return a class of modules that nobody has called yet."""
+    """Return a class of modules that has not been called yet."""
     number[0] += 1
 
     def forward(self, x):
@@ -856,7 +856,7 @@ def scripting():
         return [str(made.graph), made.code, str(getattr(made, "inlined_graph", ""))]
 
     found = [early.said(script, what) for what in (scripted_moves, nn.Sequential(nn.Linear(2, 2), nn.ReLU()))]
-    found += split([told(torch.jit.script, scripted)])[0]
+    found += split([reported(torch.jit.script, scripted)])[0]
     found.append(early.said(script, nn.TransformerEncoderLayer(4, 2, 4)))
     found.append(early.scrub(early.said(lambda: torch.jit.script(scripted_moves)(torch.ones(2)))))
     return found
@@ -889,7 +889,7 @@ def functorch_and_vmap():
         for parameter in model.parameters():
             parameter.data.fill_(0.5)
     parameters = {name: torch.full_like(value, 0.5) for name, value in parameters.items()}
-    return [[early.scrub(early.said(call)), split([told(call)])[0]] for call in calls]
+    return [[early.scrub(early.said(call)), split([reported(call)])[0]] for call in calls]
 
 
 @behaviour
@@ -898,12 +898,12 @@ def other_kinds_of_tensors():
 
     with FakeTensorMode() as fake:
         x = torch.ones(2, 2)
-        found = [[early.scrub(early.said(call)), split([told(call)])[0]] for call in (
+        found = [[early.scrub(early.said(call)), split([reported(call)])[0]] for call in (
             x.item, x.tolist, x.cpu, lambda: x.to(torch.float64), lambda: x.copy_(x), lambda: bool(x), lambda: repr(x), x.nonzero,
             lambda: x.equal(x), x.numpy, x.cuda, lambda: x.to("meta"), x[0, 0].item, lambda: nn.Linear(2, 2)(x))]  # fmt: skip
     del fake
     meta = torch.ones(2, device="meta")
-    found += [[early.scrub(early.said(call)), split([told(call)])[0]] for call in (
+    found += [[early.scrub(early.said(call)), split([reported(call)])[0]] for call in (
         meta.item, meta.tolist, meta.cpu, lambda: meta.to("cpu"), lambda: torch.ones(2).copy_(meta), lambda: bool(meta),
         lambda: repr(meta), meta.nonzero, lambda: meta.equal(meta), meta.numpy)]  # fmt: skip
     sparse = torch.eye(2).to_sparse()
@@ -972,7 +972,7 @@ def what_holds_methods_is_saved_and_copied():
                 [
                     name,
                     early.said(lambda value=value: pickle.dumps(value, 2).hex()),
-                    split([told(torch.save, value, buffer)])[0],
+                    split([reported(torch.save, value, buffer)])[0],
                     early.said(lambda value=value: type(pickle.loads(pickle.dumps(value))).__name__),
                     early.said(lambda value=value: type(copy.deepcopy(value)).__name__),
                 ]
@@ -998,7 +998,7 @@ def what_held_methods_from_the_start_is_saved_and_copied():
     for _ in range(10):
         training.steps(50)
         for name, values in HELD.items():
-            found += [[name, split([told(torch.save, value, io.BytesIO())])[0]] for value in values]
+            found += [[name, split([reported(torch.save, value, io.BytesIO())])[0]] for value in values]
             found.append([name, early.said(lambda values=values: pickle.dumps(values, 2).hex())])
             found.append(
                 [name, early.said(lambda values=values: copy.deepcopy(values)[0].transform is FIRST[name])]

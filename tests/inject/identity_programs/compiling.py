@@ -461,7 +461,7 @@ def what_is_disabled_stays_so():
 def errors_within_compiled_code():
     import traceback
 
-    def told(function, *arguments):
+    def reported(function, *arguments):
         dynamo.reset()
         try:
             torch.compile(function, backend="eager")(*arguments)
@@ -481,10 +481,10 @@ def errors_within_compiled_code():
             return fails(x)
 
     return [
-        told(fails, torch.ones(1)), told(Failing(), torch.ones(1)), told(nn.Sequential(Failing()), torch.ones(1)),
-        told(METHODS["cuda"], torch.ones(1)), told(lambda x: x.to("nowhere"), torch.ones(1)),
-        told(lambda x: x.item(3), torch.ones(1)), told(lambda x: x.item(), torch.ones(2)),
-        told(lambda x: torch.Tensor.to(self=x), torch.ones(2)), told(nn.Linear(2, 1), torch.ones(3)),
+        reported(fails, torch.ones(1)), reported(Failing(), torch.ones(1)), reported(nn.Sequential(Failing()), torch.ones(1)),
+        reported(METHODS["cuda"], torch.ones(1)), reported(lambda x: x.to("nowhere"), torch.ones(1)),
+        reported(lambda x: x.item(3), torch.ones(1)), reported(lambda x: x.item(), torch.ones(2)),
+        reported(lambda x: torch.Tensor.to(self=x), torch.ones(2)), reported(nn.Linear(2, 1), torch.ones(3)),
     ]  # fmt: skip
 
 

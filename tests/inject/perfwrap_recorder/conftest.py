@@ -6,11 +6,14 @@ import struct
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from perfwrap.journal_format import DESCRIBE, FIELD_SEPARATOR, HEADER, INSTANTS, RECORD, SPANS, SUM
+
+from .warm_python import WarmPython
 
 INJECT = Path(__file__).resolve().parents[3] / "inject"
 KIND_NAMES = {number: name for group in (DESCRIBE, SPANS, INSTANTS) for name, number in group.items()}
@@ -18,12 +21,14 @@ KIND_NAMES = {number: name for group in (DESCRIBE, SPANS, INSTANTS) for name, nu
 PREAMBLE = f"""
 import os, sys
 sys.path.insert(0, {str(INJECT)!r})
-from perfwrap_recorder import clock, journal, journal_format, source_lines
+from perfwrap_recorder import clock, journal_format
+from perfwrap_recorder.journal import journal, lifecycle
+from perfwrap_recorder.program import source_lines
 class Settings:
     run_dir, host, budget_bytes, nvtx = sys.argv[1], "host", int(sys.argv[2]), False
 def open_journal():
-    journal.open_current(Settings)
-    os.register_at_fork(after_in_child=journal.begin_in_child)
+    lifecycle.open_current(Settings)
+    os.register_at_fork(after_in_child=lifecycle.begin_in_child)
 def let_feeders_end():
     # The last to hold a queue's semaphore, such a thread may be stopped between removing it and telling the
     # resource tracker, which then warns on stderr; torch waits for none of them.
@@ -140,25 +145,35 @@ class Finished:
 
 
 class Runner:
-    """Runs a program in a process of its own."""
+    """Runs a program in a process of its own: a new Python, or a copy of one that has imported PyTorch."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: WarmPython | None = None) -> None:
         self.folder = folder
+        self.warm = warm
 
     def __call__(
         self, program: str, python: str = sys.executable, budget: int = 8 << 20, check: bool = True, **options
     ) -> Finished:
-        """Run ``program`` after the preamble; it reads sys.argv[1] as the run folder."""
+        """Run ``program`` after the preamble; it reads sys.argv[1] as the run folder.
+
+        ``fresh`` has a new Python run it in any case, and so has every option of ``subprocess.run``.
+        """
         (self.folder / "journal").mkdir(parents=True, exist_ok=True)
         script = self.folder / "program.py"
         script.write_text(PREAMBLE + program)
+        if not options.pop("fresh", False) and self.warm is not None and not options:
+            done = self.warm.run(script, str(self.folder), str(budget), cwd=self.folder)
+            return self.read(done, check)
         return self.command([python, str(script), str(self.folder), str(budget)], check, **options)
 
     def command(self, words: list[str], check: bool = True, **options) -> Finished:
         """Run any command in the folder."""
         options.setdefault("timeout", 240)
         options.setdefault("cwd", self.folder)
-        done = subprocess.run(words, capture_output=True, text=True, **options)
+        return self.read(subprocess.run(words, capture_output=True, text=True, **options), check)
+
+    def read(self, done: subprocess.CompletedProcess[str], check: bool = True) -> Finished:
+        """Read what a program has left in the folder; ``check``: it ended well and printed no error."""
         journals = sorted(
             map(read_journal, (self.folder / "journal").glob("*.pwj")), key=lambda j: -len(j.records)
         )
@@ -167,6 +182,35 @@ class Runner:
             assert done.returncode == 0, done.stderr
             assert done.stderr == ""
         return finished
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """A Python that has imported PyTorch, whose copies run programs."""
+    pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
+    python = WarmPython()
+    yield python
+    python.close()
+
+
+@pytest.fixture
+def run_bare(warm_python: WarmPython, tmp_path: Path) -> Callable[..., str]:
+    """Run a program without the recorder, in a copy of the Python that the recorded one is a copy of."""
+
+    def run_bare(program: str, *arguments: str) -> str:
+        script = tmp_path / "bare.py"
+        script.write_text(program)
+        done = warm_python.run(script, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run_bare
+
+
+@pytest.fixture(scope="module")
+def make_warm_run(warm_python: WarmPython, tmp_path_factory: pytest.TempPathFactory):
+    """Make runners whose programs find PyTorch imported, each with a folder of its own."""
+    return lambda: Runner(tmp_path_factory.mktemp("run"), warm_python)
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +223,9 @@ def make_run(tmp_path_factory: pytest.TempPathFactory):
 def run(tmp_path: Path) -> Runner:
     """Run a program with the recorder inside."""
     return Runner(tmp_path)
+
+
+@pytest.fixture
+def warm_run(warm_python: WarmPython, tmp_path: Path) -> Runner:
+    """Run a program with the recorder inside, that finds PyTorch imported."""
+    return Runner(tmp_path, warm_python)

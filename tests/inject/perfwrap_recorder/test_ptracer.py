@@ -28,7 +28,7 @@ print(ptracer.allow(os.getppid()), os.getppid())
     assert done.journal.facts["ptracer"] == f"{pid}: " + ("error 22" if error else "allowed")
 
 
-def test_a_process_that_does_not_exist_is_refused_or_nobody_asks(run) -> None:
+def test_a_process_that_does_not_exist_is_refused_or_not_asked_for(run) -> None:
     done = run(
         """
 from perfwrap_recorder import ptracer
@@ -39,7 +39,7 @@ print(ptracer.allow(2**22 + 1))
     assert int(done.stdout) == EINVAL
 
 
-def test_nothing_is_loaded_or_said_where_it_was_not_asked_for(run) -> None:
+def test_nothing_is_loaded_or_said_where_it_was_not_requested(run) -> None:
     done = run(
         """
 from perfwrap_recorder import ptracer

@@ -1,4 +1,4 @@
-"""One optimizer for the matrices and one for the rest, stepped one after the other, without a loader."""
+"""One optimizer for the matrices and one for the other parameters, stepped one after the other, without a loader."""
 
 import torch
 from torch import nn

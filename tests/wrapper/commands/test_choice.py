@@ -44,7 +44,7 @@ def test_the_rules_that_a_run_ignores_are_said(run: Path) -> None:
     assert "--ignore" not in why_not(run)["gc_pause"]
 
 
-def test_a_report_goes_by_the_settings_of_the_folder_that_it_is_asked_for_in(run: Path) -> None:
+def test_a_report_goes_by_the_settings_of_the_folder_in_which_it_runs(run: Path) -> None:
     (run.parent / "perfwrap.toml").write_text('ignore = ["slow_steps"]')
     assert perfwrap(run.parent, "report", "first", "--rules", "gc_pause, slow_steps").returncode == 0
     assert "perfwrap.toml" not in why_not(run)["slow_steps"]
@@ -64,5 +64,6 @@ def test_a_wrong_setting_costs_the_report_and_not_the_run(tmp_path: Path) -> Non
     (tmp_path / "perfwrap.toml").write_text("ignore = 3")
     done = perfwrap(tmp_path, "run", "--out", "first", "--", sys.executable, "-c", PROGRAM)
     assert (done.returncode, done.stdout) == (0, "no training here\n")
-    assert "list of rules' names" in done.stderr
+    assert "list of rule names. To try again: perfwrap report" in done.stderr
+    assert '  For example: ["slow_start"]' in done.stderr
     assert (tmp_path / "first" / "run.json").is_file()

@@ -57,4 +57,4 @@ def test_the_demo_names_the_loader_at_its_line_and_shows_both_runs(tmp_path: Pat
     assert slow["steps"]["count"] == fixed["steps"]["count"] == 4 * 47
     assert "data_loader_single_process" not in [found["rule"] for found in fixed["findings"]]
     assert done.stdout.count("epoch 4") == 2
-    assert "What the mending was worth" in done.stderr
+    assert "Result of the fix" in done.stderr

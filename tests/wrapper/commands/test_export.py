@@ -22,9 +22,9 @@ MODULES = {"otlp": "opentelemetry", "prometheus": "prometheus_client"}
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "Nothing says where to"),
-        ({"to": "excel"}, "no exporter 'excel'"),
-        ({"to": "prometheus", "url": "http://x"}, "--url says nothing to prometheus"),
+        ({}, "Choose where to"),
+        ({"to": "excel"}, "does not take 'excel'"),
+        ({"to": "prometheus", "url": "http://x"}, "prometheus does not take --url"),
         ({"to": "otlp", "url": "http://x", "out": Path("y")}, "--url and --out"),
     ],
 )
@@ -37,12 +37,14 @@ def test_what_makes_no_sense_is_refused_with_a_hint(options: dict[str, Any], wor
     assert raised.value.hint
 
 
-def test_a_missing_library_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "perfwrap.exporters.prometheus", raising=False)
-    with pytest.raises(PerfwrapError, match="needs a library that is not installed here") as raised:
+    with pytest.raises(PerfwrapError, match="needs a library that is not installed") as raised:
         export("latest", to="prometheus")
-    assert raised.value.hint == f"{sys.executable} -m pip install 'perfwrap[prometheus]'"
+    assert raised.value.hint == f"Install it: {sys.executable} -m pip install 'perfwrap[prometheus]'"
 
 
 def examples(repository: Path) -> list[list[str]]:

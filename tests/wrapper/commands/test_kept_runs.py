@@ -62,8 +62,8 @@ def test_runs_are_listed_the_newest_last_with_what_is_known(made: Made, tmp_path
     made("20260103-c", ended=False)
     text = perfwrap(tmp_path, "list").stdout
     assert text.index("20260101-a") < text.index("tuned #bf16 #two") < text.index("20260103-c")
-    assert "data-bound · 15.3 ms a step" in text
-    assert "not ended · not diagnosed" in text
+    assert "data-bound · 15.3 ms/step" in text
+    assert "running or killed · not diagnosed" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -74,7 +74,7 @@ def test_imported_runs_are_listed_and_removed_like_others(made: Made, tmp_path: 
     assert text.index("recorded") < text.index("imported")
     assert "imported · not diagnosed" in text
     assert "not ended" not in text
-    assert "would remove" in perfwrap(tmp_path, "clean", "--keep", "1").stdout
+    assert "would delete" in perfwrap(tmp_path, "clean", "--keep", "1").stdout
     os.utime(imported / "run.json", (1, 1))
     assert "imported" in perfwrap(tmp_path, "clean", "--keep", "1", "--yes").stdout
     assert [path.name for path in imported.parent.iterdir()] == ["recorded"]
@@ -108,15 +108,15 @@ def left(folder: Path) -> list[str]:
         (("running", "old"), ["middle", "new"]),
     ],
 )
-def test_runs_are_removed_by_name_number_and_age_only_when_told(
+def test_runs_are_removed_by_name_number_and_age_only_when_confirmed(
     made: Made, tmp_path: Path, words: tuple[str, ...], remain: list[str]
 ) -> None:
     made("old", days=60)
     made("middle", days=20)
     made("new")
     made("running", days=90, ended=False)
-    told = perfwrap(tmp_path, "clean", *words)
-    assert "would remove" in told.stdout
+    listed = perfwrap(tmp_path, "clean", *words)
+    assert "would delete" in listed.stdout
     assert left(tmp_path) == ["middle", "new", "old", "running"]
     perfwrap(tmp_path, "clean", *words, "--yes")
     assert left(tmp_path) == remain
@@ -153,12 +153,12 @@ def test_a_killed_run_is_removed_once_its_processes_are_gone(
 ) -> None:
     process, manifest = launcher
     made("killed", ended=False, **manifest)
-    assert "nothing to remove" in perfwrap(tmp_path, "clean", "--keep", "0").stdout
+    assert "nothing to delete" in perfwrap(tmp_path, "clean", "--keep", "0").stdout
     process.kill()
     process.wait()
     # Young as it is: what was written last counts as its end.
-    assert "nothing to remove" in perfwrap(tmp_path, "clean", "--older-than", "1h").stdout
-    assert "removed" in perfwrap(tmp_path, "clean", "--keep", "0", "--yes").stdout
+    assert "nothing to delete" in perfwrap(tmp_path, "clean", "--older-than", "1h").stdout
+    assert "deleted" in perfwrap(tmp_path, "clean", "--keep", "0", "--yes").stdout
     assert left(tmp_path) == []
 
 
@@ -218,7 +218,7 @@ def test_a_trial_is_listed_as_one_with_what_came_of_it(made: Made, made_trial: M
         "t", days=2, best="workers=4", baseline={"median_ns": 5_000_000}, variants=[{"name": "workers=4"}]
     )
     text = perfwrap(tmp_path, "list").stdout
-    assert "best workers=4 · 5 ms a step" in text
+    assert "best workers=4 · 5 ms/step" in text
     assert text.index("t\n") < text.index("a\n")
     listed = json.loads(perfwrap(tmp_path, "list", "--format", "json").stdout)["runs"]
     assert [(run["folder"], run["tried"]) for run in listed] == [("t", ["workers=4"]), ("a", None)]

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 from perfwrap.commands.merge import merge
-from perfwrap.commands.report import diagnosed
+from perfwrap.commands.run_report import diagnosed
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources.journal import read
+from perfwrap.sources.journals.run_journals import read
 
 MS = 1_000_000
 
@@ -89,9 +89,7 @@ def test_machines_of_one_name_are_different_hosts_in_the_report(
     ]
 
 
-def test_the_run_is_told_on_the_clock_of_the_launcher_that_leads(
-    make_run: Callable[[], Any], tmp_path: Path
-) -> None:
+def test_the_run_is_on_the_clock_of_the_leading_launcher(make_run: Callable[[], Any], tmp_path: Path) -> None:
     # Another machine, which has been up for longer, was there first.
     leader, other = machine(make_run, 0), machine(make_run, 1, later=-MS, up=5_000 * 10**9)
     merge([leader, other], tmp_path / "all")
@@ -110,13 +108,13 @@ def test_containers_of_one_machine_share_its_clock(make_run: Callable[[], Any], 
     assert not any("clocks" in warning for warning in found.warnings)
 
 
-def test_different_runs_are_refused_unless_that_is_asked_for(
+def test_different_runs_are_refused_unless_that_is_requested(
     make_run: Callable[[], Any], tmp_path: Path
 ) -> None:
     one, other, alone = machine(make_run, 0), machine(make_run, 1, "other"), machine(make_run, 2, None)
-    with pytest.raises(PerfwrapError, match="different runs: .* is of it; .* is of other"):
+    with pytest.raises(PerfwrapError, match="different jobs: .* is of it; .* is of other"):
         merge([one, other], tmp_path / "all")
-    with pytest.raises(PerfwrapError, match="do not say that they are of one job"):
+    with pytest.raises(PerfwrapError, match="job of these runs is unknown"):
         merge([alone, machine(make_run, 1, None)], tmp_path / "all")
     with pytest.raises(PerfwrapError, match="is not a run folder"):
         merge([one, tmp_path], tmp_path / "all")

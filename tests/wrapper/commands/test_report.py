@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.commands.report import report, report_run
+from perfwrap.commands.report import report
+from perfwrap.commands.run_report import report_run
 from perfwrap.errors import PerfwrapError
 
 MS = 1_000_000
@@ -47,7 +48,7 @@ def test_an_earlier_run_is_shown_again_on_stdout(run: Any, capsys: pytest.Captur
     assert err == ""
 
 
-def test_the_html_report_of_an_earlier_run_is_written_where_it_is_asked_for(
+def test_the_html_report_of_an_earlier_run_is_written_where_it_is_requested(
     run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write(run)
@@ -66,7 +67,7 @@ def test_where_the_html_report_cannot_be_written_the_report_is_still_shown(
     report(folder, html=True)
     out, err = capsys.readouterr()
     assert "Data-bound" in out
-    assert f"{folder}/report.html cannot be written" in err
+    assert f"cannot write {folder}/report.html" in err
     assert list(folder.glob(".report*")) == []
 
 
@@ -78,7 +79,7 @@ def test_a_folder_that_cannot_be_written_is_still_reported(
     report(folder)
     out, err = capsys.readouterr()
     assert "Data-bound" in out
-    assert "cannot be written" in err
+    assert "cannot write" in err
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
@@ -88,7 +89,7 @@ def test_what_is_no_run_folder_is_refused_with_a_hint(tmp_path: Path, name: str)
     with pytest.raises(PerfwrapError) as raised:
         report(tmp_path / name)
     assert str(tmp_path / name) in raised.value.message
-    assert "perfwrap run" in raised.value.hint
+    assert "perfwrap list" in raised.value.hint
 
 
 def test_a_wrong_folder_is_one_clear_line_and_exit_code_two(tmp_path: Path) -> None:

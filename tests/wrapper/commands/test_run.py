@@ -20,7 +20,7 @@ def test_without_a_command_it_says_how_to_give_one(words: list[str], tmp_path: P
     answer = perfwrap(*words, cwd=tmp_path)
     assert answer.returncode == 2
     assert answer.stdout == ""
-    assert "There is no command to run." in answer.stderr
+    assert "No command was given." in answer.stderr
     assert "perfwrap run -- python train.py" in answer.stderr
     assert not list(tmp_path.iterdir())
 

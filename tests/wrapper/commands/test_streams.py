@@ -1,4 +1,4 @@
-"""Standard output and standard error that are full, closed, or read by nobody any more."""
+"""Standard output and standard error that are full, closed, or no longer read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_output_that_cannot_be_written_is_one_line_and_a_failure(
     tmp_path: Path, command: str, where: str, why: str
 ) -> None:
     done = shell(f"{PERFWRAP} {command} {where}", tmp_path)
-    assert done.stderr == f"perfwrap: standard output cannot be written: {why}.\n"
+    assert done.stderr == f"perfwrap: cannot write to standard output: {why}.\n"
     assert done.returncode == 2
 
 
@@ -71,7 +71,7 @@ def test_a_run_ends_as_its_command_wherever_its_streams_lead(tmp_path: Path, whe
 def test_no_file_of_ours_is_taken_for_a_closed_standard_output(tmp_path: Path) -> None:
     shell(f"{PERFWRAP} run --no-monitors --no-report --out run -- true", tmp_path)
     done = shell(f"{PERFWRAP} report run --html >&-", tmp_path)
-    assert done.stderr == f"perfwrap: standard output cannot be written: {CLOSED}.\n"
+    assert done.stderr == f"perfwrap: cannot write to standard output: {CLOSED}.\n"
     assert (tmp_path / "run/report.html").read_text().startswith("<!")
 
 
@@ -99,10 +99,10 @@ def test_a_slow_reader_gets_all_of_a_pipe_that_does_not_block(tmp_path: Path) ->
     ) as process:
         os.close(write_end)
         with open(read_end, "rb") as pipe:
-            told = pipe.read()
+            reported = pipe.read()
         assert process.stderr is not None and process.stderr.read() == b""
     assert process.returncode == 0
-    assert told == subprocess.run([*PERFWRAP.split(), "explain"], capture_output=True).stdout
+    assert reported == subprocess.run([*PERFWRAP.split(), "explain"], capture_output=True).stdout
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "10", "-5", "x"])

@@ -25,7 +25,7 @@ from perfwrap.errors import PerfwrapError
 
 pyte = pytest.importorskip("pyte", reason="the screen is read by a terminal emulator")
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 200
 LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
 MS = 1_000_000
 
@@ -186,7 +186,7 @@ def finished(run: Any, **manifest: Any) -> Path:
 
 
 @pytest.mark.torch
-def test_a_running_job_is_shown_until_it_ends_and_then_as_its_report_tells_it(
+def test_a_running_job_is_shown_until_it_ends_and_then_as_in_its_report(
     tmp_path: Path, show: Callable[..., Top], start: Callable[..., Any]
 ) -> None:
     pytest.importorskip("torch", reason="the script trains with PyTorch")
@@ -206,17 +206,17 @@ def test_a_running_job_is_shown_until_it_ends_and_then_as_its_report_tells_it(
     assert view.wait() == 0
     final = view.raw.rpartition(LEAVE_ALTERNATE_SCREEN)[2].decode()
     assert "exit code 0" in final
-    told = json.loads((tmp_path / "run" / "diagnosis.json").read_text())
-    assert f"Steps  {told['steps']['count']:,}, epoch" in plain(final)
+    reported = json.loads((tmp_path / "run" / "diagnosis.json").read_text())
+    assert f"Steps  {reported['steps']['count']:,}, epoch" in plain(final)
     median = float(re.search(r"median ([\d.]+) ms", plain(final))[1])  # type: ignore[index]
-    assert median == pytest.approx(told["steps"]["median_ns"] / 1e6, rel=0.005)
-    for part, share in told["account"].items():
+    assert median == pytest.approx(reported["steps"]["median_ns"] / 1e6, rel=0.005)
+    for part, share in reported["account"].items():
         if share > 0.001:
             found = re.search(rf"{part} +([\d.]+) %", plain(final))
             assert found, part
             # Shown are tenths that sum to 100.0, so each may be rounded up or down.
             assert float(found[1]) == pytest.approx(100 * share, abs=0.11)
-    sentence = " ".join(told["verdict"]["sentence"].split())
+    sentence = " ".join(reported["verdict"]["sentence"].split())
     assert sentence in " ".join(plain(final).split())
 
 
@@ -271,7 +271,9 @@ def test_arrow_keys_do_not_quit(run: Any, show: Callable[..., Top]) -> None:
     assert os.waitpid(view.pid, os.WNOHANG) == (0, 0)
 
 
-def test_a_run_folder_that_is_deleted_meanwhile_ends_the_view(run: Any, show: Callable[..., Top]) -> None:
+def test_a_run_folder_that_is_deleted_during_the_view_ends_the_view(
+    run: Any, show: Callable[..., Top]
+) -> None:
     folder = finished(run)
     view = show(folder)
     view.expect("Data-bound")
@@ -301,13 +303,13 @@ def test_without_a_terminal_one_snapshot_is_printed(tmp_path: Path, start: Calla
         [sys.executable, "-m", "perfwrap", "top", tmp_path / "run"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert job.poll() is None
     assert done.returncode == 0
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
-    assert re.search("running for|starting", done.stdout)
+    assert re.search("running for|started", done.stdout)
 
 
 def test_without_a_folder_the_newest_run_is_shown(run: Any, tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ def test_what_is_no_run_folder_is_refused_with_a_hint(tmp_path: Path, name: str)
     (tmp_path / "file").write_text("hello")
     with pytest.raises(PerfwrapError) as raised:
         command.top(tmp_path / name)
-    assert "perfwrap run" in raised.value.hint
+    assert "perfwrap list" in raised.value.hint
 
 
 def test_where_nothing_was_ever_run_it_is_said_how_to(

@@ -102,7 +102,9 @@ def test_line_ends_and_a_missing_one_stay_as_they_are(ends: str, tmp_path: Path)
         "DataLoader(x for x in y)",
     ],
 )
-def test_a_call_that_cannot_be_told_or_read_gets_a_snippet_with_its_line(text: str, tmp_path: Path) -> None:
+def test_a_call_that_is_ambiguous_or_unreadable_gets_a_snippet_with_its_line(
+    text: str, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text(f"import torch\n\nloader = {text}\n")
     edit = edit_for(workers(tmp_path), tmp_path)
     assert not edit.diff

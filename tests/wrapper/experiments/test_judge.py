@@ -50,7 +50,7 @@ def turns(name: str, times_ms: float, **more: object) -> list[Run]:
 @pytest.mark.parametrize(
     ("time", "judgement"), [(5.0, "gain"), (10.05, "noise"), (9.9, "noise"), (15.0, "slower")]
 )
-def test_a_gain_is_told_from_noise(time: float, judgement: str) -> None:
+def test_a_gain_is_distinguished_from_noise(time: float, judgement: str) -> None:
     row = rows(turns("workers=2", time))["workers=2"]
     assert row.judgement == judgement
     assert row.ratio is not None and row.ratio.value == pytest.approx(time / 10, rel=0.03)

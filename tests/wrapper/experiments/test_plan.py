@@ -8,7 +8,7 @@ from perfwrap.experiments.variants import parse
 from perfwrap.rules.model import Finding
 
 
-def finding(experiment: str | None, benign: bool = False) -> Finding:
+def finding(experiment: str | None, informational: bool = False) -> Finding:
     return Finding(
         "title",
         0.5,
@@ -16,7 +16,7 @@ def finding(experiment: str | None, benign: bool = False) -> Finding:
         (),
         "advice",
         experiment=experiment,
-        benign=benign,
+        informational=informational,
         rule=f"rule of {experiment}",
     )
 
@@ -35,7 +35,7 @@ def test_a_variant_is_as_harmless_as_its_least_harmless_change() -> None:
 @pytest.mark.parametrize(
     "word", ["worker=2", "workers", "workers=two", "bf16=1", "workers=1+workers=2", "+", "none+bf16"]
 )
-def test_a_change_that_nobody_knows_is_refused(word: str) -> None:
+def test_an_unknown_change_is_refused(word: str) -> None:
     with pytest.raises(PerfwrapError):
         parse(word)
 
@@ -46,7 +46,7 @@ def test_the_findings_say_what_is_tried_each_once_and_with_its_prediction() -> N
             finding("workers=2"),
             finding(None),
             finding("workers=2"),
-            finding("three-run", benign=True),
+            finding("three-run", informational=True),
             finding("gc-freeze"),
         ]
     )

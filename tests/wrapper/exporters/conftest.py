@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.commands.report import read
-from perfwrap.exporters.model import Exported
-from perfwrap.exporters.run import exported
+from perfwrap.commands.run_report import read
+from perfwrap.exporters.export_model import Exported
+from perfwrap.exporters.run_export import exported
 from perfwrap.run_folder import RunFolder
 
 MS, SECOND, WALL = 1_000_000, 1_000_000_000, 1_767_225_600_000_000_000

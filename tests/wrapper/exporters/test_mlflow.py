@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 
 pytest.importorskip("mlflow", reason="needs mlflow-skinny, which is too large for the tests' own extra")
 
@@ -22,8 +22,8 @@ def test_a_run_reads_back_through_mlflows_client(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     (tmp_path / "report.html").write_text("<p>")
     taken = replace(taken, page=tmp_path / "report.html", status="failed")
-    told = mlflow.export(taken, Destination(out=tmp_path / store, experiment="speed"))
-    uri = told[1].rpartition(" ")[2]
+    reported = mlflow.export(taken, Destination(out=tmp_path / store, experiment="speed"))
+    uri = reported[1].rpartition(" ")[2]
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("speed")
     assert experiment is not None
@@ -45,8 +45,8 @@ def test_a_run_reads_back_through_mlflows_client(
     assert len(client.search_runs([experiment.experiment_id])) == 2
 
 
-def test_a_store_that_cannot_be_is_told(taken: Exported, tmp_path: Path) -> None:
+def test_an_impossible_store_is_reported(taken: Exported, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PerfwrapError, match="did not take the run") as raised:
+    with pytest.raises(PerfwrapError, match="did not accept the run") as raised:
         mlflow.export(taken, Destination(out=tmp_path / "file" / "runs"))
     assert "--url" in raised.value.hint

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs OpenTelemetry's OTLP exporter")
 
@@ -61,8 +61,8 @@ def collector() -> Iterator[Collector]:
 def test_a_collector_gets_metrics_and_spans_with_the_times_of_the_run(
     taken: Exported, collector: Collector
 ) -> None:
-    told = otlp.export(taken, Destination(url=f"{collector.url}/", experiment="training"))
-    assert told[0].startswith(f"Sent to {collector.url}/: ")
+    reported = otlp.export(taken, Destination(url=f"{collector.url}/", experiment="training"))
+    assert reported[0].startswith(f"Sent to {collector.url}/: ")
     metrics = ExportMetricsServiceRequest.FromString(collector.taken["/v1/metrics"])
     about = {one.key: one.value.string_value for one in metrics.resource_metrics[0].resource.attributes}
     assert about["service.name"] == "training"
@@ -94,9 +94,9 @@ def test_a_collector_gets_metrics_and_spans_with_the_times_of_the_run(
         assert phase.end_time_unix_nano <= step.end_time_unix_nano
 
 
-def test_a_server_that_does_not_take_it_is_told(taken: Exported, collector: Collector) -> None:
+def test_a_server_that_refuses_it_is_reported(taken: Exported, collector: Collector) -> None:
     collector.status = 400
-    with pytest.raises(PerfwrapError, match="did not take the run") as raised:
+    with pytest.raises(PerfwrapError, match="did not accept the run") as raised:
         otlp.export(taken, Destination(url=collector.url))
     assert ":4318" in raised.value.hint
 
@@ -107,8 +107,8 @@ def test_without_a_server_a_file_holds_a_request_on_each_line(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     path = tmp_path / "new" / "otlp.jsonl"
-    told = otlp.export(taken, Destination(out=path))
-    assert told[0].startswith(f"Written: {path} (")
+    reported = otlp.export(taken, Destination(out=path))
+    assert reported[0].startswith(f"Written: {path} (")
     metrics, traces = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     named = {metric["name"] for metric in metrics["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]}
     assert {"perfwrap.step_time", "perfwrap.summary.finding"} <= named
@@ -118,5 +118,5 @@ def test_without_a_server_a_file_holds_a_request_on_each_line(
     own = {span["spanId"] for span in spans}
     assert [span["name"] for span in spans if span.get("parentSpanId") not in own] == ["run"]
     assert collector.taken == {}  # the variable alone is no destination
-    with pytest.raises(PerfwrapError, match="cannot be written"):
+    with pytest.raises(PerfwrapError, match="Cannot write"):
         otlp.export(taken, Destination(out=path / "below"))

@@ -1,4 +1,4 @@
-"""What an exporter writes into a run folder goes nowhere else, whoever made the folder."""
+"""What an exporter writes into a run folder goes nowhere else, whichever user made the folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 
 FILES = {"prometheus": "perfwrap.prom", "otlp": "otlp.jsonl", "tensorboard": "tensorboard"}
 LIBRARIES = {"prometheus": "prometheus_client", "otlp": "opentelemetry.sdk", "tensorboard": "tensorboard"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 
 pytest.importorskip("prometheus_client", reason="needs prometheus-client")
 
@@ -22,10 +22,10 @@ def test_the_file_reads_back_with_base_units_and_the_run_on_each_line(
     taken: Exported, tmp_path: Path
 ) -> None:
     path = tmp_path / "collector" / "run.prom"
-    told = prometheus.export(taken, Destination(out=path))
+    reported = prometheus.export(taken, Destination(out=path))
     families = list(text_string_to_metric_families(path.read_text(encoding="utf-8")))
     samples = [sample for family in families for sample in family.samples]
-    assert told[0] == f"Written: {path}"
+    assert reported[0] == f"Written: {path}"
     assert all(NAME.match(sample.name) for sample in samples)
     assert {sample.labels["run"] for sample in samples} == {"tuned"}
     assert all(family.documentation for family in families)
@@ -57,7 +57,7 @@ def test_a_file_that_the_collector_would_not_read_or_that_cannot_be_is_refused(
     (tmp_path / "file").touch()
     for out, words in (
         (tmp_path / "metrics.txt", ".prom"),
-        (tmp_path / "file" / "a.prom", "cannot be written"),
+        (tmp_path / "file" / "a.prom", "Cannot write"),
     ):
         with pytest.raises(PerfwrapError, match=words) as raised:
             prometheus.export(taken, Destination(out=out))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 
 pytest.importorskip("tensorboard", reason="needs tensorboard, which is too large for the tests' own extra")
 
@@ -13,9 +13,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 
 def test_the_events_read_back(taken: Exported, tmp_path: Path) -> None:
-    told = tensorboard.export(taken, Destination())
+    reported = tensorboard.export(taken, Destination())
     folder = taken.folder / "exports" / "tensorboard"
-    assert told == [f"Written: {folder}", f"tensorboard --logdir {taken.folder.parent}"]
+    assert reported == [f"Written: {folder}", f"tensorboard --logdir {taken.folder.parent}"]
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
     steps = events.Scalars("perfwrap/step_time_seconds")
@@ -32,8 +32,8 @@ def test_the_events_read_back(taken: Exported, tmp_path: Path) -> None:
 def test_events_are_never_mixed_with_earlier_ones(taken: Exported, tmp_path: Path) -> None:
     where = Destination(out=tmp_path / "logs")
     assert tensorboard.export(taken, where)[1] == f"tensorboard --logdir {tmp_path / 'logs'}"
-    with pytest.raises(PerfwrapError, match="holds events already"):
+    with pytest.raises(PerfwrapError, match="already contains events"):
         tensorboard.export(taken, where)
     (tmp_path / "file").touch()
-    with pytest.raises(PerfwrapError, match="cannot be written"):
+    with pytest.raises(PerfwrapError, match="Cannot write events"):
         tensorboard.export(taken, Destination(out=tmp_path / "file" / "logs"))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 
 pytest.importorskip("wandb", reason="needs wandb, which is too large for the tests' own extra")
 
@@ -40,9 +40,9 @@ def test_an_offline_folder_holds_the_run(
     taken: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)  # a key alone is no destination
-    told = wandb.export(taken, Destination(out=tmp_path, experiment="speed"))
+    reported = wandb.export(taken, Destination(out=tmp_path, experiment="speed"))
     (folder,) = (tmp_path / "wandb").glob("offline-run-*")
-    assert told == [f"Written: {folder}", f"`wandb sync {folder}` sends it to a server."]
+    assert reported == [f"Written: {folder}", f"`wandb sync {folder}` sends it to a server."]
     found = records(next(folder.glob("*.wandb")))
     begun = next(record.run for record in found if record.WhichOneof("record_type") == "run")
     assert (begun.project, begun.display_name, list(begun.tags)) == ("speed", "tuned", ["bf16"])

@@ -17,6 +17,6 @@ os.kill(found.pid, signal.SIGKILL)
 
 def test_it_looks_like_the_command_before_the_command_can_start() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HATCH], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", HATCH], capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout == "b'train\\x00it'\n"

@@ -1,4 +1,4 @@
-"""How a command ended is told apart: code, signal, core, and memory that ran out."""
+"""The ways in which a command ends are distinguished: code, signal, core dump, out of memory."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def machine(made_up: Any, tmp_path: Path) -> Machine:
     return Machine(made_up, tmp_path / "run")
 
 
-def test_a_signal_is_told_apart_from_a_code() -> None:
+def test_a_signal_is_distinguished_from_a_code() -> None:
     assert ending.describe(3 << 8) == {"code": 3}
     assert ending.describe(signal.SIGTERM) == {"signal": 15}
 
 
-def test_a_core_dump_is_told_with_where_cores_go(made_up: Any) -> None:
+def test_a_core_dump_is_reported_with_where_cores_go(made_up: Any) -> None:
     made_up.write("proc/sys/kernel/core_pattern", "|/usr/lib/systemd/systemd-coredump %P\n")
     assert ending.describe(signal.SIGSEGV | 0x80, root=made_up.root) == {
         "signal": 11,
@@ -58,7 +58,7 @@ def test_a_core_dump_is_told_with_where_cores_go(made_up: Any) -> None:
     }
 
 
-def test_a_kill_that_nobody_counted_is_only_a_signal(machine: Machine) -> None:
+def test_a_kill_that_was_not_counted_is_only_a_signal(machine: Machine) -> None:
     before = ending.count(machine.made_up.root)
     machine.made_up.write("proc/vmstat", "oom_kill 6\n")
     assert machine.find(before, KILLED) is None, "the machine killed somebody, but nobody of our group"
@@ -105,7 +105,7 @@ def write_log(machine: Machine) -> None:
     machine.made_up.write("dev/kmsg", LOG)
     place = machine.made_up.root / "proc/self/ns"
     place.mkdir(parents=True)
-    # The link's inode is what tells a pid namespace; a link to our own, if that is the first, will do.
+    # The link's inode identifies a pid namespace; a link to our own, if that is the first, is enough.
     (place / "pid").symlink_to("/proc/self/ns/pid")
 
 
@@ -150,7 +150,7 @@ def manifest_of(prefix: list[str]) -> Any:
     return json.loads((Path(prefix[prefix.index("--out") + 1]) / "run.json").read_text())
 
 
-def test_a_real_core_dump_is_told(wrap: Any, tmp_path: Path) -> None:
+def test_a_real_core_dump_is_reported(wrap: Any, tmp_path: Path) -> None:
     code = (
         "import os, resource; most = resource.getrlimit(resource.RLIMIT_CORE)[1];"
         "resource.setrlimit(resource.RLIMIT_CORE, (most, most)); os.abort()"

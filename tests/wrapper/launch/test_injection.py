@@ -48,7 +48,7 @@ def test_no_empty_element_comes_and_none_goes(folder, previous, expected):
     assert settings(folder)["original_pythonpath_empty"] == str(int(not previous))
 
 
-def test_the_directory_holds_two_files_and_a_directory_that_nobody_can_guess_or_import(tmp_path):
+def test_the_directory_holds_two_files_and_an_unguessable_directory(tmp_path):
     names = set()
     for number in range(3):
         folder = run_folder.create(tmp_path / str(number), ["train"])
@@ -81,7 +81,7 @@ def test_modes_do_not_depend_on_the_umask(folder, umask):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
 
 
-def test_settings_say_what_was_asked(folder):
+def test_settings_say_what_was_requested(folder):
     asked = {"nvtx": True, "budget_bytes": 12345, "sample_hz": 20, "max_overhead": 0.02, "ptracer_pid": 77}
     asked |= {"window": "5@100", "window_detail": ("shapes", "flops"), "window_ranks": "all"}
     asked["trial"] = Trial(("workers=8", "bf16"), 50, "20", 0.05, True)

@@ -53,23 +53,23 @@ def test_the_starters_variables_name_the_job_and_the_place_in_it(variables: dict
         # A batch script of Slurm's, which runs one thing after another.
         {"SLURM_JOB_ID": "47", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"},
         {**SRUN, "SLURM_STEP_NUM_TASKS": "1"},
-        # Ranks of a job that nobody names.
+        # Ranks of a job without a name.
         {"PMI_RANK": "0", "PMI_SIZE": "4"},
         {"RANK": "0", "WORLD_SIZE": "2"},
     ],
 )
-def test_who_is_alone_or_whose_job_has_no_name_joins_nobody(variables: dict[str, str]) -> None:
+def test_a_single_launcher_and_a_job_without_a_name_join_no_job(variables: dict[str, str]) -> None:
     assert find(variables) is None
 
 
-def test_a_job_of_mpich_is_called_by_what_its_proxy_was_told() -> None:
+def test_a_job_of_mpich_is_named_after_its_proxys_arguments() -> None:
     proxy = ["/usr/bin/hydra_pmi_proxy", "--control-port", "vm:40115", "--rmk", "user", "--proxy-id", "0"]
     shell = ["bash", "-c", "mpirun -np 2 perfwrap run -- python train.py --control-port vm:1"]
     assert hydra_id([shell, proxy, ["mpirun", "-np", "2"]]) == "mpi-vm:40115"
     assert hydra_id([shell, proxy[:2], [""]]) == ""
 
 
-def test_a_rank_whose_job_has_no_name_is_told_from_a_launcher_that_is_alone() -> None:
+def test_a_rank_whose_job_has_no_name_is_distinguished_from_a_single_launcher() -> None:
     ranks = {"PMI_RANK": "0", "PMI_SIZE": "4"}
     assert is_unnamed_rank(ranks)
     assert not is_unnamed_rank(ranks, "mine")

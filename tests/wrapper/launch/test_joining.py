@@ -13,7 +13,7 @@ import pytest
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch.jobs import Job
 from perfwrap.launch.joining import check, join
-from perfwrap.live.run import LiveRun
+from perfwrap.live.live_run import LiveRun
 from perfwrap.run_folder import RunFolder, create, host_name
 
 
@@ -55,10 +55,10 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     job = Job("it", rank=0, size=2)
     shared = tmp_path / "shared"
     join(shared, ["train.py"], "", job)
-    with pytest.raises(PerfwrapError, match="has rank 0 of job it already"):
+    with pytest.raises(PerfwrapError, match="already contains rank 0 of job it"):
         check(shared, job)
     check(shared, Job("it", rank=1, size=2))
-    with pytest.raises(PerfwrapError, match="holds the run of job it, and this is job other"):
+    with pytest.raises(PerfwrapError, match="contains the run of job it, but this is job other"):
         join(shared, ["train.py"], "", Job("other", rank=1, size=2))
     with pytest.raises(PerfwrapError, match="is not empty") as refused:
         create(shared, ["train.py"])

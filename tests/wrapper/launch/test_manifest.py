@@ -41,7 +41,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "py_spy": "",
         "py_spy_hz": 20.0,
         "py_spy_native": False,
-        "glance": False,
+        "brief_sampling": False,
         "window": "auto",
         "nsys": None,
         "ncu": None,
@@ -60,7 +60,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
     assert manifest["host"]["cores_usable"] >= 1
 
 
-def test_a_signal_is_told_apart_from_an_exit_code(wrap: Any) -> None:
+def test_a_signal_is_distinguished_from_an_exit_code(wrap: Any) -> None:
     prefix = wrap()
     subprocess.run([*prefix, "sh", "-c", "kill -TERM $$"], capture_output=True)
     assert manifest_of(prefix)["exit"] == {"signal": signal.SIGTERM}

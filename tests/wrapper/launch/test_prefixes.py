@@ -16,9 +16,10 @@ import pytest
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import nsys, prefixes
 from perfwrap.launch.options import Options
-from perfwrap.measures.roofline import roofline
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 
 STAND_IN = Path(__file__).resolve().parents[2] / "samples" / "stand_in_tools.py"
 PROGRAM = [
@@ -176,7 +177,7 @@ def test_a_tool_that_does_not_start_the_command_costs_only_itself(
     monkeypatch.setenv("STAND_IN", "fails")
     answer = run(nsys_run)
     assert (answer.returncode, answer.stdout) == (3, "mine given\n")
-    assert "perfwrap: nsys does not watch this run: it ended before the command began" in answer.stderr
+    assert "perfwrap: nsys is not profiling this run: it exited before the command started" in answer.stderr
     assert "terminated before it began" in answer.stderr
 
 
@@ -205,24 +206,24 @@ def test_a_tool_that_is_missing_is_said_before_the_run_with_how_to_install_it(
     )
     answer = run(prefix, env={**os.environ, "PATH": str(tmp_path)})
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert f"there is no {name} on PATH" in answer.stderr
+    assert f"{name} is not on PATH" in answer.stderr
     assert "CUDA toolkit" in answer.stderr
     assert not folder_of(prefix).path.exists()
 
 
 def test_both_tools_at_once_are_refused() -> None:
-    with pytest.raises(PerfwrapError, match="cannot watch the same run"):
+    with pytest.raises(PerfwrapError, match="exclude each other"):
         prefixes.choose(Options(nsys=(), ncu=()), dict(os.environ))
 
 
-def test_without_a_tool_nothing_stands_before_the_command() -> None:
+def test_without_a_tool_nothing_is_before_the_command() -> None:
     assert prefixes.choose(Options(), dict(os.environ)) is None
 
 
 def test_the_capture_is_read_on_the_runs_clock(nsys_run: list[str]) -> None:
     run(nsys_run)
     folder = folder_of(nsys_run)
-    timeline = journal.read(folder)
+    timeline = run_journals.read(folder)
     manifest = folder.read_manifest()
     kernels = timeline.spans.filter(timeline.spans["category"] == "kernel")
     assert kernels["name"].to_list()[0] == "void at::native::gemm<float, (int)3>(float*, int)"
@@ -252,7 +253,7 @@ def test_an_export_that_cannot_be_redacted_is_not_kept(tmp_path: Path) -> None:
         return 0
 
     (problem,) = nsys.Nsys(()).finish(tmp_path, export)
-    assert "was removed" in problem
+    assert "was deleted" in problem
     assert not list(tmp_path.iterdir())
 
 
@@ -292,7 +293,7 @@ def test_the_users_options_are_taken_apart_and_the_commands_own_are_not(wrap: An
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [("--nsys=report", "no option"), ("--nsys=--output=x", "itself"), ("--nsys='", "apart")],
+    [("--nsys=report", "is not an option"), ("--nsys=--output=x", "itself"), ("--nsys='", "Cannot parse")],
 )
 def test_options_that_cannot_be_passed_on_are_refused(
     wrap: Any, tools: Path, options: str, words: str
@@ -307,9 +308,9 @@ def test_ncu_measures_the_kernels_that_took_longest_in_an_earlier_run(wrap: Any,
     run(prefix)
     assert options_of(prefix)["--kernel-name"] == "regex:^(gemm|Kernel)$"
     assert options_of(prefix)["--launch-count"] == "6"
-    timeline = journal.read(folder_of(prefix))
-    assert any("not the program's" in warning for warning in timeline.warnings)
-    found = roofline(timeline)
+    timeline = run_journals.read(folder_of(prefix))
+    assert any("slower than usual" in warning for warning in timeline.warnings)
+    found = roofline(Evidence(timeline))
     assert found.select("kernel", "bound").rows() == [("gemm(float *, int)", "memory")]
 
 

@@ -1,4 +1,4 @@
-"""A wrapped command starts with the state that it would have had bare, and its end is told as it was."""
+"""A wrapped command starts in the same state as a bare one, and its end is reported as it was."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_second_core_is_dumped(wrap: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", ["missing", "missing path", "not executable", "folder", "empty word", "below a file"]
 )
-def test_what_cannot_be_executed_is_told_as_a_shell_tells_it(kind: str, wrap: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_executed_is_reported_as_by_a_shell(kind: str, wrap: Any, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
     word = {
@@ -79,7 +79,7 @@ def test_what_cannot_be_executed_is_told_as_a_shell_tells_it(kind: str, wrap: An
     assert not Path(prefix[prefix.index("--out") + 1]).exists()
 
 
-def test_a_script_whose_interpreter_is_missing_is_told_in_one_line(wrap: Any, tmp_path: Path) -> None:
+def test_a_script_whose_interpreter_is_missing_is_reported_in_one_line(wrap: Any, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
@@ -192,7 +192,7 @@ def test_process_1_of_a_container_passes_the_signal_on(
     assert process.wait() == status
 
 
-def test_whoever_kills_the_launcher_kills_the_command(
+def test_killing_the_launcher_kills_the_command(
     wrap: Any, counter: Any, start: Any, wait_for: Any, state: Any
 ) -> None:
     process = start(wrap("--no-report") + counter.command)  # With monitors.
@@ -229,8 +229,8 @@ def test_starting_the_launcher_imports_nothing_heavy() -> None:
 
 def test_only_the_command_itself_dies_with_the_launcher(wrap: Any) -> None:
     asked = (
-        "import ctypes, os; told = ctypes.c_int(); "
-        "ctypes.CDLL(None).prctl(2, ctypes.byref(told)); print(told.value, flush=True)"
+        "import ctypes, os; reported = ctypes.c_int(); "
+        "ctypes.CDLL(None).prctl(2, ctypes.byref(reported)); print(reported.value, flush=True)"
     )
     code = f"import subprocess, sys; exec({asked!r}); subprocess.run([sys.executable, '-c', {asked!r}])"
     bare, wrapped = both(wrap, [sys.executable, "-c", code])

@@ -14,7 +14,7 @@ from typing import Any
 import perfwrap
 import polars as pl
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal as journal_source
+from perfwrap.sources.journals import run_journals
 
 
 def sidecar_of(launcher: int) -> int:
@@ -68,18 +68,18 @@ def test_one_that_is_killed_changes_nothing_for_the_command_and_coverage_says_wh
     output, errors = process.communicate()
     assert (process.returncode, output) == (7, b"")
     assert b"the monitors ended by signal 9" in errors
-    timeline = journal_source.read(RunFolder(folder_of(prefix)))
+    timeline = run_journals.read(RunFolder(folder_of(prefix)))
     rows = timeline.coverage.filter(pl.col("what").is_in(["monitor", "host", "processes"]))
     assert set(rows["what"]) == {"monitor", "host", "processes"}
     end = rows["end"].max()
     assert isinstance(end, int)
     assert end <= killed_ns < timeline.run["end"]["monotonic_ns"], "nothing is said of the time after"
     (note,) = timeline.coverage.filter(pl.col("what") == "monitor")["note"]
-    assert note.startswith("did not say goodbye: it was killed")
+    assert note.startswith("ended without closing its journal: it was killed")
 
 
 def is_watching(prefix: list[str]) -> bool:
-    timeline = journal_source.read(RunFolder(folder_of(prefix)))
+    timeline = run_journals.read(RunFolder(folder_of(prefix)))
     return {"host", "processes"} <= set(timeline.coverage["what"]) and not timeline.samples.is_empty()
 
 
@@ -109,7 +109,7 @@ def test_modules_in_the_current_directory_do_not_disturb_it(wrap: Any, tmp_path:
 
 
 def test_it_is_found_where_the_launcher_was_found(wrap: Any, tmp_path: Path) -> None:
-    # A perfwrap that only PYTHONPATH knows: a copy, told by its version.
+    # A perfwrap that only PYTHONPATH knows: a copy with another version.
     source = Path(perfwrap.__file__).parent
     copy = shutil.copytree(
         source, tmp_path / "elsewhere" / "perfwrap", ignore=shutil.ignore_patterns("__pycache__")

@@ -25,7 +25,7 @@ def other(name: str) -> str:
 
 
 def is_pending(pid: int, number: int) -> bool:
-    """Say whether the process has yet to take that signal; one that comes meanwhile is one with it."""
+    """Return whether that signal is pending; a second one that arrives while it is pending is merged with it."""
     status = Path(f"/proc/{pid}/status").read_text()
     pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:")).split()[1]
     return bool(int(pending, 16) & 1 << number - 1)
@@ -117,7 +117,7 @@ def test_one_signal_to_the_pid_after_one_of_another_sender_to_the_group_arrives(
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1", "ALRM", "ABRT"])
-def test_a_signal_that_nobody_handles_ends_the_command_and_is_told(
+def test_an_unhandled_signal_ends_the_command_and_is_reported(
     name: str, prefix: list[str], start: Any, wait_for: Any, tmp_path: Path
 ) -> None:
     process = start([*prefix, "sh", "-c", f"ulimit -c 0; : > {tmp_path}/ready; exec sleep 600"])

@@ -29,7 +29,7 @@ while True:
 
 @pytest.fixture
 def talker(tmp_path: Path) -> list[str]:
-    """Return a program that tells what it hears and which signals it gets."""
+    """Return a program that prints its input and the signals it gets."""
     script = tmp_path / "talker.py"
     script.write_text(TALKER)
     return [sys.executable, str(script), "SIGINT,SIGQUIT,SIGWINCH,SIGUSR1,SIGHUP"]
@@ -68,7 +68,7 @@ def test_a_key_that_signals_arrives_once(
 
 
 @pytest.mark.parametrize(("key", "name"), [("\x03", "SIGINT"), ("\x1c", "SIGQUIT")])
-def test_a_key_that_nobody_handles_ends_the_command_and_is_told(
+def test_an_unhandled_key_ends_the_command_and_is_reported(
     key: str, name: str, prefix: list[str], terminal: Any
 ) -> None:
     opened = terminal([*prefix, "sh", "-c", "ulimit -c 0; echo ready 0 0; exec sleep 600"])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from perfwrap.live.devices import gpus_now, processes_now
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import find_trainers
 
 SECOND = 1_000_000_000
 
@@ -31,7 +32,7 @@ def watched(run: Any) -> Any:
     return Evidence(run.read())
 
 
-def test_a_gpu_is_told_by_its_last_seconds(run: Any) -> None:
+def test_a_gpu_is_shown_by_its_last_seconds(run: Any) -> None:
     (gpu,) = gpus_now(watched(run).timeline)
     assert gpu.figures.name == "H100 (gpu/0)"
     assert gpu.figures.utilization == pytest.approx(0.9)
@@ -39,9 +40,12 @@ def test_a_gpu_is_told_by_its_last_seconds(run: Any) -> None:
     assert gpu.temperature_celsius == pytest.approx(47, abs=1)
 
 
-def test_living_processes_are_told_trainers_first_and_those_that_ended_are_not(run: Any) -> None:
+def test_living_processes_are_shown_trainers_first_and_those_that_ended_are_not(run: Any) -> None:
     evidence = watched(run)
-    found = [(one.pid, one.who, one.cpu_cores) for one in processes_now(evidence.timeline, evidence.trainers)]
+    found = [
+        (one.pid, one.who, one.cpu_cores)
+        for one in processes_now(evidence.timeline, evidence.get(find_trainers))
+    ]
     assert found == [(100, "rank 0", 1.0), (101, "worker 3", 0.5)]
 
 
@@ -50,6 +54,6 @@ def test_without_a_monitor_processes_have_no_figures_rather_than_zeros(run: Any)
     for _ in range(30):
         trainer.step()
     evidence = Evidence(run.read())
-    (only,) = processes_now(evidence.timeline, evidence.trainers)
+    (only,) = processes_now(evidence.timeline, evidence.get(find_trainers))
     assert (only.who, only.cpu_cores, only.rss_bytes) == ("trainer", None, None)
     assert gpus_now(evidence.timeline) == ()

@@ -20,7 +20,7 @@ def test_cheap_work_is_due_again_after_a_second() -> None:
     assert pace.is_due(5 + 2 * SECOND_NS)
 
 
-def test_dear_work_waits_until_its_share_allows_it() -> None:
+def test_expensive_work_waits_until_its_share_allows_it() -> None:
     pace = Pace(0.01)
     pace.run(0, lambda: burn(50_000_000))
     assert pace.is_due(SECOND_NS)

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from perfwrap.diagnosis import diagnose
+from perfwrap.diagnosis.engine import diagnose
 from perfwrap.live import watch as watching
-from perfwrap.live.run import MOST_OF_ONE
+from perfwrap.live.live_run import MAX_OF_ONE
 from perfwrap.live.watch import LIVE_RULES, Watch
 from perfwrap.rules.model import rule_id
 
@@ -22,26 +22,26 @@ def ended(run: Any, steps: int) -> Watch:
     return watch
 
 
-def test_a_run_that_has_ended_is_told_as_its_report_tells_it(run: Any) -> None:
-    watch = ended(run, MOST_OF_ONE)
+def test_a_run_that_has_ended_is_shown_as_in_its_report(run: Any) -> None:
+    watch = ended(run, MAX_OF_ONE)
     watch.conclude()
     scene, report = watch.scene(), diagnose(run.read())
     assert scene.view.recent_steps is None
-    assert scene.view.progress.steps == report.steps.count == MOST_OF_ONE
+    assert scene.view.progress.steps == report.steps.count == MAX_OF_ONE
     assert scene.view.median_ns == report.steps.median_ns
     assert scene.view.account == report.account
     assert scene.verdict == report.verdict
 
 
-def test_a_very_long_run_that_has_ended_is_told_by_its_last_part(
+def test_a_very_long_run_that_has_ended_is_shown_by_its_last_part(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "MOST_TO_CONCLUDE", 1000)
-    watch = ended(run, MOST_OF_ONE)
+    monkeypatch.setattr(watching, "MAX_TO_CONCLUDE", 1000)
+    watch = ended(run, MAX_OF_ONE)
     watch.conclude()
     scene = watch.scene()
     assert scene.view.recent_steps is not None
-    assert scene.view.progress.steps == MOST_OF_ONE
+    assert scene.view.progress.steps == MAX_OF_ONE
     assert scene.verdict is not None
 
 

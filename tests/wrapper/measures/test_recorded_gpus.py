@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.diagnosis import Diagnosis, diagnose
-from perfwrap.measures.critical_path import HOST, LAUNCH, QUEUED
-from perfwrap.measures.gpu_activity import GpuActivity, find_gpu_activity, find_whole_activity
-from perfwrap.measures.gpu_figures import GpuFigures, gpu_figures
-from perfwrap.measures.intervals import length
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.diagnosis.verdict import failed
+from perfwrap.measures.account.intervals import length
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.critical_path import HOST, LAUNCH, QUEUED
+from perfwrap.measures.kernels.gpu_activity import GpuActivity, find_gpu_activity, find_whole_activity
+from perfwrap.measures.kernels.gpu_figures import GpuFigures, gpu_figures
 from perfwrap.reports.json import document
-from perfwrap.sources import kineto, nsys
+from perfwrap.sources.kineto import kineto_trace
+from perfwrap.sources.nsys import nsys_export
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
-from perfwrap.verdict import failed
 
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data"
 SHARED = Path(os.environ.get("PERFWRAP_SHARED_DATA", BESIDE))
@@ -33,7 +36,7 @@ KEYS = {
     "kernels", "copies", "memsets", "launches", "window_ns", "busy_share", "kernels_busy_share", "collective_ns",
     "collective_exposed_ns", "h2d_exposed_ns", "idle", "critical_path", "critical_path_host",
 }  # fmt: skip
-"""What programs that read diagnosis.json rest on."""
+"""What programs that read diagnosis.json rely on."""
 TOLERANCE = 0.005
 DIGIT = 0.006
 """Figures are written with two or three decimals."""
@@ -45,7 +48,7 @@ pytestmark = pytest.mark.skipif(not TRACES, reason=f"no recordings at {SHARED}; 
 def read(name: str) -> Timeline:
     """Return the timeline of one recording."""
     builder = TimelineBuilder()
-    source = kineto if name.startswith("kineto/") else nsys
+    source = kineto_trace if name.startswith("kineto/") else nsys_export
     source.add(builder, SHARED / name)
     return builder.build({})
 
@@ -57,7 +60,7 @@ def whole(name: str) -> GpuActivity:
     return found
 
 
-def told(figures: GpuFigures) -> dict[str, Any]:
+def reported(figures: GpuFigures) -> dict[str, Any]:
     """Return a GPU's figures as diagnosis.json has them."""
     (gpu,) = document(Diagnosis(verdict=failed(""), gpu_activity=(figures,)))["gpu"]
     return dict(gpu)
@@ -89,7 +92,10 @@ def test_counts_and_shares_are_those_that_were_measured(name: str) -> None:
 
 def test_the_busy_share_of_each_gpu_is_that_which_was_measured(name: str) -> None:
     measured = FACTS[name]["facts"].get("busy_pct_by_device", {})
-    found = {gpu.device.removeprefix("gpu/"): 100 * gpu.busy_share for gpu in find_gpu_activity(read(name))}
+    found = {
+        gpu.device.removeprefix("gpu/"): 100 * gpu.busy_share
+        for gpu in find_gpu_activity(Evidence(read(name)))
+    }
     assert not measured or found == {device: about(share) for device, share in measured.items()}
 
 
@@ -125,14 +131,14 @@ def test_steps_and_their_periods_are_those_that_were_measured(name: str) -> None
 
 
 def test_idle_blames_and_busy_time_make_the_whole(name: str) -> None:
-    for gpu in find_gpu_activity(read(name)):
+    for gpu in find_gpu_activity(Evidence(read(name))):
         assert sum(gpu.idle_shares.values()) + gpu.busy_share == pytest.approx(1)
         pieces = gpu.idle
         assert (pieces["start"][1:] >= pieces["end"][:-1]).all()
 
 
 def test_the_critical_path_makes_the_window_and_holds_no_more_work_than_there_was(name: str) -> None:
-    for gpu in find_gpu_activity(read(name)):
+    for gpu in find_gpu_activity(Evidence(read(name))):
         path = gpu.critical_path
         if path is None:
             continue
@@ -154,7 +160,7 @@ def test_the_critical_path_makes_the_window_and_holds_no_more_work_than_there_wa
 )
 def test_the_critical_path_leads_where_the_source_says(part: str, first: str, most: str | None) -> None:
     (name,) = [name for name in TRACES if part in name]
-    (gpu,) = find_gpu_activity(read(name))
+    (gpu,) = find_gpu_activity(Evidence(read(name)))
     assert gpu.critical_path is not None
     assert next(iter(gpu.critical_path.parts)) == first
     assert most is None or next(iter(gpu.critical_path.host)) == most
@@ -162,7 +168,7 @@ def test_the_critical_path_leads_where_the_source_says(part: str, first: str, mo
 
 def test_every_figure_of_a_gpu_is_in_the_document(name: str) -> None:
     facts = FACTS[name]["facts"]
-    gpus = [told(gpu_figures(gpu)) for gpu in find_gpu_activity(read(name))]
+    gpus = [reported(gpu_figures(gpu)) for gpu in find_gpu_activity(Evidence(read(name)))]
     assert gpus
     for gpu in gpus:
         assert gpu.keys() >= KEYS
@@ -268,7 +274,7 @@ def test_flops_are_those_of_the_model_and_mfu_is_theirs(part: str, flops: float,
     assert gpu.mfu == pytest.approx(mfu, rel=0.01)
 
 
-def test_where_few_flops_could_be_counted_no_mfu_is_told() -> None:
+def test_where_few_flops_could_be_counted_no_mfu_is_reported() -> None:
     (gpu,) = diagnosed("moe_serving_b200").gpu_activity
     assert gpu.mfu is None
     assert "only 11 %" in gpu.why_no_mfu

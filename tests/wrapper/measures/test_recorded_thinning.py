@@ -7,9 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.python_gaps import find_python_gaps
+from perfwrap.measures.loop.syncs import find_syncs
+from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.steps.validation import find_validation
+from perfwrap.measures.trainers import find_trainers
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 
 pytest.importorskip("torch", reason="the loop trains with PyTorch")
 
@@ -58,16 +64,16 @@ def test_a_thinned_recording_still_counts_every_step_and_every_validation(tmp_pa
     )
     assert answer.returncode == 0, answer.stderr
     count, share = answer.stdout.split()
-    evidence = Evidence(journal.read(RunFolder(out)))
-    (trainer,) = evidence.trainers
-    steps, account = evidence.steps(trainer), evidence.account(trainer)
+    evidence = Evidence(run_journals.read(RunFolder(out)))
+    (trainer,) = evidence.get(find_trainers)
+    steps, account = evidence.get(find_steps, trainer), evidence.get(find_account, trainer)
     assert not steps.table["detailed"].all()
     assert steps.count == int(count) == 4_000
-    assert evidence.validation(trainer).count == 40
+    assert evidence.get(find_validation, trainer).count == 40
     assert account.shares["validation"] == pytest.approx(float(share), abs=0.05)
     assert sum(account.ns.values()) == account.total_ns
-    (line,) = evidence.syncs(trainer)
+    (line,) = evidence.get(find_syncs, trainer)
     assert line.per_step == pytest.approx(1, abs=0.05)  # the probe rested in most steps
-    # A stall of the machine in a rest belongs to no line.
-    unknown = sum(gap.total_ns for gap in evidence.python_gaps(trainer) if gap.after is None)
+    # A stall of the machine while detail is paused belongs to no line.
+    unknown = sum(gap.total_ns for gap in evidence.get(find_python_gaps, trainer) if gap.after is None)
     assert unknown < 0.25 * account.total_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import struct
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from perfwrap.monitors.journal import JournalWriter
+from perfwrap.monitors.monitor_journal import JournalWriter
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 200
 """How long a condition may take on a machine that does ten other things; only failures take so long."""
 
 RECORD = struct.Struct("<qqqIHH")
@@ -132,11 +133,12 @@ def book(tmp_path: Path) -> Book:
 class Sidecar:
     """A sidecar of this test, which plays the launcher."""
 
-    def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None, **settings: float) -> None:
         self.folder = folder
         for name in ("journal", "starts", "inject"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "perfwrap.monitors.sidecar", str(folder), str(os.getpid()), *options]
+        command = [sys.executable, "-m", "perfwrap.monitors.sidecar", str(folder), str(os.getpid())]
+        command.append(json.dumps(settings))
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -182,8 +184,8 @@ def start_sidecar(tmp_path: Path) -> Iterator[Callable[..., Sidecar]]:
     """Start sidecars that do not outlive the test."""
     started: list[Sidecar] = []
 
-    def start(*options: str, environment: dict[str, str] | None = None) -> Sidecar:
-        started.append(Sidecar(tmp_path / f"run{len(started)}", *options, environment=environment))
+    def start(environment: dict[str, str] | None = None, **settings: float) -> Sidecar:
+        started.append(Sidecar(tmp_path / f"run{len(started)}", environment, **settings))
         return started[-1]
 
     yield start

@@ -1,4 +1,4 @@
-"""The whole sidecar as the launcher meets it: started, told of the command, dismissed."""
+"""The whole sidecar as the launcher uses it: started, given the command, stopped."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.monitors import MONITORS
-from perfwrap.monitors import journal as journal_module
-from perfwrap.monitors import sidecar as sidecar_module
-from perfwrap.monitors.journal import clock_pair
+from perfwrap.monitors import MODULES, MONITORS, sidecar
+from perfwrap.monitors import monitor_journal as journal_module
+from perfwrap.monitors.monitor_journal import clock_pair
 
 LIGHT = """
 import sys
@@ -28,7 +27,7 @@ print(sorted(heavy & set(sys.modules)))
 
 
 def test_the_monitors_load_no_heavy_library_and_their_own_only_when_they_watch() -> None:
-    code = LIGHT.format(names=[name for names, _ in MONITORS for name in names])
+    code = LIGHT.format(names=list(MODULES.values()))
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
 
@@ -37,15 +36,20 @@ def test_every_monitor_of_the_folder_is_listed() -> None:
     import perfwrap.monitors
 
     folder = Path(perfwrap.monitors.__file__).parent
-    with_watch = {path.stem for path in folder.glob("*.py") if "\ndef watch(" in path.read_text()}
-    assert with_watch == {name for names, _ in MONITORS for name in names}
+    with_watch = {
+        ".".join(path.relative_to(folder).with_suffix("").parts)
+        for path in folder.rglob("*.py")
+        if "\ndef watch(" in path.read_text()
+    }
+    assert with_watch == set(MODULES.values())
+    assert [name for names, _ in MONITORS for name in names] == list(MODULES)
 
 
 def test_a_run_is_watched_from_its_command_to_its_end(
     start_sidecar: Callable[..., Any], run_python: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     command = run_python("import sys; sys.stdin.read()")
-    sidecar = start_sidecar("--rate", "20")
+    sidecar = start_sidecar(rate_hz=20)
     sidecar.watch(command.pid)
     sidecar.wait_until(
         lambda content: (
@@ -74,7 +78,7 @@ def test_a_launcher_beside_another_of_its_machine_watches_its_own_processes_and_
     start_sidecar: Callable[..., Any], run_python: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     command = run_python("import sys; sys.stdin.read()")
-    sidecar = start_sidecar("--rate", "20", "--only-processes")
+    sidecar = start_sidecar(rate_hz=20, only_processes=True)
     sidecar.watch(command.pid)
     sidecar.wait_until(
         lambda content: content.values(f"process/{command.pid}", "threads"), "the command's series"
@@ -143,7 +147,7 @@ def test_a_missing_library_costs_only_what_needs_it(
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_the_sidecar_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "perfwrap.monitors.sidecar", str(tmp_path / "gone"), str(os.getpid())]
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
     assert answer.returncode != 0
     assert answer.stdout == ""
     assert answer.stderr.splitlines()[-1].startswith("FileNotFoundError")
@@ -171,18 +175,18 @@ def test_how_the_command_ended_is_a_mark(start_sidecar: Callable[..., Any]) -> N
 def test_a_step_of_the_wall_clock_is_a_mark_and_disturbs_nothing(
     book: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offset_ns = sidecar_module._note_clock(book.writer, book.writer.clock())
+    offset_ns = sidecar._note_clock(book.writer, book.writer.clock())
     assert book.read().marks == []
     monotonic_ns, wall_ns = clock_pair()
     monkeypatch.setattr(journal_module, "clock_pair", lambda: (monotonic_ns, wall_ns - 3600 * 10**9))
-    sidecar_module._note_clock(book.writer, offset_ns)
+    sidecar._note_clock(book.writer, offset_ns)
     assert book.read().marks == [("clock_step", "the wall clock moved by -3600.0 s")]
 
 
 FILLED = """
 mount -t tmpfs -o size=300k none "$1" || exit 99
 mkdir "$1/journal" "$1/starts" "$1/inject"
-"$2" -m perfwrap.monitors.sidecar "$1" $$ --rate 1000
+"$2" -m perfwrap.monitors.sidecar "$1" $$ '{"rate_hz": 1000}'
 status=$?
 cp "$1"/journal/* "$3" && exit $status
 """
@@ -209,7 +213,7 @@ def test_a_full_disk_ends_the_watching_and_coverage_says_when(
         return process.poll() is not None or bool(files and files[0].read_bytes()[32:64].strip(b"\0"))
 
     wait_for(is_full, "the disk to be full")
-    answer = process.communicate(timeout=60)
+    answer = process.communicate(timeout=240)
     if process.returncode in (99, 1):
         pytest.skip(f"mounting is not permitted here: {answer[1]!r}")
     assert (process.returncode, *answer) == (0, b"", b"")

@@ -17,7 +17,7 @@ MILLISECOND = 1_000_000
 
 
 class Scripted:
-    """A monitor that notes what happens to it, and fails where it is told to."""
+    """A monitor that records its calls and fails at given ones."""
 
     def __init__(self, fail: str = "") -> None:
         self.fail = fail
@@ -134,7 +134,7 @@ def test_a_monitor_that_hangs_is_given_up_at_the_end(book: Any) -> None:
     monitor.seen.wait()
     ending.announce()
     watcher.join(0.01)
-    assert book.read().notes("stuck") == ["", "did not answer when the command ended"]
+    assert book.read().notes("stuck") == ["", "did not respond when the command ended"]
     release.set()
 
 
@@ -155,7 +155,7 @@ def test_a_thinned_journal_makes_every_look_rarer(watch: Any, book: Any, wait_fo
     assert monitor.calls.count("quick") == 2, "the first and the last"
 
 
-def test_a_slower_pace_is_told_and_taken_back(watch: Any, book: Any, wait_for: Any) -> None:
+def test_a_slower_pace_is_reported_and_reversed(watch: Any, book: Any, wait_for: Any) -> None:
     monitor = Scripted()
     watcher, _ = watch(one=lambda: monitor)
     wait_for(monitor.seen.is_set, "a look")
@@ -164,13 +164,13 @@ def test_a_slower_pace_is_told_and_taken_back(watch: Any, book: Any, wait_for: A
     watcher.slow_down()
     watcher.slow_down()
     assert book.read().notes("one")[-1] == (
-        "looked less often at last, every 0.04 s: looking took too much of a core"
+        "sampled less often at the end, every 0.04 s: sampling used too much CPU time"
     )
     watcher.speed_up()
     watcher.speed_up()
     content = book.read()
     assert content.thin == [("one", 2), ("one", 4), ("one", 2), ("one", 1)]
-    assert content.notes("one")[-1] == "looked less often for a while: looking took too much of a core"
+    assert content.notes("one")[-1] == "sampled less often for some time: sampling used too much CPU time"
     assert len({start for _, start, _, _ in content.coverage}) == 1, "each replaces the one before"
     looks = monitor.calls.count("quick")
     wait_for(lambda: monitor.calls.count("quick") > looks + 3, "more looks")
@@ -191,7 +191,7 @@ def test_a_pause_of_the_machine_is_a_hole_in_the_coverage(
     wait_for(lambda: monitor.calls.count("quick") > looks + 2, "looks after the pause")
     end()
     _, hole, after = (row for row in book.read().coverage if row[0] == "one")
-    assert hole[3].startswith("nothing was looked at for 0 s")
+    assert hole[3].startswith("no samples for 0 s")
     assert hole[2] > 0
     assert after[1] >= hole[1] + hole[2] + 50 * MILLISECOND, "watched again only from then on"
     assert (after[2], after[3]) == (0, "")
@@ -247,7 +247,7 @@ def test_a_little_too_much_must_be_so_twice_in_a_row(book: Any) -> None:
         assert watcher.calls == (["slower"] if at >= 4 else []), at
 
 
-def test_a_budget_that_thins_is_told_once(book: Any) -> None:
+def test_a_budget_that_thins_is_reported_once(book: Any) -> None:
     watcher = Paced()
     pace = Pace(book.writer, [watcher])  # type: ignore[list-item]
     book.writer.stride = 4

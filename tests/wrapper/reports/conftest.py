@@ -6,12 +6,11 @@ import io
 from pathlib import Path
 
 import pytest
-from perfwrap.diagnosis import Diagnosis, RankFigures, StepFigures
-from perfwrap.measures.own_cost import OwnCost
-from perfwrap.reports import terminal
-from perfwrap.reports.page import Page
+from perfwrap.diagnosis.model import Diagnosis, RankFigures, StepFigures, Verdict
+from perfwrap.measures.recorder.own_cost import OwnCost
+from perfwrap.reports.terminal import run_text
+from perfwrap.reports.terminal.page import Page
 from perfwrap.rules.model import Finding, Location, Outcome
-from perfwrap.verdict import Verdict
 
 MS, SECOND = 1_000_000, 1_000_000_000
 SCRIPT = """import torch
@@ -105,10 +104,12 @@ def diagnosis(script: Path) -> Diagnosis:
 class Drawn:
     """Draws a diagnosis as a terminal of a given width would show it."""
 
-    def __call__(self, diagnosis: Diagnosis, width: int = 80, encoding: str = "utf-8") -> str:
+    def __call__(
+        self, diagnosis: Diagnosis, width: int = 80, encoding: str = "utf-8", every: bool = False
+    ) -> str:
         stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         page = Page(stream, width)
-        terminal.draw(diagnosis, Path("/runs/20260101-120000-train"), page)
+        run_text.draw(diagnosis, Path("/runs/20260101-120000-train"), page, every)
         return page.text()
 
 

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 from jsonschema import Draft202012Validator
-from perfwrap.compare.comparison import Outcome
-from perfwrap.compare.judgement import Judgement, State
-from perfwrap.compare.obstacles import ALLOWABLE
+from perfwrap.comparison.comparing import Outcome
+from perfwrap.comparison.judgement import Judgement, State
+from perfwrap.comparison.obstacles import ALLOWABLE
 from perfwrap.reports import comparison_json, comparison_markdown, junit
 from perfwrap.reports.json import dumped
 from perfwrap.rules.model import State as Outcomes
 
-from tests.wrapper.reports.test_comparison import COMPARED, REFUSED
+from tests.wrapper.reports.terminal.test_comparison import COMPARED, REFUSED
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "reports"
 
@@ -46,7 +46,7 @@ def problems(document: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(document)]
 
 
-def test_the_schema_is_one_and_stands_beside_its_documentation(repository: Path) -> None:
+def test_the_schema_is_one_and_is_beside_its_documentation(repository: Path) -> None:
     Draft202012Validator.check_schema(SCHEMA)
     beside = repository / "docs" / "comparison.schema.json"
     assert json.loads(beside.read_text(encoding="utf-8")) == SCHEMA

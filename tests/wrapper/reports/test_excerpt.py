@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from perfwrap.reports.excerpt import MOST_LINES, read_excerpt
+from perfwrap.reports.excerpt import MAX_LINES, read_excerpt
 from perfwrap.rules.model import Location
 
 
@@ -23,7 +23,7 @@ def test_a_relative_path_is_relative_to_where_the_command_was_started(script: Pa
     assert found.lines == ((1, "import torch"),)
 
 
-def test_a_line_stands_for_its_whole_statement(tmp_path: Path) -> None:
+def test_a_line_represents_its_whole_statement(tmp_path: Path) -> None:
     path = tmp_path / "wide.py"
     path.write_text("loader = DataLoader(\n    data,\n    batch_size=8,\n)\nfor x in loader:\n    pass\n")
     assert read(path, 1) == (
@@ -40,7 +40,7 @@ def test_of_a_long_stretch_some_lines_are_left_out(tmp_path: Path) -> None:
     path.write_text("x = 1\n" * 40, encoding="utf-8")
     found = read_excerpt(Location(str(path), 2, "", 31), ".", None)
     assert found is not None
-    assert (len(found.lines), found.left_out) == (MOST_LINES, 30 - MOST_LINES)
+    assert (len(found.lines), found.left_out) == (MAX_LINES, 30 - MAX_LINES)
 
 
 def test_a_stretch_round_a_loop_ends_at_the_loops_end_and_goes_on_at_its_head(script: Path) -> None:

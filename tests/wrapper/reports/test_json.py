@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from perfwrap.diagnosis import Diagnosis, StepFigures, diagnose
-from perfwrap.measures.parts import PARTS
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis, StepFigures, Verdict
+from perfwrap.diagnosis.verdict import VERDICTS
+from perfwrap.measures.account.parts import PARTS
 from perfwrap.reports import json as json_report
 from perfwrap.rules.model import Finding
-from perfwrap.verdict import VERDICTS, Verdict
 
 SCHEMA = json.loads(json_report.SCHEMA.read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -27,7 +28,7 @@ def problems(value: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(value)]
 
 
-def test_the_schema_is_one_and_stands_beside_its_documentation(repository: Path) -> None:
+def test_the_schema_is_one_and_is_beside_its_documentation(repository: Path) -> None:
     Draft202012Validator.check_schema(SCHEMA)
     assert json.loads((repository / "docs" / "diagnosis.schema.json").read_text(encoding="utf-8")) == SCHEMA
 
@@ -83,7 +84,7 @@ def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
     assert document["format"] == json_report.FORMAT == SCHEMA["properties"]["format"]["const"]
 
 
-def test_a_finding_is_told_with_two_digits_of_saving(diagnosis: Diagnosis) -> None:
+def test_a_finding_is_reported_with_two_digits_of_saving(diagnosis: Diagnosis) -> None:
     finding = json_report.document(diagnosis)["findings"][0]
     assert finding["saving"] == {"low": 0.41, "high": 0.7}
     assert finding["location"]["line"] == 3

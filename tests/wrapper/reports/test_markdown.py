@@ -5,10 +5,9 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.reports import markdown
 from perfwrap.reports.markdown_text import code, escaped
-from perfwrap.verdict import Verdict
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "reports"
 FOLDER = Path("/runs/20260101-120000-train")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.diagnosis import diagnose
+from perfwrap.diagnosis.engine import diagnose
 from perfwrap.reports import trace
 from perfwrap.sources import files
 from perfwrap.timeline.model import Timeline
@@ -97,10 +97,10 @@ def test_the_validator_sees_what_is_wrong() -> None:
 def test_a_recorded_run_is_drawn_with_steps_findings_counters_and_names(
     recorded_document: Any, tmp_path: Path
 ) -> None:
-    from perfwrap.commands.report import _timeline
+    from perfwrap.analysis.run_reader import read_timeline
     from perfwrap.run_folder import RunFolder
 
-    document, written = drawn(_timeline(RunFolder(recorded_document.folder())), tmp_path)
+    document, written = drawn(read_timeline(RunFolder(recorded_document.folder())), tmp_path)
     assert problems(document) == []
     assert written.left_out_spans == 0
     slices = of_phase(document, "X")

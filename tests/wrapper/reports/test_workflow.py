@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.reports import workflow
 from perfwrap.rules.model import Finding, Location
 from perfwrap.shown_text import visible
@@ -26,14 +26,14 @@ def test_each_finding_is_an_annotation_at_its_line(diagnosis: Diagnosis, script:
     assert "endLine=11" in lines[2]
 
 
-def test_paths_are_told_from_the_repository_root(diagnosis: Diagnosis, script: Path) -> None:
+def test_paths_are_relative_to_the_repository_root(diagnosis: Diagnosis, script: Path) -> None:
     assert f"file={script.parent.name}/train.py" in workflow.annotated(diagnosis, str(script.parent.parent))
     assert f"file={script}," in workflow.annotated(diagnosis, "/elsewhere")
 
 
 def test_at_most_ten_findings_are_annotated(diagnosis: Diagnosis) -> None:
     many = replace(diagnosis, findings=diagnosis.findings[:1] * 30)
-    assert len(workflow.annotated(many).splitlines()) == 1 + workflow.MOST_ANNOTATIONS
+    assert len(workflow.annotated(many).splitlines()) == 1 + workflow.MAX_ANNOTATIONS
 
 
 @given(st.text(), st.text(min_size=1))
@@ -73,4 +73,4 @@ def test_a_summary_that_cannot_be_written_is_said_and_no_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not workflow.append_summary("text\n", {"GITHUB_STEP_SUMMARY": str(tmp_path)})
-    assert f"{tmp_path}, which cannot be written: Is a directory" in capsys.readouterr().err
+    assert f"cannot write the job summary {tmp_path}: Is a directory" in capsys.readouterr().err

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.diagnosis.verdict import VERDICTS
 from perfwrap.measures.evidence import Evidence
-from perfwrap.rules.model import Answer, Finding, Outcome, Rule, rule_id
-from perfwrap.verdict import VERDICTS
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.rules.model import Answer, Finding, Outcome, Rule, Scope, rule_id
+from perfwrap.rules.needs import why_missing
 
 MS = 1_000_000
 NET = 3
@@ -24,7 +27,7 @@ class Loop:
         self.journal = run.journal(opened=1_000 * MS, **{"threads": 2, **facts})
 
     def loader(self, number: int = 1, **settings: object) -> None:
-        """Tell the settings of a DataLoader made at train.py:12."""
+        """Write the settings of a DataLoader made at train.py:12."""
         known = {"num_workers": 0, "batch_size": 32, "created": "train.py\x1f12\x1fmain", "dataset": "Digits"}
         for key, value in {**known, **settings}.items():
             self.journal.fact(f"loader/{number}/{key}", value)
@@ -64,7 +67,7 @@ class Loop:
         return self.run.journal(pid=999, opened=1_000 * MS, role="monitor")
 
     def cores(self, usable: float, runnable: float | None = None, busy: float | None = None) -> None:
-        """Tell how many cores there are and how many tasks wanted them."""
+        """Write how many cores there are and how many tasks wanted them."""
         self.monitor().fact("cores_usable", usable)
         self.sample("host", "cpu_cores_busy", busy if busy is not None else min(usable, runnable or usable))
         if runnable is not None:
@@ -117,9 +120,9 @@ def ask(run: Any) -> Callable[[Rule], Answer]:
 
     def answer(rule: Rule) -> Answer:
         evidence = Evidence(run.read())
-        assert evidence.main is not None
-        assert [evidence.missing(need) for need in rule.NEEDS] == [None] * len(rule.NEEDS)
-        found = rule.check(evidence, evidence.main)
+        assert evidence.get(find_main_trainer) is not None
+        assert [evidence.get(why_missing, need) for need in rule.NEEDS] == [None] * len(rule.NEEDS)
+        found = rule.check(evidence, evidence.get(find_main_trainer))
         assert not isinstance(found, list) or all(one.verdict in (None, *VERDICTS) for one in found)
         return found
 
@@ -193,15 +196,15 @@ class GpuLoop:
     def ask(self, rule: Rule) -> Answer:
         """Ask one rule."""
         evidence = Evidence(self.recording.build())
-        assert evidence.main is not None
-        return rule.check(evidence, evidence.main)
+        assert evidence.get(find_main_trainer) is not None
+        return rule.check(evidence, evidence.get(find_main_trainer))
 
     def find(self, rule: Rule) -> Finding:
         """Ask one rule and expect exactly one finding."""
         answer = self.ask(rule)
         assert isinstance(answer, list), answer
         (finding,) = answer
-        assert finding.of_window
+        assert finding.scope is Scope.WINDOW
         assert finding.verdict in (None, *VERDICTS)
         assert 0 <= finding.saving[0] <= finding.saving[1] <= 1
         return finding

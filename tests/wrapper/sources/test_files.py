@@ -26,22 +26,22 @@ def test_a_trace_is_recognised_whatever_its_name(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b"", "empty"),
-        (b"hello", "no format"),
-        (b"\x1f\x8bxx", "no format"),
-        (gzip.compress(b"hello", mtime=0), "no format"),
-        (b"[[-1, 1, 37888, 7]]", "no format"),
-        (bytes(range(256)), "no format"),
+        (b"hello", "does not know its format"),
+        (b"\x1f\x8bxx", "does not know its format"),
+        (gzip.compress(b"hello", mtime=0), "does not know its format"),
+        (b"[[-1, 1, 37888, 7]]", "does not know its format"),
+        (bytes(range(256)), "does not know its format"),
         (b'{"$schema": "https://www.speedscope.app/file-format-schema.json"}', ""),
     ],
 )
-def test_what_nobody_recognises_is_left_out_and_named(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_unrecognised_files_are_left_out_and_named(tmp_path: Path, content: bytes, problem: str) -> None:
     path = tmp_path / "foreign.json"
     path.write_bytes(content)
     timeline, (first, second) = files.read([path, SAMPLE], {})
     assert second.read
     if problem:
         assert problem in first.problem
-        assert timeline.warnings == (f"foreign.json was left out: {first.problem}.",)
+        assert timeline.warnings == (f"foreign.json was skipped: {first.problem}.",)
     assert timeline.spans.height > 100
 
 
@@ -61,7 +61,7 @@ def test_every_format_offers_both_functions() -> None:
     assert "journal" not in files.formats()
 
 
-def test_a_folder_stands_for_the_files_in_it_without_hidden_ones(tmp_path: Path) -> None:
+def test_a_folder_represents_the_files_in_it_without_hidden_ones(tmp_path: Path) -> None:
     for name in ("b.json", "a.json", ".hidden"):
         (tmp_path / name).write_text("x")
     (tmp_path / "inner").mkdir()
@@ -73,13 +73,13 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         files.expand([tmp_path / "gone"])
 
 
-def test_files_of_different_times_are_told_to_be_so(tmp_path: Path) -> None:
+def test_files_of_different_times_are_reported_as_such(tmp_path: Path) -> None:
     log = tmp_path / "smi.csv"
     log.write_text(
         "timestamp, utilization.gpu [%]\n2020/01/01 00:00:00.000, 5 %\n2020/01/01 00:00:01.000, 6 %\n"
     )
     timeline, found = files.read([SAMPLE, log], {})
     assert [file.format for file in found] == ["kineto", "nvidia_smi"]
-    assert any("from another time" in warning for warning in timeline.warnings)
+    assert any("do not overlap in time" in warning for warning in timeline.warnings)
     alone, _ = files.read([log], {})
-    assert not any("from another time" in warning for warning in alone.warnings)
+    assert not any("do not overlap in time" in warning for warning in alone.warnings)

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from perfwrap.sources import nsys
+from perfwrap.sources.nsys import nsys_export
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not CAPTURES, reason=f"no recordings at {SHARED}
 def read(name: str) -> Timeline:
     """Return the timeline of one capture."""
     builder = TimelineBuilder()
-    nsys.add(builder, SHARED / name)
+    nsys_export.add(builder, SHARED / name)
     return builder.build({})
 
 
@@ -122,4 +122,4 @@ def test_recordings_are_recognised_and_reports_of_nsys_too() -> None:
         with path.open("rb") as file:
             head = file.read(4096)
         is_ours = ".sqlite" in path.name or path.suffix == ".nsys-rep"
-        assert nsys.recognises(path, head) == is_ours, path.name
+        assert nsys_export.recognises(path, head) == is_ours, path.name

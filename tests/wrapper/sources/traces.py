@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfwrap.sources import kineto
+from perfwrap.sources.kineto import kineto_trace
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
@@ -45,5 +45,5 @@ def read(*paths: Path) -> Timeline:
     """Return the timeline of some traces, read once."""
     builder = TimelineBuilder()
     for path in paths:
-        kineto.add(builder, path)
+        kineto_trace.add(builder, path)
     return builder.build({"imported": []})

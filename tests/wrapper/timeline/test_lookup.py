@@ -25,7 +25,7 @@ def test_a_series_is_found_by_entity_and_metric(timeline) -> None:
     assert samples_of(timeline, "process/100", "threads")["value"].to_list() == [9.0]
 
 
-def test_a_series_that_nobody_sampled_is_empty(timeline) -> None:
+def test_a_series_that_was_not_sampled_is_empty(timeline) -> None:
     assert samples_of(timeline, "gpu/0", "power_watts").is_empty()
     assert samples_of(timeline, "host", "runnable_tasks", host="elsewhere").is_empty()
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from perfwrap.errors import PerfwrapError
 from perfwrap.timeline import step_tables, storage
-from perfwrap.timeline.inflated import FREE_ROWS, MOST_ROWS_PER_BYTE
+from perfwrap.timeline.inflated import FREE_ROWS, MAX_ROWS_PER_BYTE
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
 
@@ -66,7 +66,7 @@ def test_a_newer_format_is_refused_with_what_to_do(timeline: Timeline, tmp_path)
 
 
 def test_a_folder_without_a_timeline_is_named(tmp_path) -> None:
-    with pytest.raises(PerfwrapError, match="holds no saved timeline"):
+    with pytest.raises(PerfwrapError, match="contains no saved timeline"):
         storage.load(tmp_path)
 
 
@@ -76,13 +76,13 @@ def test_a_damaged_file_is_an_error_that_the_user_can_mend(timeline: Timeline, t
     (tmp_path / name).write_bytes(b"damaged")
     with pytest.raises(PerfwrapError) as error:
         storage.load(tmp_path)
-    assert "builds it again" in error.value.hint
+    assert "rebuilds it" in error.value.hint
 
 
 def test_a_save_that_was_interrupted_is_no_saved_timeline(timeline: Timeline, tmp_path) -> None:
     storage.save(timeline, tmp_path)
     (tmp_path / storage.INDEX).unlink()
-    with pytest.raises(PerfwrapError, match="holds no saved timeline"):
+    with pytest.raises(PerfwrapError, match="contains no saved timeline"):
         storage.load(tmp_path)
 
 
@@ -90,8 +90,8 @@ def test_a_small_file_with_far_too_many_rows_is_refused(tmp_path: Path) -> None:
     storage.save(Timeline(), tmp_path)
     rows = FREE_ROWS + 1
     pl.DataFrame({"id": pl.zeros(rows, dtype=pl.Int8, eager=True)}).write_parquet(tmp_path / "tracks.parquet")
-    assert (tmp_path / "tracks.parquet").stat().st_size * MOST_ROWS_PER_BYTE < rows
-    with pytest.raises(PerfwrapError, match="unpacks to far more"):
+    assert (tmp_path / "tracks.parquet").stat().st_size * MAX_ROWS_PER_BYTE < rows
+    with pytest.raises(PerfwrapError, match="decompresses to far more data"):
         storage.load(tmp_path)
 
 

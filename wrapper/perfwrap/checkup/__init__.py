@@ -1,1 +1,1 @@
-"""What can be recorded here, and why not: on this machine, in its Pythons, in one command."""
+"""What can be recorded, and why not: on this machine, in its Pythons, in one command."""

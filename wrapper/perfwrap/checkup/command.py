@@ -1,4 +1,4 @@
-"""What of one command is reached: it is run for good, recorded into a folder that is thrown away."""
+"""Which processes of a command can be recorded: it is run to its end, and its recording is deleted."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfwrap import units
-from perfwrap.checkup.journal_words import Words, read_words
-from perfwrap.checkup.model import Line
+from perfwrap.checkup.check_line import Line
+from perfwrap.journal_words import Words, read_words
 from perfwrap.launch import session
 from perfwrap.launch.options import Options
 from perfwrap.run_folder import START_FIELDS, RunFolder
 
-MOST_LINES = 12
-"""A command may start thousands of Pythons; so many are told of one by one."""
+MAX_LINES = 12
+"""Processes that are listed; a command may start thousands."""
 UNREACHED = "process/"
 PROBE = "probe/"
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run says of the Pythons in it."""
+    """The Python processes of a run."""
 
     starts: list[dict[str, str]]
     """Start records, by START_FIELDS."""
     recorded: list[Words]
     unreached: dict[str, str]
-    """Why a process was not reached, by its pid."""
+    """Why the recorder was not loaded into a process, by its pid."""
     commands: dict[str, str]
     """Command lines by pid."""
 
 
 def examine_command(command: list[str]) -> tuple[list[Line], bool]:
-    """Run the command with its output untouched; return what was reached, and whether a training would be.
+    """Run the command with unchanged output; return its processes, and whether training can be recorded.
 
-    PerfwrapError and OSError as far as no run folder can be made.
+    Raises PerfwrapError or OSError if no run folder can be created.
     """
     with tempfile.TemporaryDirectory(prefix="perfwrap-doctor-") as folder:
         run = RunFolder(Path(folder, "run"))
@@ -49,13 +49,13 @@ def examine_command(command: list[str]) -> tuple[list[Line], bool]:
     works = any(words.facts.get("torch") for words in found.recorded)
     lines = [Line("yes" if works else "no", "command", f"ended with {ended}; {_summary(found)}")]
     lines += [Line("no", "recording", problem) for problem in said]
-    lines += [_of_start(start, found.recorded) for start in found.starts[:MOST_LINES]]
-    lines += [_of_unreached(pid, found) for pid in list(found.unreached)[:MOST_LINES]]
+    lines += [_of_start(start, found.recorded) for start in found.starts[:MAX_LINES]]
+    lines += [_of_unreached(pid, found) for pid in list(found.unreached)[:MAX_LINES]]
     return lines, works
 
 
 def _run(command: list[str], run: RunFolder, said: Path) -> tuple[int, list[str]]:
-    """Run the command in a launcher of its own; return its wait status and what the launcher had to say."""
+    """Run the command in a separate launcher; return its wait status and the messages of the launcher."""
     options = Options(out=run.path, report=False)
     launcher = os.fork()
     if launcher == 0:
@@ -63,7 +63,7 @@ def _run(command: list[str], run: RunFolder, said: Path) -> tuple[int, list[str]
             session.run(command, options, lambda line: _note(said, line), lambda folder: None)
         finally:
             os._exit(1)
-    # Ctrl-C is for the command: what was reached until then is still told.
+    # Ctrl-C is for the command; the processes until then are still reported.
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, status = os.waitpid(launcher, 0)
     signal.signal(signal.SIGINT, previous)
@@ -78,7 +78,7 @@ def _note(said: Path, line: str) -> None:
 
 
 def _read(run: RunFolder) -> Reached:
-    """Return what the run says of its Pythons."""
+    """Return the Python processes of the run."""
     starts = [
         dict(zip(START_FIELDS, line.split("\t"), strict=False))
         for path in run.starts.glob("*.log")
@@ -93,7 +93,7 @@ def _read(run: RunFolder) -> Reached:
             what[len(UNREACHED) :]: note
             for journal in watched
             for what, _, note in journal.coverage
-            if what.startswith(UNREACHED) and what[len(UNREACHED) :].isdigit()
+            if what.startswith(UNREACHED) and what[len(UNREACHED) :].isdecimal()
         },
         {
             key.split("/")[1]: value
@@ -105,24 +105,27 @@ def _read(run: RunFolder) -> Reached:
 
 
 def _summary(found: Reached) -> str:
-    """Return how many Pythons there were and what became of them."""
+    """Return how many Python processes there were and in how many the recorder was loaded."""
     with_torch = sum(bool(words.facts.get("torch")) for words in found.recorded)
     started = sum(start["event"] == "start" for start in found.starts)
-    pieces = [f"{units.counted(started, 'Python')} reached", f"torch used in {with_torch}"]
+    pieces = [
+        f"recorder loaded in {units.counted(started, 'Python process', 'Python processes')}",
+        f"torch used in {with_torch}",
+    ]
     if found.unreached:
-        pieces.append(f"{len(found.unreached)} not reached")
+        pieces.append(f"not loaded in {len(found.unreached)}")
     if not found.starts and not found.unreached:
-        return "no Python was seen in it"
+        return "it started no Python"
     return ", ".join(pieces)
 
 
 def _of_start(start: dict[str, str], recorded: list[Words]) -> Line:
-    """Return what to say about a Python that was reached."""
+    """Return the line of a Python that the recorder was loaded into."""
     program = " ".join(start["argv"].split("\x1f"))
     if start["event"] == "failed":
-        return Line("no", f"process {start['pid']}", f"the recorder could not start: {start['argv']}")
+        return Line("no", f"process {start['pid']}", f"the recorder failed to start: {start['argv']}")
     words = next((words for words in recorded if str(words.pid) == start["pid"]), None)
-    how = f"Python {start['python']} reached by {start['vector']}"
+    how = f"Python {start['python']}, recorder loaded by {start['vector']}"
     if words is None or not words.facts.get("torch"):
         return Line("partly", f"process {start['pid']}", f"{how}; it did not import torch: {program}")
     probes = [(what[len(PROBE) :], note) for what, _, note in words.coverage if what.startswith(PROBE)]

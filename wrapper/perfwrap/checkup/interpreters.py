@@ -1,4 +1,4 @@
-"""Which Pythons the recorder reaches here, found out by starting them as a command would."""
+"""Which Python interpreters the recorder is loaded into, found by starting them as a command would."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfwrap.checkup.model import Line
+from perfwrap.checkup.check_line import Line
 from perfwrap.launch import injection
-from perfwrap.monitors.uninjected import explain
+from perfwrap.monitors.processes.uninjected import explain
 from perfwrap.run_folder import START_FIELDS, RunFolder
 
 PATIENCE_SECONDS = 30.0
-"""A Python on a slow network file system may take that long to start."""
+"""A Python on a slow network file system may take this long to start."""
 END = "end"
 
-# Runs in whatever Python is found, hence in the language of 2.7; torch is looked for, not imported.
+# Runs in any Python that is found, hence the syntax of 2.7; torch is searched for, not imported.
 ASK = r"""
 import os, re, sys
 def say(key, value):
@@ -47,18 +47,18 @@ sys.stdin.read()
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What a Python said of itself, and how it was reached."""
+    """A Python interpreter, and how the recorder was loaded into it."""
 
     command: str
     said: Mapping[str, str]
     vector: str
-    """The file that reached it; empty when none did."""
+    """The file that loaded the recorder; empty if none did."""
     reason: str
-    """Why it was not reached."""
+    """Why the recorder was not loaded."""
 
     @property
     def torch(self) -> str:
-        """Return e.g. ``torch 2.6.0+cu124 (CUDA 12.4)``, or nothing when there is none."""
+        """Return e.g. ``torch 2.6.0+cu124 (CUDA 12.4)``, or an empty text without torch."""
         if "__version__" not in self.said:
             return ""
         builds = [
@@ -70,24 +70,24 @@ class Interpreter:
 
     @property
     def can_record(self) -> bool:
-        """Say whether a training in this Python would be recorded."""
+        """Return whether training in this Python can be recorded."""
         return bool(self.vector and self.torch)
 
     def line(self) -> Line:
-        """Return what to say about it."""
+        """Return its line of the table."""
         version, place = self.said.get("version", "?"), self.said.get("executable") or self.command
         chained = self.said.get("sitecustomize", "")
         pieces = [
-            f"reached by {self.vector}" if self.vector else f"not reached: {self.reason}",
-            self.torch or "torch is not installed there",
-            f"its own {chained} runs as well" if chained and self.vector else "",
+            f"recorder loaded by {self.vector}" if self.vector else f"recorder not loaded: {self.reason}",
+            self.torch or "torch is not installed",
+            f"{chained} also runs" if chained and self.vector else "",
         ]
         works = "yes" if self.can_record else "partly" if self.vector else "no"
         return Line(works, f"Python {version}", f"{place}: {'; '.join(filter(None, pieces))}")  # type: ignore[arg-type]
 
 
 def find_interpreters(environment: Mapping[str, str]) -> list[Interpreter]:
-    """Return the Pythons that a command would find under their usual names, and perfwrap's own."""
+    """Return the Pythons on PATH under their usual names, and that of perfwrap."""
     found: dict[tuple[str, str], Interpreter] = {}
     with tempfile.TemporaryDirectory(prefix="perfwrap-doctor-") as folder:
         run = RunFolder(Path(folder))
@@ -103,7 +103,7 @@ def find_interpreters(environment: Mapping[str, str]) -> list[Interpreter]:
 
 
 def examine(path: str, run: RunFolder, environment: Mapping[str, str]) -> Interpreter | None:
-    """Start a Python in this environment and return what can be said of it; None when it does not start."""
+    """Start a Python in this environment and return its facts; None if it does not start."""
     try:
         process = subprocess.Popen(
             [path, "-c", ASK],
@@ -117,13 +117,13 @@ def examine(path: str, run: RunFolder, environment: Mapping[str, str]) -> Interp
     with process:
         said = _listen(process)
         vector = read_vectors(run).get(process.pid, "")
-        reason = "" if vector else explain(process.pid, run.inject) or "it ended at once"
+        reason = "" if vector else explain(process.pid, run.inject) or "it exited immediately"
         process.kill()
     return Interpreter(path, said, vector, reason) if said or reason else None
 
 
 def read_vectors(run: RunFolder) -> dict[int, str]:
-    """Return by pid which file reached each Python of a run."""
+    """Return by pid which file loaded the recorder in each Python of a run."""
     rows = [
         dict(zip(START_FIELDS, line.split("\t"), strict=False))
         for path in run.starts.glob("*.log")
@@ -133,7 +133,7 @@ def read_vectors(run: RunFolder) -> dict[int, str]:
 
 
 def _listen(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """Return what the Python says of itself, as far as it comes in time."""
+    """Return what the Python prints about itself within the time limit."""
     deadline, text = time.monotonic() + PATIENCE_SECONDS, b""
     assert process.stdout is not None
     while f"\n{END}\t".encode() not in text:

@@ -1,48 +1,51 @@
-"""The commands, in the order shown to the user."""
+"""The commands, in the order of the help; a command's module is imported when the command is used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-from perfwrap.commands import (
-    attach,
-    check,
-    clean,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    import_,
-    list_,
-    merge,
-    open_,
-    report,
-    run,
-    top,
-    try_,
-)
 
-PASS_THROUGH = {"allow_interspersed_args": False}
-"""For commands that take somebody else's: what stands behind its first word is its own."""
+@dataclass(frozen=True)
+class Command:
+    """One command. Its module holds a function of the module's own name, whose docstring begins with the summary."""
 
-COMMANDS: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
-    ("run", run.run, PASS_THROUGH),
-    ("try", try_.try_, PASS_THROUGH),
-    ("top", top.top, {}),
-    ("attach", attach.attach, {}),
-    ("report", report.report, {}),
-    ("compare", compare.compare, {}),
-    ("check", check.check, {}),
-    ("export", export.export, {}),
-    ("open", open_.open_, {}),
-    ("list", list_.list_, {}),
-    ("clean", clean.clean, {}),
-    ("merge", merge.merge, {}),
-    ("import", import_.import_, {}),
-    ("explain", explain.explain, {}),
-    ("doctor", doctor.doctor, PASS_THROUGH),
-    ("demo", demo.demo, {}),
+    name: str
+    summary: str
+    module: str = ""
+    """The module in this package; empty if it has the command's name."""
+    passes_through: bool = False
+    """Whether it takes another program's command: what follows its first word is not parsed as options."""
+
+    def load(self) -> Callable[..., Any]:
+        """Import the command's module and return the function of the command."""
+        module = self.module or self.name
+        function: Callable[..., Any] = getattr(import_module(f"perfwrap.commands.{module}"), module)
+        return function
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the context settings of the command for typer."""
+        return {"allow_interspersed_args": False} if self.passes_through else {}
+
+
+COMMANDS = (
+    Command("run", "Run a command unchanged, record it, and report what slows it down.", passes_through=True),
+    Command("try", "Measure what changes would bring, without editing the program.", "try_", True),
+    Command("top", "Show a running job live in the terminal."),
+    Command("attach", "Watch a job that is already running, without restarting it."),
+    Command("report", "Print the report of a recorded run."),
+    Command("compare", "Compare runs: step time, findings and settings, with noise."),
+    Command("check", "Compare a run with a baseline and fail on a regression (CI)."),
+    Command("export", "Export to MLflow, W&B, TensorBoard, OTLP or Prometheus."),
+    Command("open", "Open the report or the timeline of a run in a browser.", "open_"),
+    Command("list", "List recorded runs and trials.", "list_"),
+    Command("clean", "Delete old runs and trials."),
+    Command("merge", "Merge run folders from several machines into one run."),
+    Command("import", "Diagnose files of other profilers, e.g. torch.profiler traces.", "import_"),
+    Command("explain", "Explain a rule, or list all rules."),
+    Command("doctor", "Check what perfwrap can record on this machine.", passes_through=True),
+    Command("demo", "Profile a bundled slow training script and its fixed version."),
 )
-"""Name, function, typer context settings."""

@@ -1,4 +1,4 @@
-"""Runs whose end nobody wrote down, because the launcher was killed: whether they are over all the same."""
+"""Runs without a recorded end, because the launcher was killed: whether they are over."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ JOURNALS = "*.pwj"
 
 
 def is_abandoned(folder: RunFolder, manifest: dict[str, Any]) -> bool:
-    """Say whether none of the run's processes lives any more; False where that cannot be seen from here.
+    """Return whether no process of the run is alive; False if that cannot be seen from here.
 
-    Seen are those of this machine, and of this container, for a pid means another process in another one.
+    Only processes of this machine and of this container can be seen: in another one, a pid is another process.
     """
     launcher, host = manifest.get("launcher"), (manifest.get("host") or {}).get("name")
     if not isinstance(launcher, dict) or host != host_name() or proc.status(os.getpid()) is None:
@@ -26,7 +26,7 @@ def is_abandoned(folder: RunFolder, manifest: dict[str, Any]) -> bool:
     if hosts - {host}:
         return False
     known = {(words[1], words[2]) for words in journals if len(words) == 4}
-    numbers = {(int(pid), int(ticks)) for pid, ticks in known if pid.isdigit() and ticks.isdigit()}
+    numbers = {(int(pid), int(ticks)) for pid, ticks in known if pid.isdecimal() and ticks.isdecimal()}
     numbers |= registered.recorded(folder) | {(launcher["pid"], launcher["start_ticks"])}
     return not any(proc.runs(pid, start_ticks) for pid, start_ticks in numbers)
 
@@ -37,6 +37,6 @@ def imported_ns(folder: RunFolder) -> int:
 
 
 def last_sign_ns(folder: RunFolder) -> int:
-    """Return when something was written into such a run last, on the wall clock; 0 where that is not known."""
+    """Return the time of the last write into such a run, on the wall clock; 0 if that is not known."""
     files = [folder.path / MANIFEST, *folder.journal.glob(JOURNALS), *folder.starts.glob("*.log")]
     return max((file.lstat().st_mtime_ns for file in files if file.exists()), default=0)

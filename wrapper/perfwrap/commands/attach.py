@@ -1,4 +1,4 @@
-"""Watch a job that runs already, from outside, and say what can be seen there."""
+"""Watch a job that is already running, from outside, and report what can be seen."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ from typing import Annotated
 
 import typer
 
-from perfwrap.commands import run as run_command
-from perfwrap.commands import stacks
-from perfwrap.commands.output_options import words
-from perfwrap.commands.recording_options import Name, NoReport, Out, PySpyNative, PySpyRate, Rate, Tags
-from perfwrap.launch import attached
-from perfwrap.launch.options import DEFAULT_PY_SPY_HZ, DEFAULT_RATE_HZ, Options
+from perfwrap.commands import reading_half
+from perfwrap.commands.options import stacks
+from perfwrap.commands.options.option_values import words
+from perfwrap.commands.options.recording_options import (
+    Name,
+    NoReport,
+    Out,
+    PySpyNative,
+    PySpyRate,
+    Rate,
+    Tags,
+)
+from perfwrap.launch import attached_job
+from perfwrap.launch.options import Options
+from perfwrap.monitor_options import DEFAULT_PY_SPY_HZ, DEFAULT_RATE_HZ
 from perfwrap.shown_text import say
 
 
 def attach(
-    pid: Annotated[int, typer.Argument(help="The job's first process: the training command, or torchrun.")],
+    pid: Annotated[
+        int, typer.Argument(help="The first process of the job: the training command, or torchrun.")
+    ],
     seconds: Annotated[
         float | None,
-        typer.Option(metavar="N", min=1, help="How long to watch.", show_default="until Ctrl-C or its end"),
+        typer.Option(
+            metavar="N", min=1, help="Stop after N seconds.", show_default="at Ctrl-C or when the job ends"
+        ),
     ] = None,
     out: Out = None,
     name: Name = "",
@@ -31,18 +44,18 @@ def attach(
         bool,
         typer.Option(
             "--recorder",
-            help="Bring the recorder into the job, too, for its steps and a verdict; Python 3.14 and later.",
+            help="Load the recorder into the job, for steps and a verdict; Python 3.14 or later.",
         ),
     ] = False,
     no_report: NoReport = False,
 ) -> None:
-    """Watch a job that runs already: its processes, their stacks (py-spy), host and GPU.
+    """Watch a job that is already running, without restarting it.
 
-    Nothing is changed in the job, and it goes on when the watching ends. Steps and waits are not known without the
-    recorder: for a verdict start the job with `perfwrap run`. A job of Python 3.14 or later can be given the recorder
-    while it runs: `--recorder` replaces functions of torch's in it, and puts them back when the watching ends.
+    Records its processes, their stacks (with py-spy), the host and the GPUs. The job is not changed and continues when
+    perfwrap stops. Steps and waits are known only with the recorder: start the job with `perfwrap run`, or, on Python
+    3.14 or later, use --recorder, which replaces functions of PyTorch in the job and restores them at the end.
     """
-    job = attached.find_job(pid)
+    job = attached_job.find_job(pid)
     options = Options(
         out=out,
         name=name.strip(),
@@ -52,9 +65,9 @@ def attach(
     )
     options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, say)
     until = "" if seconds is None else f" for {seconds:g} s"
-    say(f"perfwrap: watching process {pid}{until}; Ctrl-C ends that and leaves the job alone")
-    folder = attached.watch(job, options, seconds, recorder, lambda words: say(f"perfwrap: {words}"))
+    say(f"perfwrap: watching process {pid}{until}; Ctrl-C stops perfwrap, the job continues")
+    folder = attached_job.watch(job, options, seconds, recorder, lambda message: say(f"perfwrap: {message}"))
     if no_report:
-        say(f"perfwrap: recorded in {folder}; `perfwrap report {folder}` reads it")
+        say(f"perfwrap: recorded in {folder}. To print the report: perfwrap report {folder}")
     else:
-        run_command.report(folder)
+        reading_half.print_report(folder)

@@ -1,4 +1,4 @@
-"""Say what changed from one run to others, or from several to several, with its noise."""
+"""Compare runs, or groups of equal runs: what changed, and whether it is more than noise."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import Annotated
 
 import typer
 
-from perfwrap.commands import runs
-from perfwrap.commands.output_options import Allow, Format, allowed, chosen, put
+from perfwrap.analysis import run_names
+from perfwrap.commands import compared_runs
+from perfwrap.commands.options.option_values import choice, words
+from perfwrap.commands.options.output_options import Allow, put
+from perfwrap.comparison.comparing import compare as compare_sides
+from perfwrap.comparison.obstacles import allowances
 from perfwrap.errors import PerfwrapError
+from perfwrap.reports import comparison_json, comparison_markdown
+from perfwrap.reports.json import dumped
+from perfwrap.reports.terminal import comparison as drawing
+from perfwrap.reports.terminal.page import Page
 
 FORMATS = ("terminal", "json", "markdown")
 
@@ -19,36 +27,27 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B...",
-            help="Runs, or their diagnosis.json; each is held against the first. Several of the same: A1,A2,A3.",
-            autocompletion=runs.complete,
+            help="Runs, or their diagnosis.json; each is compared with the first. Repeated runs: A1,A2,A3.",
+            autocompletion=run_names.complete,
         ),
     ],
     allow: Allow = "",
-    format: Format = "terminal",
+    format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="Output format: terminal, json or markdown.")
+    ] = "terminal",
 ) -> None:
-    """Say what changed from one run to others: step time, where it goes, findings, settings, with its noise.
+    """Compare runs: step time, findings and settings, with noise.
 
-    A difference counts when it is larger than the noise that the runs themselves show. Several runs of the same thing,
-    with commas between them, tell how much runs differ, which one run of each cannot:
-    perfwrap compare a1,a2,a3 b1,b2,b3, made in turn. Runs that are not comparable
-    (another machine, GPU, PyTorch, program, batch size or number of ranks, steps that end with something else, too few
-    steady steps, a machine that others were busy on) are shown side by side without a conclusion; --allow names what
-    is meant to be different.
+    A difference counts if it is larger than the noise. One run of each side shows the noise within a run only. For the
+    noise between runs, repeat both and alternate them: perfwrap compare a1,a2,a3 b1,b2,b3. Runs are shown without a
+    conclusion if they are not comparable: another machine, GPU, PyTorch version, program, batch size, number of ranks
+    or end of a step, too few steady steps, or other programs used the CPU. --allow names differences that are intended.
     """
-    form, meant = chosen(format, FORMATS), allowed(allow)
+    form, intended = choice("--format", format, FORMATS), allowances(words(allow))
     if len(names) < 2:
-        raise PerfwrapError(
-            "There is nothing to compare the run with.", "Name two runs or more: perfwrap compare A B"
-        )
-    # Imported here, not above: recording must work, and start fast, where polars is missing.
-    from perfwrap.compare.comparison import compare as held_against
-    from perfwrap.reports import comparison as drawing
-    from perfwrap.reports import comparison_json, comparison_markdown
-    from perfwrap.reports.json import dumped
-    from perfwrap.reports.page import Page
-
-    sides = [runs.side(name) for name in names]
-    found = [held_against(sides[0], side, meant) for side in sides[1:]]
+        raise PerfwrapError("compare needs two runs or more.", "For example: perfwrap compare before after")
+    sides = [compared_runs.side(name) for name in names]
+    found = [compare_sides(sides[0], side, intended) for side in sides[1:]]
     if form == "json":
         put(dumped(comparison_json.document(found)))
     elif form == "markdown":

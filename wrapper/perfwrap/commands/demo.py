@@ -1,4 +1,4 @@
-"""Profile a bundled, unmodified, slow training script, then its mended twin, and show the difference."""
+"""Profile a bundled slow training script and its fixed version, and compare them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 from perfwrap import run_folder
 from perfwrap.errors import PerfwrapError
+from perfwrap.reports.terminal.difference import print_difference
 from perfwrap.shown_text import say
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "demo"
@@ -21,29 +22,35 @@ NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option("--out", help="Keep both runs in this new folder.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Folder for both runs; must be new or empty.",
+            show_default="perfwrap-runs/<UTC time>-demo",
+        ),
     ] = None,
 ) -> None:
-    """Profile a bundled, unmodified, slow training script, then its mended twin, and show the difference.
+    """Profile a bundled slow training script and its fixed version.
 
-    Takes under two minutes on two cores and needs no GPU and no download.
+    Takes less than two minutes on two CPU cores. Needs no GPU and no download.
     """
     missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
     if missing:
         raise PerfwrapError(
-            f"The demo trains a real network and needs {' and '.join(missing)} in this environment.",
-            "pip install -c constraints.txt -e '.[demo]' in a clone, or pip install 'perfwrap[demo]'.",
+            f"The demo trains a small network and needs {' and '.join(missing)} in this environment.",
+            "Install with: pip install 'perfwrap[demo]', or in a clone: pip install -c constraints.txt -e '.[demo]'",
         )
     folder = run_folder.create_parent(out, "demo")
-    slow = _profile(SCRIPTS / "train_digits.py", folder / "slow", "An ordinary script, as it is")
+    slow = _profile(SCRIPTS / "train_digits.py", folder / "slow", "A slow training script")
     fixed = _profile(
-        SCRIPTS / "train_digits_fixed.py", folder / "fixed", "The same script, mended as advised"
+        SCRIPTS / "train_digits_fixed.py", folder / "fixed", "The same script with the suggested fix"
     )
-    _print_difference(slow, fixed, folder)
+    print_difference(slow, fixed, folder)
 
 
 def _profile(script: Path, out: Path, title: str) -> dict[str, Any]:
-    """Run one script as a user would, its output and report shown, and return its diagnosis."""
+    """Run one script as a user would, with its output and report, and return its diagnosis."""
     command = ["run", "--out", str(out), "--", "python", str(script)]
     for line in ("", f"── {title} ──", f"$ perfwrap run -- python {script.name}", ""):
         say(line)
@@ -52,16 +59,8 @@ def _profile(script: Path, out: Path, title: str) -> dict[str, Any]:
     diagnosis = out / run_folder.DIAGNOSIS
     if status != 0 or not diagnosis.is_file():
         raise PerfwrapError(
-            f"The demo's script ended with status {status} and left no diagnosis.",
-            f"Look at its output above; `perfwrap doctor` says what can be recorded here. Run folder: {out}",
+            f"The demo script failed with exit code {status} or wrote no diagnosis.",
+            f"See its output above, or check this machine: perfwrap doctor. Run folder: {out}",
         )
     result: dict[str, Any] = json.loads(diagnosis.read_text(encoding="utf-8"))
     return result
-
-
-def _print_difference(slow: dict[str, Any], fixed: dict[str, Any], folder: Path) -> None:
-    """Print what the mending was worth, beside what had been predicted."""
-    # Read only here: the recording half must start fast and without the libraries of reports.
-    from perfwrap.reports.difference import print_difference
-
-    print_difference(slow, fixed, folder)

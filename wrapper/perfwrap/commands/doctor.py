@@ -1,21 +1,24 @@
-"""Say what can be recorded here, and why not."""
+"""Check what perfwrap can record on this machine."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from perfwrap.checkup.check_line import Line
 from perfwrap.checkup.command import examine_command
 from perfwrap.checkup.interpreters import find_interpreters
-from perfwrap.checkup.machine import examine_monitors, examine_reading, examine_run_folder, examine_tools
-from perfwrap.checkup.model import Line
-
-if TYPE_CHECKING:
-    from perfwrap.reports.page import Page
+from perfwrap.checkup.machine_checks import (
+    examine_monitors,
+    examine_reading,
+    examine_run_folder,
+    examine_tools,
+)
+from perfwrap.reports.terminal.page import Page
 
 NAME_COLUMNS = 15
 STYLES = {"yes": "green", "no": "red", "partly": "yellow"}
@@ -26,15 +29,12 @@ NOTHING = 1
 def doctor(
     command: Annotated[list[str] | None, typer.Argument(metavar="[--] [CMD...]", show_default=False)] = None,
 ) -> None:
-    """Say what can be recorded here, and why not. Exits with 1 when no training can be recorded.
+    """Check what perfwrap can record on this machine.
 
-    With CMD, runs that command to its end, with its output untouched and its recording thrown away, and says
-    which of its Python processes were reached, which probes work in them, and why others were not reached.
-    Ctrl-C ends the command early; what was seen until then is told.
+    With CMD, run that command to its end, and report which of its Python processes can be recorded, which probes work
+    in them, and why the others cannot be recorded. The output of the command is not changed, its recording is deleted.
+    Ctrl-C ends the command early and reports what was seen until then. Exit code 1: no training can be recorded.
     """
-    # Imported here, not above: all commands are loaded together, and `run` must start fast.
-    from perfwrap.reports.page import Page
-
     reached, can_record = examine_command(command) if command else ([], False)
     pythons = find_interpreters(dict(os.environ)) if not command else []
     folder = examine_run_folder(Path())
@@ -51,7 +51,7 @@ def doctor(
 
 
 def _draw(page: Page, title: str, lines: list[Line]) -> None:
-    """Add a table of three columns: whether it works, what it is, what is known about it."""
+    """Draw a table of three columns: whether it works, its name, and the details."""
     if lines:
         page.line((title, "bold"))
         for line in lines:
@@ -60,12 +60,12 @@ def _draw(page: Page, title: str, lines: list[Line]) -> None:
 
 
 def _conclusion(can_record: bool, with_command: bool) -> str:
-    """Return the one sentence that the table comes down to."""
+    """Return the conclusion in one sentence."""
     if can_record:
         return "Training can be recorded here: perfwrap run -- python train.py"
     if with_command:
-        return "No training in this command was recorded; the lines marked `no` say why."
+        return "No training in this command was recorded; see the lines marked `no`."
     return (
-        "No training can be recorded with the Pythons found here. Activate the environment of your training, "
-        "or name it: perfwrap doctor -- python train.py"
+        "No training can be recorded with the Python interpreters found here. Activate the environment of your "
+        "training, or name its command: perfwrap doctor -- python train.py"
     )

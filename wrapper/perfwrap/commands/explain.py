@@ -1,4 +1,4 @@
-"""Explain a rule: what it finds, why that costs, how to fix it, and when it is wrong."""
+"""Explain a rule, or list all rules."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Annotated
 import typer
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.reports.terminal import explanation
+from perfwrap.reports.terminal.page import Page
+from perfwrap.rules import RULES
+from perfwrap.rules.model import rule_id
 
 
 def explain(
-    rule: Annotated[str, typer.Argument(help="A rule's id, as reports name it.", show_default=False)] = "",
+    rule: Annotated[
+        str, typer.Argument(help="The name of a rule, as in the report.", show_default=False)
+    ] = "",
 ) -> None:
-    """Explain a rule: what it finds, why that costs, how to fix it, and when it is wrong.
+    """Explain a rule, or list all rules.
 
-    Without a RULE, list all of them.
+    For a RULE: what it finds, why that costs time, how the saving is estimated, how to fix it, when it is wrong.
     """
-    # Imported here, not above: recording must work, and start fast, where polars is missing.
-    from perfwrap.reports import explanation
-    from perfwrap.reports.page import Page
-    from perfwrap.rules import RULES
-    from perfwrap.rules.model import rule_id
-
     page = Page(sys.stdout)
     rules = {rule_id(module): module for module in RULES}
     if not rule:
@@ -36,7 +36,7 @@ def explain(
 
 
 def _suggestion(wrong: str, rules: list[str]) -> str:
-    """Return the ids that are spelled alike, or contain the word, or the way to all of them."""
+    """Return the rules with a similar name or with the word in their name; without any, how to list all."""
     word = wrong.lower().replace("-", "_")
     close = difflib.get_close_matches(word, rules, n=3) or [rule for rule in rules if word and word in rule]
-    return f"Did you mean {' or '.join(close)}?" if close else "`perfwrap explain` lists all rules."
+    return f"Did you mean {' or '.join(close)}?" if close else "List all rules: perfwrap explain"

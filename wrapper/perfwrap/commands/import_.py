@@ -1,4 +1,4 @@
-"""Diagnose what other tools recorded."""
+"""Diagnose files of other profilers."""
 
 from __future__ import annotations
 
@@ -7,62 +7,58 @@ from typing import Annotated
 
 import typer
 
-from perfwrap import __version__
-from perfwrap.errors import PerfwrapError
+from perfwrap import __version__, units
+from perfwrap.analysis.run_reader import read_files
+from perfwrap.commands.options.option_values import choice
+from perfwrap.commands.run_report import show
 from perfwrap.redaction import masked_words
+from perfwrap.reports.waiting import Waiting
 from perfwrap.run_folder import create
+from perfwrap.sources import files as sources
+from perfwrap.timeline import storage
 
 
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="What a profiler wrote, or folders of it.")
+        list[Path], typer.Argument(metavar="FILE...", help="Files that a profiler wrote, or folders of them.")
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder; a new or empty one.", show_default="perfwrap-runs/<UTC time>-<name>"
+            metavar="DIR",
+            help="Folder for the run; must be new or empty.",
+            show_default="perfwrap-runs/<UTC time>-<name>",
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Read all files as this format.", show_default="by their content"),
+        typer.Option(
+            metavar="NAME", help="Read all files as this format.", show_default="by the content of each file"
+        ),
     ] = None,
 ) -> None:
-    """Diagnose what other tools recorded: traces of torch.profiler and nsys, memory snapshots and more, of one run.
+    """Diagnose files of other profilers, e.g. torch.profiler traces.
 
-    Each file is recognised by its content, packed with gzip or not; several ranks' files belong together. Keeps a
-    run folder that `perfwrap report` reads again. Nothing in a file is ever executed.
+    Also reads Nsight Systems exports, memory snapshots and more. All files must be of one run; give those of all ranks
+    together. The format is detected from the content, with or without gzip. The run folder that is written can be
+    read again with `perfwrap report`. Nothing in a file is executed.
     """
-    # Imported here, not above: the command line must start fast, and recording where polars is missing.
-    from perfwrap import units
-    from perfwrap.commands.report import show
-    from perfwrap.reports.waiting import Waiting
-    from perfwrap.sources import files as sources
-    from perfwrap.timeline import storage
-
-    known = sources.formats()
-    if format is not None and format not in known:
-        raise PerfwrapError(f"There is no format {format!r}.", f"One of: {', '.join(known)}.")
+    if format is not None:
+        choice("--format", format, sources.formats())
     paths = sources.expand(files)
     run = {
         "command": masked_words(["perfwrap", "import", *(str(file) for file in files)]),
         "versions": {"perfwrap": __version__},
     }
     with Waiting(f"Reading {units.counted(len(paths), 'file')}"):
-        timeline, found = sources.read(paths, run, format)
-    if not any(file.read for file in found):
-        raise PerfwrapError(
-            "None of the files could be read: "
-            + "; ".join(f"{file.path.name}: {file.problem}" for file in found[:5]),
-            f"perfwrap import reads: {', '.join(known)}. `perfwrap import --help` says more.",
-        )
+        timeline, _ = read_files(paths, run, format)
     folder = create(out, [Path(_name(paths)).name])
     folder.write_manifest(timeline.run)
-    with Waiting(f"Keeping {folder.path.name}"):
+    with Waiting(f"Writing {folder.path.name}"):
         storage.save(timeline, folder.timeline)
     show(folder.path)
 
 
 def _name(paths: tuple[Path, ...]) -> str:
-    """Return what to call the run: after its first file, without what says what kind of file that is."""
+    """Return a name for the run: that of its first file without suffixes."""
     return paths[0].name.split(".")[0] or "import"

@@ -1,4 +1,4 @@
-"""List the runs that are kept."""
+"""List recorded runs and trials."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from typing import Annotated, Any
 
 import typer
 
-from perfwrap import run_folder
-from perfwrap.commands import abandoned, runs
-from perfwrap.commands.output_options import chosen, put
+from perfwrap import run_folder, units
+from perfwrap.analysis import run_names
+from perfwrap.commands import abandoned
+from perfwrap.commands.options.option_values import choice
+from perfwrap.commands.options.output_options import put
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import leads_somewhere, read_plain
-from perfwrap.run_folder import RunFolder
+from perfwrap.reports import ending_text
+from perfwrap.reports.terminal.page import Page
+from perfwrap.run_folder import MAX_DOCUMENT_BYTES, RunFolder
 
 FORMATS = ("terminal", "json")
 
 
 def list_(
     below: Annotated[
-        Path, typer.Argument(help="The folder in which the runs are.", show_default=run_folder.RUNS)
+        Path, typer.Argument(help="Folder that contains the runs.", show_default=run_folder.RUNS)
     ] = Path(run_folder.RUNS),
     tag: Annotated[
-        str, typer.Option(metavar="TAG", help="Only runs with this tag.", show_default="all")
+        str, typer.Option(metavar="TAG", help="List only runs with this tag.", show_default=False)
     ] = "",
     format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="How to write it: terminal or json.")
+        str, typer.Option("--format", metavar="NAME", help="Output format: terminal or json.")
     ] = "terminal",
 ) -> None:
-    """List the runs and trials that are kept, the newest last: name, when, how long, verdict, step time, command.
+    """List recorded runs and trials.
 
-    What the verdict was is read from each diagnosis.json, as `perfwrap run` or `perfwrap report` left it, and from the
-    try.json of a trial.
+    Shows name, start, duration, verdict, step time and command, the newest last. The verdict is that of the latest
+    `perfwrap run` or `perfwrap report`, from diagnosis.json; for a trial it is that of try.json.
     """
-    form = chosen(format, FORMATS)
+    form = choice("--format", format, FORMATS)
     run_folder.here(below)
     if not leads_somewhere(str(below)) or not below.is_dir():
         raise PerfwrapError(
             f"There is no folder {below}.",
-            "Start a run: perfwrap run -- python train.py; or name the folder.",
+            "Start a run (perfwrap run -- python train.py), or give the folder: perfwrap list DIR",
         )
-    rows = [_row(path, below) for path in runs.folders(below)]
-    rows += [_trial_row(path, below) for path in runs.trials(below)]
+    rows = [_row(path, below) for path in run_names.folders(below)]
+    rows += [_trial_row(path, below) for path in run_names.trials(below)]
     rows.sort(key=lambda row: (row["start_wall_ns"] or 0, row["folder"]))
-    told = [row for row in rows if not tag or tag in row["tags"]]
+    listed = [row for row in rows if not tag or tag in row["tags"]]
     if form == "json":
-        put(json.dumps({"format": 1, "runs": told}, indent=1) + "\n")
+        put(json.dumps({"format": 1, "runs": listed}, indent=1) + "\n")
         return
-    _draw(told, below)
+    _draw(listed, below)
 
 
 def _row(path: Path, below: Path) -> dict[str, Any]:
-    """Return what is known of a run without reading what was recorded."""
-    manifest, diagnosis = runs.manifest(path), _diagnosis(path)
+    """Return what is known of a run without reading its recording."""
+    manifest, diagnosis = run_names.manifest(path), _diagnosis(path)
     start, end = manifest.get("start") or {}, manifest.get("end") or {}
     took = end["monotonic_ns"] - start["monotonic_ns"] if start and end else None
     return {
@@ -76,10 +80,12 @@ def _row(path: Path, below: Path) -> dict[str, Any]:
 
 
 def _trial_row(path: Path, below: Path) -> dict[str, Any]:
-    """Return what is known of a trial: of its first run, and what came of it."""
-    rows = [_row(run, below) for run in runs.runs_of(path)]
-    ends = [int((runs.manifest(run).get("end") or {}).get("wall_ns", 0)) for run in runs.runs_of(path)]
-    start, trial = rows[0]["start_wall_ns"], _document(path / runs.TRY)
+    """Return what is known of a trial: of its first run, and its result."""
+    rows = [_row(run, below) for run in run_names.runs_of(path)]
+    ends = [
+        int((run_names.manifest(run).get("end") or {}).get("wall_ns", 0)) for run in run_names.runs_of(path)
+    ]
+    start, trial = rows[0]["start_wall_ns"], _document(path / run_names.TRY)
     return {
         **rows[0],
         "folder": str(path.relative_to(below)),
@@ -91,21 +97,21 @@ def _trial_row(path: Path, below: Path) -> dict[str, Any]:
 
 
 def _outcome(trial: dict[str, Any]) -> str | None:
-    """Return what came of a trial; None where nothing is known, or sizes of batches were tried."""
+    """Return the result of a trial; None if it is unknown, or batch sizes were tried."""
     if trial.get("best"):
         return f"best {trial['best']}"
     return "no gain" if trial and not trial.get("batch_size") else None
 
 
 def _diagnosis(path: Path) -> dict[str, Any]:
-    """Return the diagnosis that was written last; an empty one without any that can be read."""
+    """Return the latest diagnosis; an empty one if none can be read."""
     return _document(RunFolder(path).diagnosis)
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """Return what a JSON file holds; nothing without one that can be read."""
+    """Return the content of a JSON file; empty if it cannot be read."""
     try:
-        found = json.loads(read_plain(path, runs.MOST_BYTES))
+        found = json.loads(read_plain(path, MAX_DOCUMENT_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -113,20 +119,26 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _took(row: dict[str, Any]) -> str:
     """Return how long a run took, or why that is not known."""
-    # Imported here, not above: recording must work, and start fast, where polars is missing.
-    from perfwrap import units
-
     if row["duration_ns"] is None:
-        return "imported" if row["imported"] else "not ended"
+        return "imported" if row["imported"] else "running or killed"
     return units.duration(row["duration_ns"])
 
 
-def _draw(rows: list[dict[str, Any]], below: Path) -> None:
-    """Draw the runs, two lines each: what stands on the first is short, a command may be long."""
-    # Imported here, not above: recording must work, and start fast, where polars is missing.
-    from perfwrap import units
-    from perfwrap.reports.page import Page
+def _failure(row: dict[str, Any]) -> str:
+    """Return how a command failed; empty if it did not."""
+    how = row["exit"]
+    return "" if not isinstance(how, dict) or how.get("code") == 0 else ending_text.sentence({"exit": how})
 
+
+def _verdict(row: dict[str, Any]) -> str:
+    """Return the verdict in words."""
+    if row["verdict"] == "unknown":
+        return "no verdict"
+    return row["verdict"] or ("trial" if row["tried"] is not None else "not diagnosed")
+
+
+def _draw(rows: list[dict[str, Any]], below: Path) -> None:
+    """Draw the runs: name and tags, the facts, and the command, which may be long."""
     page = Page(sys.stdout)
     for row in rows:
         name = row["name"] or row["folder"]
@@ -137,11 +149,12 @@ def _draw(rows: list[dict[str, Any]], below: Path) -> None:
             row["folder"] if row["name"] else "",
             time.strftime("%Y-%m-%d %H:%M", time.localtime(started / 1e9)) if started else "",
             _took(row),
-            row["verdict"] or ("trial" if row["tried"] is not None else "not diagnosed"),
-            f"{units.duration(row['median_ns'], 3)} a step" if row["median_ns"] else "",
+            _failure(row),
+            _verdict(row),
+            f"{units.duration(row['median_ns'], 3)}/step" if row["median_ns"] else "",
         ]
         page.paragraph(" · ".join(fact for fact in facts if fact), indent=2)
         page.line((page.fitted(" ".join(row["command"]), page.width - 2), "dim"), indent=2)
     if not rows:
-        page.line((f"No runs below {below}.", ""))
+        page.line((f"No runs in {below}.", ""))
     page.show()

@@ -1,4 +1,4 @@
-"""Open a run in a browser: its report, or its timeline."""
+"""Open the report or the timeline of a run in a browser."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from perfwrap.commands import runs
-from perfwrap.commands.output_options import Run
+from perfwrap.analysis import run_names
+from perfwrap.commands.options.output_options import Run
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
 from perfwrap.shown_text import say
@@ -22,31 +22,30 @@ from perfwrap.shown_text import say
 REPORT = "report.html"
 VIEWER = "https://ui.perfetto.dev"
 PORT = 9001
-"""The only port of this machine from which Perfetto's page may fetch a trace (its content security policy)."""
-PATIENCE_SECONDS = 60
+"""The only local port from which the Perfetto page may fetch a trace (its content security policy)."""
+TIMEOUT_SECONDS = 60
 SILENCE_SECONDS = 2
-"""A browser opens connections ahead on which it says nothing: only one is listened to at a time."""
+"""A browser opens connections in advance and sends nothing on them; the server handles one at a time."""
 
 
 def open_(
-    run: Run = runs.LATEST,
+    run: Run = run_names.LATEST,
     trace: Annotated[
-        bool, typer.Option("--trace", help="The timeline in ui.perfetto.dev, which keeps it in the browser.")
+        bool,
+        typer.Option("--trace", help="Open the timeline in ui.perfetto.dev. The data stays in the browser."),
     ] = False,
-    path: Annotated[bool, typer.Option("--path", help="Only print which file it is.")] = False,
+    path: Annotated[bool, typer.Option("--path", help="Only print the path of the file.")] = False,
 ) -> None:
-    """Open a run in a browser: its report, or with --trace (or where it has no report) its timeline.
+    """Open the report or the timeline of a run in a browser.
 
-    Perfetto's page fetches the trace from this machine, through a server that serves this one file, to this page,
-    once; nothing is uploaded.
+    Without --trace, opens the report, or the timeline if there is no report. The Perfetto page fetches the trace from a
+    local server that serves only this file, only to that page, and only once. Nothing is uploaded.
     """
-    folder = runs.find(str(run))
+    folder = run_names.find(str(run))
     report = folder / REPORT
     chosen = RunFolder(folder).trace if trace or not report.is_file() else report
     if not chosen.is_file():
-        raise PerfwrapError(
-            f"{folder} has no {chosen.name}.", f"`perfwrap report {folder}` makes it from what was recorded."
-        )
+        raise PerfwrapError(f"{folder} has no {chosen.name}.", f"Write it: perfwrap report --html {folder}")
     if path:
         # The name of a file is its bytes, whatever the encoding of the output.
         sys.stdout.buffer.write(os.fsencode(chosen.absolute()) + b"\n")
@@ -57,67 +56,67 @@ def open_(
 
 
 def _browse(address: str, file: Path) -> None:
-    """Show an address in the user's browser; PerfwrapError where there is none."""
+    """Open an address in the browser; PerfwrapError if there is none."""
     if not webbrowser.open(address):
         raise PerfwrapError(
-            "No browser could be started here.",
-            f"Copy {file.absolute()} to a machine with one and open it there.",
+            "No browser could be started on this machine.",
+            f"Copy {file.absolute()} to a machine with a browser and open it there.",
         )
 
 
 def _serve(file: Path) -> None:
-    """Have Perfetto's page fetch the file from here, and leave when it has."""
+    """Serve the file to the Perfetto page until it was fetched."""
     try:
         server = OneFile(file, PORT)
     except OSError as error:
         raise PerfwrapError(
-            f"Port {PORT} of this machine cannot be used: {error.strerror}.",
-            f"Open {VIEWER} and give it {file.absolute()}.",
+            f"Cannot listen on port {PORT}: {error.strerror}.",
+            f"Open {VIEWER} and load {file.absolute()} there.",
         ) from error
     with server:
         address = f"{VIEWER}/#!/?url=http://127.0.0.1:{server.server_port}{server.place}"
         say(f"Opening {address}")
         _browse(address, file)
-        server.timeout = PATIENCE_SECONDS
+        server.timeout = TIMEOUT_SECONDS
         while not server.served:
             if not server.wait():
                 raise PerfwrapError(
-                    "The browser did not fetch the trace.", f"Open {VIEWER} and give it {file.absolute()}."
+                    "The browser did not fetch the trace.", f"Open {VIEWER} and load {file.absolute()} there."
                 )
 
 
 class OneFile(HTTPServer):
-    """Serves one file to Perfetto's page, on this machine only."""
+    """Serves one file to the Perfetto page, on this machine only."""
 
     def __init__(self, file: Path, port: int) -> None:
         super().__init__(("127.0.0.1", port), Answer)
         self.file = file
-        # Every user of this machine can ask the port: only the browser is told where the file is.
+        # Every user of this machine can connect to the port; the path is known to the browser only.
         self.place = f"/{secrets.token_urlsafe(16)}/{file.name}"
         self.served = False
-        self._came = True
+        self._has_request = True
 
     def wait(self) -> bool:
-        """Answer one request; False when none came in time."""
-        self._came = True
+        """Answer one request; return False if none came in time."""
+        self._has_request = True
         self.handle_request()
-        return self._came
+        return self._has_request
 
     def handle_timeout(self) -> None:
-        """Note that nobody came."""
-        self._came = False
+        """Note that no request came."""
+        self._has_request = False
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Answers with the file, or not at all."""
+    """Answers with the file, or with an error."""
 
     server: OneFile
     timeout = SILENCE_SECONDS
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the library looks for
-        """Send the file to whoever knows where it is."""
+        """Send the file to a client that knows its path."""
         own = f"127.0.0.1:{self.server.server_port}"
-        # Another host is a page of somebody's whose name was made to lead here (DNS rebinding).
+        # Another host name means a page of somebody else whose name resolves to this machine (DNS rebinding).
         knows = hmac.compare_digest(self.path.encode("utf-8", "replace"), self.server.place.encode())
         if not knows or self.headers.get("Host") != own:
             self.send_error(404)
@@ -132,4 +131,4 @@ class Answer(BaseHTTPRequestHandler):
         self.server.served = True
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""

@@ -1,7 +1,7 @@
-"""Standard output and standard error that may be closed, full, or read by nobody any more: no command breaks on that.
+"""Standard output and standard error that may be closed, full, or no longer read: no command breaks on that.
 
-As with other Unix tools, a write that fails is said on standard error and makes the command fail. A reader that has
-seen enough (``| head -1``) is no failure: the command goes on to its end and exits as if all had been read.
+As with other Unix tools, a failed write is reported on standard error and makes the command fail. A reader that closes
+the pipe (``| head -1``) is not a failure: the command continues to its end and exits as if all had been read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from perfwrap.launch import descriptors
 from perfwrap.shown_text import say
 
 ERRORS = "perfwrap.bytes_or_escapes"
-"""How text is written that the encoding does not have: names of files as their bytes, signs as escapes."""
+"""How to write text that the encoding cannot represent: names of files as their bytes, characters as escapes."""
 
 
 class Guarded(io.RawIOBase):
-    """Writes to a descriptor; once a write has failed, everything is dropped and ``failure`` says why."""
+    """Writes to a descriptor; after a failed write, all data is dropped and ``failure`` holds the reason."""
 
     def __init__(self, descriptor: int, is_open: bool) -> None:
         self._descriptor, self._drops = descriptor, False
@@ -31,7 +31,7 @@ class Guarded(io.RawIOBase):
         self.failure: OSError | None = None
 
     def writable(self) -> bool:
-        """It is for writing."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
@@ -39,7 +39,7 @@ class Guarded(io.RawIOBase):
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Say whether it is a terminal."""
+        """Return whether it is a terminal."""
         return os.isatty(self._descriptor)
 
     def write(self, data: Any, /) -> int:
@@ -50,7 +50,7 @@ class Guarded(io.RawIOBase):
                     raise OSError(errno.EBADF, os.strerror(errno.EBADF))
                 return os.write(self._descriptor, data)
             except BlockingIOError:
-                # Whoever started us has made it so; a reader that is slow is no failure.
+                # The parent process made the descriptor non-blocking; a slow reader is not a failure.
                 select.select([], [self._descriptor], [])
             except OSError as error:
                 self._drops = True
@@ -61,7 +61,7 @@ class Guarded(io.RawIOBase):
 class StandardStreams:
     """Puts guarded streams in place of the real ones for a block, and fails where output could not be written.
 
-    Streams that somebody else has put there, such as a test, are left alone.
+    Streams that were replaced by others, such as a test, are not changed.
     """
 
     def __init__(self, exit_code: int) -> None:
@@ -69,7 +69,7 @@ class StandardStreams:
         self._output: Guarded | None = None
 
     def __enter__(self) -> None:
-        """Begin to guard."""
+        """Replace the streams."""
         were_open = [_is_open(number) for number in range(3)]
         if not all(were_open):
             # Else a file of ours would get the number, and be taken for standard output.
@@ -84,18 +84,18 @@ class StandardStreams:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is left, and say what could not be written."""
+        """Write what is left, and report a failed write."""
         if self._output is None:
             return
         sys.stdout.flush()
         failure = self._output.failure
         if failure is not None and (kind is None or issubclass(kind, SystemExit)):
-            say(f"perfwrap: standard output cannot be written: {failure.strerror}.")
+            say(f"perfwrap: cannot write to standard output: {failure.strerror}.")
             raise SystemExit(self._exit_code)
 
 
 def _is_open(descriptor: int) -> bool:
-    """Say whether this process was given such a stream."""
+    """Return whether this process has such a stream."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -104,9 +104,9 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _over(raw: Guarded, before: TextIO | None, errors: str) -> TextIO:
-    """Return a text stream like the one before, over a guarded one; what Python does not buffer ends with its line."""
+    """Return a text stream like the one before, over a guarded one; standard error is buffered by line."""
     encoding = before.encoding if before is not None else "utf-8"
-    # Under PYTHONUNBUFFERED both write through. `perfwrap run` ends without a flush: no line may be left behind.
+    # Under PYTHONUNBUFFERED both write through. `perfwrap run` exits without a flush, so no line may stay in a buffer.
     is_prompt = isinstance(before, io.TextIOWrapper) and (before.line_buffering or before.write_through)
     buffered = io.BufferedWriter(raw)
     return io.TextIOWrapper(
@@ -115,7 +115,7 @@ def _over(raw: Guarded, before: TextIO | None, errors: str) -> TextIO:
 
 
 def _bytes_or_escapes(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return what stands for characters that cannot be encoded."""
+    """Return what to write instead of characters that cannot be encoded."""
     for handler in ("surrogateescape", "backslashreplace"):
         try:
             return codecs.lookup_error(handler)(error)

@@ -1,29 +1,33 @@
-"""Show a running job live in the terminal: what holds it back so far, and how far it is."""
+"""Show a running job live in the terminal: what slows it down so far, and its progress."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from perfwrap import run_folder
-from perfwrap.commands import runs
-from perfwrap.commands.output_options import RUN_HELP
+from perfwrap.analysis import run_names
+from perfwrap.commands.keys import Keys
+from perfwrap.commands.options.output_options import RUN_HELP
 from perfwrap.errors import PerfwrapError
+from perfwrap.live.pace import Pace
+from perfwrap.live.watch import Watch
+from perfwrap.reports.terminal import top_screen as drawing
+from perfwrap.reports.terminal.page import Page
 from perfwrap.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from perfwrap.live.watch import Watch
-
-GLANCE_SECONDS = 0.2
-"""How often keys and the terminal's size are looked at."""
+POLL_SECONDS = 0.2
+"""Time between two checks of the keyboard and the terminal's size."""
 DRAWING_SHARE = 0.01
-"""How much of one core drawing may take."""
+"""The maximum share of one core for drawing."""
 FOOT = "q quits"
 
 
@@ -31,21 +35,16 @@ def top(
     run: Annotated[
         str | None,
         typer.Argument(
-            help=RUN_HELP, show_default="the newest below perfwrap-runs", autocompletion=runs.complete
+            help=RUN_HELP, show_default="the newest run in perfwrap-runs", autocompletion=run_names.complete
         ),
     ] = None,
 ) -> None:
-    """Show a running job live in the terminal: the verdict so far, step times, GPUs, processes.
+    """Show a running job live in the terminal.
 
-    Reads the run folder only, so it works from another terminal, over ssh, and cannot disturb the job.
-    When the job ends it shows the final figures and leaves; q leaves earlier. Without a terminal it prints
-    how the run stands and leaves at once.
+    Shows the verdict so far, step times, GPUs and processes. Only the run folder is read, so this works from another
+    terminal or over ssh, and cannot disturb the job. Press q to quit; when the job ends, the final state is printed.
+    If the output is not a terminal, the current state is printed once.
     """
-    # Imported here, not above: all commands are loaded together, and `run` must start fast.
-    from rich.console import Console
-
-    from perfwrap.live.watch import Watch
-
     folder = _folder(run)
     watch = Watch(RunFolder(folder))
     console = Console(file=sys.stdout, highlight=False)
@@ -59,46 +58,32 @@ def top(
 
 
 def _folder(run: str | None) -> Path:
-    """Return the folder that is meant; PerfwrapError when there is none."""
+    """Return the folder of the run; PerfwrapError if there is none."""
     if run is None:
-        if not runs.here():
+        if not run_names.here():
             raise PerfwrapError(
-                f"There is no run below {run_folder.RUNS} here.",
-                "Name the run folder, or start a run: perfwrap run -- python train.py",
+                f"There is no run in {run_folder.RUNS}.",
+                "Give the run folder, or start a run: perfwrap run -- python train.py",
             )
-        return runs.find(runs.LATEST)
-    return runs.find(str(run))
+        return run_names.find(run_names.LATEST)
+    return run_names.find(str(run))
 
 
 def _print(watch: Watch, folder: Path) -> None:
-    """Print how the run stands, as plain lines that stay."""
-    # Imported here, not above: all commands are loaded together, and `run` must start fast.
-    from perfwrap.reports import top as drawing
-    from perfwrap.reports.page import Page
-
+    """Print the state of the run once."""
     page = Page(sys.stdout)
     scene = watch.scene()
     drawing.draw(scene, folder, page)
     if watch.over and scene.view.recent_steps is not None:
-        page.line(("The whole run: ", ""), (f"perfwrap report {shlex.quote(str(folder))}", "bold"))
+        page.line(("Full report: ", ""), (f"perfwrap report {shlex.quote(str(folder))}", "bold"))
     page.show()
 
 
 def _show_live(watch: Watch, folder: Path, console: Console) -> None:
-    """Draw the run again and again, until it ends or the user has seen enough."""
-    # Imported here, not above: all commands are loaded together, and `run` must start fast.
-    import time
-
-    from rich.live import Live
-    from rich.text import Text
-
-    from perfwrap.commands.keys import Keys
-    from perfwrap.live.pace import Pace
-    from perfwrap.reports import top as drawing
-    from perfwrap.reports.page import Page
+    """Redraw the run until it ends or the user quits."""
 
     def picture() -> Text:
-        """Return the screen as it is now; drawn by the same page as a report."""
+        """Return the current screen."""
         page = Page(sys.stdout, width=console.width)
         drawing.draw(watch.scene(), folder, page, console.height, FOOT)
         return Text.from_ansi(page.text().removesuffix("\n"), no_wrap=True, overflow="crop")
@@ -111,7 +96,7 @@ def _show_live(watch: Watch, folder: Path, console: Console) -> None:
             if pace.is_due(now) or console.size != size:
                 size = console.size
                 pace.run(now, lambda: live.update(picture(), refresh=True))
-            if keys.asks_to_quit(GLANCE_SECONDS):
+            if keys.asks_to_quit(POLL_SECONDS):
                 return
             if keys.asks_to_stop:
                 live.stop()

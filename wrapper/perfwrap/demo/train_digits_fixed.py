@@ -1,4 +1,4 @@
-"""The twin of train_digits.py with its two findings mended: worker processes, and threads that leave them room."""
+"""train_digits.py with its two findings fixed: worker processes, and fewer threads so that they get a core."""
 
 import os
 import random

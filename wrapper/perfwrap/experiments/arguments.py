@@ -1,7 +1,7 @@
-"""Gives a call in the user's source text another argument, and leaves every other character as it is.
+"""Replaces an argument of a call in the user's source text, without changing any other character.
 
-The text is parsed with ``ast``, whose columns count bytes of UTF-8; so it is bytes that are cut and put together. What
-comes out is parsed again: an edit that would not read back as meant is none.
+The text is parsed with ``ast``, whose columns count bytes of UTF-8, so the edit is made in bytes. The result is parsed
+again: an edit that does not read back as intended is rejected.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ NEW_LINE = re.compile(rb"\r\n|\r|\n")
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument as it should be: its name, its place among positional ones (None for keywords), its new text.
+    """The new argument: its name, its position (None for keywords), its new text.
 
-    ``callees`` matches the name of the function or class that is called, without what stands before its last dot.
+    ``callees`` matches the name of the called function or class, without the part before its last dot.
     """
 
     keyword: str
@@ -28,9 +28,9 @@ class Argument:
 
 
 def set_argument(source: str, line: int, argument: Argument) -> str | None:
-    """Return the source with that argument in the call at that line; None where the one call cannot be told.
+    """Return the source with that argument in the call at that line; None if the call is ambiguous.
 
-    A call that unpacks a dictionary or a list (``**options``) may have the argument already, so it is left alone, too.
+    A call that unpacks a dictionary or a list (``**options``) may already have the argument, so it is not edited.
     """
     try:
         call = _call_at(ast.parse(source), line, argument)
@@ -44,7 +44,7 @@ def set_argument(source: str, line: int, argument: Argument) -> str | None:
 
 
 def _call_at(tree: ast.Module, line: int, argument: Argument) -> ast.Call | None:
-    """Return the one fitting call that spans the line, or that starts there where several span it."""
+    """Return the only matching call that spans the line, or of several the one that starts there."""
     spanning = [call for call in _calls(tree, argument) if call.lineno <= line <= (call.end_lineno or 0)]
     starting = [call for call in spanning if call.lineno == line]
     found = spanning if len(spanning) == 1 else starting
@@ -54,7 +54,7 @@ def _call_at(tree: ast.Module, line: int, argument: Argument) -> ast.Call | None
 
 
 def _calls(tree: ast.AST, argument: Argument) -> Iterator[ast.Call]:
-    """Return the calls of what the argument belongs to."""
+    """Return the calls of the function or class of the argument."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -63,14 +63,14 @@ def _calls(tree: ast.AST, argument: Argument) -> Iterator[ast.Call]:
 
 
 def _unpacks(call: ast.Call) -> bool:
-    """Say whether a call's arguments cannot all be read from its text."""
+    """Return whether some arguments of a call cannot be read from its text."""
     return any(isinstance(value, ast.Starred) for value in call.args) or any(
         keyword.arg is None for keyword in call.keywords
     )
 
 
 def _edited(text: bytes, call: ast.Call, argument: Argument) -> bytes:
-    """Return the text with the argument replaced where it is given, or added where it is not."""
+    """Return the text with the argument replaced, or added if it is missing."""
     starts = [0, *(found.end() for found in NEW_LINE.finditer(text))]
     given = _given(call, argument)
     if given is not None:
@@ -85,7 +85,7 @@ def _edited(text: bytes, call: ast.Call, argument: Argument) -> bytes:
     end = starts[(last.end_lineno or 0) - 1] + (last.end_col_offset or 0)
     end = _end_of_argument(text, min(end, close), close)
     lead = text[starts[last.lineno - 1] : starts[last.lineno - 1] + last.col_offset]
-    # One argument a line: another line for another argument.
+    # With one argument per line, the new one gets its own line.
     apart = last.lineno > call.lineno and not lead.strip()
     between = b"," + _line_end(text) + lead if apart else b", "
     return text[:end] + between + added + text[end:]
@@ -101,13 +101,13 @@ def _given(call: ast.Call, argument: Argument) -> ast.expr | None:
 
 
 def _last(call: ast.Call) -> ast.expr | ast.keyword | None:
-    """Return the argument that stands last."""
+    """Return the last argument."""
     everything: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     return max(everything, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
 def _end_of_argument(text: bytes, end: int, close: int) -> int:
-    """Return where the last argument ends with the brackets around it, which ``ast`` does not count."""
+    """Return the end of the last argument including the brackets around it, which ``ast`` does not include."""
     place = end
     while place < close:
         sign = text[place : place + 1]
@@ -124,13 +124,13 @@ def _end_of_argument(text: bytes, end: int, close: int) -> int:
 
 
 def _line_end(text: bytes) -> bytes:
-    """Return how the text ends its lines."""
+    """Return the line ending of the text."""
     found = NEW_LINE.search(text)
     return found[0] if found else b"\n"
 
 
 def _reads_back(edited: str, call: ast.Call, argument: Argument) -> bool:
-    """Say whether the edited text parses and its call has the argument as it should be, and all the others."""
+    """Return whether the edited text parses and its call has the new argument and all the others."""
     try:
         tree, value = ast.parse(edited), ast.parse(argument.value, mode="eval").body
     except (SyntaxError, ValueError):

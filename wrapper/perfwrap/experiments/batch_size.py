@@ -1,7 +1,7 @@
-"""The largest batch that fits, by doubling and then halving the distance, with the throughput at each size.
+"""Search for the largest batch that fits, by doubling and then bisection, with the throughput at each size.
 
-Memory is the limit, of the GPU or of the machine, and it is met by really running out of it: each size is a process of
-its own. What the batch sampler cannot give (more than the data set holds) is a limit, too.
+The limit is the memory of the GPU or of the machine, and is found by running out of it: each size is a separate
+process. The size of the data set is a limit as well.
 """
 
 from __future__ import annotations
@@ -13,29 +13,28 @@ from perfwrap.experiments.trial import BatchSize, Run, Trial
 from perfwrap.experiments.variants import parse
 
 MARGIN = 0.1
-"""Of the largest batch that fits: what longer samples, fragmentation and other people's processes take at times."""
+"""Share of the largest batch that is kept free for longer samples, fragmentation and other processes."""
 
 CLOSE_ENOUGH = 1 / 8
-"""The search ends when what fits and what does not are this close, as a share of what does not: about the margin."""
+"""The search ends when the sizes that fit and do not fit are this close, as a share of the latter."""
 
-MOST_DOUBLINGS = 10
+MAX_DOUBLINGS = 10
 
 
 def search(trial: Trial) -> BatchSize:
     """Search from the program's own batch size on; the trial has its baseline."""
     reading = trial.baseline.reading
-    most = reading.dataset_length
-    return find(reading.batch_size or 1, most, lambda size: _fits(trial, size))
+    return find(reading.batch_size or 1, reading.dataset_length, lambda size: _fits(trial, size))
 
 
-def find(start: int, most: int | None, fits: Callable[[int], str]) -> BatchSize:
-    """Return the largest size from ``start`` up to ``most`` that fits; ``fits`` says why not, or nothing."""
+def find(start: int, maximum: int | None, fits: Callable[[int], str]) -> BatchSize:
+    """Return the largest size from ``start`` up to ``maximum`` that fits; ``fits`` returns why not."""
     largest, smallest, reason = start, None, ""
     size = start
-    for _ in range(MOST_DOUBLINGS):
-        size = 2 * size if most is None else min(2 * size, most)
+    for _ in range(MAX_DOUBLINGS):
+        size = 2 * size if maximum is None else min(2 * size, maximum)
         if size <= largest:
-            return BatchSize(largest, None, "the data set holds no more samples", largest)
+            return BatchSize(largest, None, "the data set has no more samples", largest)
         reason = fits(size)
         if reason:
             smallest = size
@@ -49,12 +48,12 @@ def find(start: int, most: int | None, fits: Callable[[int], str]) -> BatchSize:
         else:
             largest = middle
     if smallest is None:
-        return BatchSize(largest, None, f"not tried beyond {MOST_DOUBLINGS} doublings", largest)
+        return BatchSize(largest, None, "larger sizes were not tried", largest)
     return BatchSize(largest, smallest, reason, max(1, int(largest * (1 - MARGIN))))
 
 
 def _fits(trial: Trial, size: int) -> str:
-    """Run with batches of that size; return why that did not work, or nothing."""
+    """Run with batches of that size; return why that failed, or an empty text."""
     if trial.interrupted:
         return "interrupted"
     name = f"batch-size={size}"

@@ -1,7 +1,7 @@
-"""The changes that can be injected into a program: their names, what they take, and what kind each is.
+"""The changes that can be injected into a program: their names, values and kinds.
 
-The recorder has the same table (``perfwrap_recorder.changes``), which nothing here may import; a test compares
-them. docs/changes.md says what each replaces and when it refuses.
+The recorder has the same table (``perfwrap_recorder.changes``), which this file must not import; a test compares both.
+docs/changes.md describes what each change replaces and when it refuses.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from perfwrap.errors import PerfwrapError
 FIX = "fix"
 """Keeps the meaning of the program."""
 NUMERICS = "numerics"
-"""Changes rounding, or what is learned from how many samples at a time."""
+"""Changes rounding, or the number of samples per step."""
 CEILING = "ceiling"
-"""An upper bound that changes the program: what the best fix could bring."""
+"""Changes the result of the program: an upper bound for the gain of a fix."""
 
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
-MOST = 1_000_000
-"""No number of a change's may be larger."""
+MAX_VALUE = 1_000_000
+"""Largest number that a change takes."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change: ``takes`` is "" for none, ``N`` for a number from ``least`` on, ``MODE`` for one of compile's."""
+    """One change: ``takes`` is "" for none, ``N`` for a number of at least ``minimum``, ``MODE`` for a compile mode."""
 
     name: str
     kind: str
     takes: str = ""
-    least: int = 0
+    minimum: int = 0
 
 
 CHANGES = (
@@ -60,7 +60,7 @@ CHANGES = (
     Change("no-validation", CEILING),
     Change("gc-freeze", FIX),
 )
-"""In the order in which they are installed, whatever the order on the command line."""
+"""In the order of installation, which does not depend on the command line."""
 
 BY_NAME = {change.name: change for change in CHANGES}
 
@@ -68,32 +68,34 @@ EXCLUDE_EACH_OTHER = (("bf16", "fp16"),)
 
 
 def find(word: str) -> Change:
-    """Return the change that a word such as ``workers=8`` asks for; PerfwrapError where there is none."""
+    """Return the change for a word such as ``workers=8``; PerfwrapError if there is none."""
     name, equals, value = word.partition("=")
     change = BY_NAME.get(name)
     if change is None:
-        raise PerfwrapError(f"There is no change called {name!r}.", f"There are: {', '.join(BY_NAME)}.")
+        raise PerfwrapError(f"There is no change {name!r}.", f"Use one or more of: {', '.join(BY_NAME)}.")
     if change.takes == "N":
-        if not re.fullmatch("[0-9]{1,7}", value) or not change.least <= int(value) <= MOST:
-            raise PerfwrapError(f"{word!r} lacks its number.", f"For example: {name}=8")
+        if not re.fullmatch("[0-9]{1,7}", value) or not change.minimum <= int(value) <= MAX_VALUE:
+            raise PerfwrapError(
+                f"{word!r} needs a number, {change.minimum} or larger.", f"For example: {name}=8"
+            )
     elif change.takes == "MODE":
         if equals and value not in COMPILE_MODES:
             raise PerfwrapError(
-                f"torch.compile has no mode {value!r}.", f"It has: {', '.join(COMPILE_MODES)}."
+                f"torch.compile has no mode {value!r}.", f"Use one of: {', '.join(COMPILE_MODES)}."
             )
     elif equals:
-        raise PerfwrapError(f"{name} takes no value.", f"Write just: {name}")
+        raise PerfwrapError(f"{name} takes no value.", f"Write only: {name}")
     return change
 
 
 def checked(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of several changes that go together, also joined by ``+``; PerfwrapError otherwise."""
+    """Return changes that can be combined, given as words or joined by ``+``; PerfwrapError otherwise."""
     split = tuple(part for word in words for part in word.split("+"))
     names = [find(word).name for word in split]
     for name in names:
         if names.count(name) > 1:
-            raise PerfwrapError(f"{name} is asked for twice.", "A change can have one value in a run.")
+            raise PerfwrapError(f"{name} was given twice.", "Give each change once per run.")
     for group in EXCLUDE_EACH_OTHER:
         if len(set(group) & set(names)) > 1:
-            raise PerfwrapError(f"{' and '.join(group)} exclude each other.", "Ask for one of them.")
+            raise PerfwrapError(f"{' and '.join(group)} exclude each other.", "Give one of them.")
     return split

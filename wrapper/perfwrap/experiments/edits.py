@@ -1,6 +1,6 @@
-"""The edit to make in the user's own files: an exact diff where a call's argument is all that changes, else a snippet.
+"""The edit to make in the user's own files: an exact diff if only an argument of a call changes, else a snippet.
 
-Nothing is ever written: the diff is for ``git apply`` or ``patch -p1``, when its reader wants it.
+perfwrap never edits files: the user can apply the diff with ``git apply`` or ``patch -p1``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from perfwrap.private_files import read_plain
 LOADER = re.compile(r"\w*DataLoader")
 OPTIMIZER = re.compile(r"Adam|AdamW|SGD|Adagrad|RMSprop|NAdam|RAdam|Adadelta|Adamax|ASGD")
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<")
-"""Files that are not the user's to edit."""
+"""Files that do not belong to the user."""
 ASSIGNED = re.compile(r"(?P<keyword>[A-Za-z_]\w*)=(?P<value>.+)", re.DOTALL)
 CONTEXT_LINES = 2
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Site:
-    """A line where a change was made while the program ran: what stood there, and what was put there."""
+    """A line where a change was made while the program ran: the old and the new value."""
 
     file: str
     line: int
@@ -39,7 +39,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Edit:
-    """What to do: ``diff`` for the user's files, and ``snippets`` for what no diff says."""
+    """What to do: ``diff`` for the user's files, and ``snippets`` for all other changes."""
 
     diff: str = ""
     snippets: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def edit_for(sites: Mapping[str, Iterable[Site]], folder: Path) -> Edit:
     texts: dict[str, str | None] = {}
     edited: dict[str, str] = {}
     done = set()
-    # From the last line up: what is added below moves nothing above.
+    # From the last line up, so that added lines do not move the remaining edits.
     for change, site in sorted(set(wanted), key=lambda pair: -pair[1].line):
         old = texts.setdefault(site.file, _read(folder / site.file))
         argument = _argument(change, site)
@@ -72,7 +72,7 @@ def edit_for(sites: Mapping[str, Iterable[Site]], folder: Path) -> Edit:
 
 
 def _argument(change: str, site: Site) -> Argument | None:
-    """Return the argument that makes the change, where it is one: as it was given at the site, or by default."""
+    """Return the argument that makes the change, if it is one: as given at the site, or the default."""
     name, value = name_of(change), value_of(change)
     known = {
         "workers": Argument("num_workers", value, 5, LOADER),
@@ -89,25 +89,25 @@ def _argument(change: str, site: Site) -> Argument | None:
     given = ASSIGNED.fullmatch(site.after)
     if known is None or name != "fused-optimizer" or given is None:
         return known
-    # Which of the two an optimizer takes depends on where its parameters are.
+    # The device of the parameters decides which of the two an optimizer needs.
     return Argument(given["keyword"], given["value"], None, OPTIMIZER)
 
 
 def _snippet(change: str, sites: tuple[Site, ...]) -> str | None:
-    """Return the snippet for a change, with the first line of the user's where it was made."""
+    """Return the snippet for a change, with the first line of the user's code where it was made."""
     own = next((f"{Path(site.file).name}:{site.line}" for site in sites if _is_users(site.file)), "")
     return snippet(change, own, any("/transformers/" in site.file for site in sites))
 
 
 def _is_users(file: str) -> bool:
-    """Say whether a file is one that the user writes."""
+    """Return whether a file belongs to the user."""
     return not LIBRARY.search(file)
 
 
 def _read(path: Path) -> str | None:
-    """Return a source file with its own line ends; None where it cannot be read."""
+    """Return a source file with its original line endings; None if it cannot be read."""
     try:
-        content = read_plain(path, MOST_BYTES)
+        content = read_plain(path, MAX_BYTES)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         return content.decode(encoding)
     except (OSError, SyntaxError, ValueError):
@@ -115,7 +115,7 @@ def _read(path: Path) -> str | None:
 
 
 def _diff(old: str, new: str, file: str, folder: Path) -> str:
-    """Return the unified diff of one file, its path below the working folder where it is there."""
+    """Return the unified diff of one file, with a path relative to the working folder if it is inside."""
     path = Path(file)
     inside = path.is_absolute() and path.is_relative_to(folder)
     name = path.relative_to(folder).as_posix() if inside else path.as_posix()
@@ -129,6 +129,6 @@ def _diff(old: str, new: str, file: str, folder: Path) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines with their ends, as ``patch`` counts them: at line feeds only."""
+    """Return the lines with their endings, split only at line feeds, as ``patch`` does."""
     parts = text.split("\n")
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

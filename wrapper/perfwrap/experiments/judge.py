@@ -1,4 +1,4 @@
-"""What the runs of a trial mean: a row for each variant, gain or noise, the loss, the best, and what was predicted."""
+"""The results of a trial: a row for each variant with gain or noise, the loss, the best one, and the prediction."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from perfwrap.experiments.standstills import without_standstills
 from perfwrap.experiments.statistics import Ratio, Turn, ratio
 from perfwrap.experiments.trial import Run, measured
 from perfwrap.experiments.variants import JOINT, Variant, name_of, parse
-from perfwrap.rules.model import QUIET_SHARE
+from perfwrap.rules.model import MIN_REPORTED_SHARE
 
 Judgement = Literal["gain", "slower", "noise", "not repeated", "not measured"]
 
-LEAST_COMMON_STEPS = 20
-"""Runs are compared over the steps that all of them measured, if these are at least so many."""
+MIN_COMMON_STEPS = 20
+"""Runs are compared over the steps that all of them measured, if these are at least this many."""
 
 LOSS_BAND = 0.5
-"""By so much of itself the loss may leave what the baseline's repeats ended at: it is that of one batch, and other
-batches, or the same in another order, differ by tens of per cent. What this warns of is nonsense."""
+"""Relative deviation of the loss from the baseline that gives no warning: the loss is that of one batch, and other
+batches, or another order, change it by tens of per cent. The warning is about wrong results."""
 ROUGH_LOSS_BAND = 1.0
-"""The same where the losses are of different steps: one batch is easily twice as hard as another."""
+"""The same for losses of different steps: the loss of one batch is easily twice that of another."""
 LOSS_SPREADS = 3.0
-"""And by so many times what those repeats differ among themselves."""
+"""The deviation may also be this many times the spread of the baseline runs."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Row:
     median_ns: float | None = None
     samples_per_s: float | None = None
     ratio: Ratio | None = None
-    """The time of a step (of a sample, where batches differ) over the baseline's."""
+    """The time of a step (of a sample, if batch sizes differ) over that of the baseline."""
     loss: float | None = None
     loss_warning: str = ""
     peak_bytes: float | None = None
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def prediction_error(self) -> float | None:
-        """How far the measured ratio lies outside of the predicted range; 0 inside, below 0 where more was gained."""
+        """The distance of the measured ratio from the predicted range; 0 inside, negative if faster."""
         if self.predicted is None or self.ratio is None:
             return None
         low, high = self.predicted
@@ -76,10 +76,10 @@ def rows(runs: Sequence[Run], planned: Sequence[Planned], folder: Path) -> tuple
 
 
 def combination(rows: Sequence[Row]) -> Variant | None:
-    """Return the fixes that gained, together: of each change its best; None where that is not more than one."""
+    """Return the combination of the fixes that were faster: the best value of each change; None for less than two."""
     chosen: dict[str, str] = {}
     for row in sorted(_gains(rows), key=_value):
-        # A variant that is itself several takes part with all of them or not at all.
+        # A variant of several changes is used with all of them or not at all.
         if not any(name_of(change) in chosen for change in row.name.split(JOINT)):
             chosen |= {name_of(change): change for change in row.name.split(JOINT)}
     name = JOINT.join(chosen.values())
@@ -92,12 +92,12 @@ def combination(rows: Sequence[Row]) -> Variant | None:
 
 
 def best(rows: Sequence[Row]) -> Row | None:
-    """Return the fix, or the combination of fixes, that gained most; None where none did."""
+    """Return the fix or combination of fixes with the largest gain; None without a gain."""
     return min(_gains(rows), key=_value, default=None)
 
 
 def _gains(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that are a clear gain and keep the meaning of the program."""
+    """Return the rows that are a clear gain and do not change the result of the program."""
     return [row for row in rows if row.kind == FIX and row.judgement == "gain" and row.name != BASELINE]
 
 
@@ -149,15 +149,15 @@ def _sites(reading: Reading, variant: Variant) -> dict[str, tuple[Site, ...]]:
 
 
 def _ratio(runs: Sequence[Run], name: str) -> Ratio | None:
-    """Return the ratio of a variant: over the same steps of the loop in all runs, as far as they have them.
+    """Return the ratio of a variant over the same steps of the loop in all runs, if they have common steps.
 
-    What comes back every so many steps (a checkpoint, an epoch) then weighs the same in each.
+    Then work that happens every N steps (a checkpoint, an epoch) has the same weight in each run.
     """
     chosen = [run for which in (name, BASELINE) for run in measured(runs, which)]
     first = max(int(run.reading.steps.number[0]) for run in chosen)
     last = min(int(run.reading.steps.number[-1]) for run in chosen)
     common = {id(run): run.reading.steps.between(first, last) for run in chosen}
-    if min(steps.number.size for steps in common.values()) < LEAST_COMMON_STEPS:
+    if min(steps.number.size for steps in common.values()) < MIN_COMMON_STEPS:
         common = {id(run): run.reading.steps for run in chosen}
     per_sample = _batches_differ(list(common.values()))
     good = [run for run in runs if run.reading.status == "measured"]
@@ -167,7 +167,7 @@ def _ratio(runs: Sequence[Run], name: str) -> Ratio | None:
 
 
 def _batches_differ(steps: Sequence[Steps]) -> bool:
-    """Say whether steps of some runs have batches of another size, so that steps cannot be compared."""
+    """Return whether the batch sizes of the runs differ, so that steps cannot be compared."""
     if not all((one.samples > 0).all() for one in steps):
         return False
     sizes = [float(np.median(one.samples)) for one in steps]
@@ -175,33 +175,33 @@ def _batches_differ(steps: Sequence[Steps]) -> bool:
 
 
 def _times(steps: Steps, per_sample: bool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return how long the steps took, or each sample in them."""
+    """Return the durations of the steps, or of each sample in them."""
     duration = steps.duration_ns.astype(np.float64)
     return duration / np.maximum(1, steps.samples) if per_sample else duration
 
 
 def _samples_per_s(steps: Sequence[Steps]) -> float | None:
-    """Return samples per second over the steps whose batch is known."""
+    """Return samples per second over the steps with a known batch size."""
     known = [(one.samples[one.samples > 0].sum(), one.duration_ns[one.samples > 0].sum()) for one in steps]
     samples, duration = sum(int(pair[0]) for pair in known), sum(int(pair[1]) for pair in known)
     return samples / duration * 1e9 if duration else None
 
 
 def _judgement(found: Ratio | None) -> Judgement:
-    """Return what a ratio means: a gain lies below 1 with its whole interval, and is more than a trifle."""
+    """Return what a ratio means: for a gain, the whole interval is below 1, and the gain is not tiny."""
     if found is None:
         return "not measured"
     if found.low is None or found.high is None:
         return "not repeated"
-    if found.high < 1 and found.value <= 1 - QUIET_SHARE:
+    if found.high < 1 and found.value <= 1 - MIN_REPORTED_SHARE:
         return "gain"
-    return "slower" if found.low > 1 and found.value >= 1 + QUIET_SHARE else "noise"
+    return "slower" if found.low > 1 and found.value >= 1 + MIN_REPORTED_SHARE else "noise"
 
 
 def _loss_warning(runs: Sequence[Run], good: Sequence[Reading]) -> str:
-    """Return a warning where the loss is no number, or another than the baseline's ever was.
+    """Return a warning if the loss is NaN, or differs from the baseline.
 
-    Losses of the same step are compared closely, those of different steps, which had different batches, roughly.
+    Losses of the same step are compared with a narrow band, those of different steps with a wide one.
     """
     usual = [run.reading for run in measured(runs, BASELINE) if run.reading.loss is not None]
     for reading in good:
@@ -210,7 +210,7 @@ def _loss_warning(runs: Sequence[Run], good: Sequence[Reading]) -> str:
         same = [other for other in usual if other.last_step == reading.last_step]
         losses = [other.loss for other in same or usual if other.loss is not None]
         if math.isnan(reading.loss) and not any(math.isnan(loss) for loss in losses):
-            return "the loss is no number (NaN)"
+            return "the loss is NaN"
         middle, spread = float(np.median(losses)), max(losses) - min(losses)
         allowed = max((LOSS_BAND if same else ROUGH_LOSS_BAND) * abs(middle), LOSS_SPREADS * spread)
         if abs(reading.loss - middle) > allowed:

@@ -1,4 +1,4 @@
-"""What is tried: chosen names, a preset, or the experiments of the baseline's findings; and in which order."""
+"""The variants of a trial: named ones, a preset, or those that the findings of the baseline suggest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from perfwrap.rules.model import Finding
 BASELINE = "baseline"
 
 WORKER_COUNTS = (0, 1, 2, 4, 8, 12)
-LEAST_MOST_WORKERS = 2
-"""So many are tried on any machine: a data set that waits (a network, a disk) needs no core for each worker."""
+MIN_TRIED_WORKERS = 2
+"""Tried on any machine: workers that wait for a network or a disk need no core each."""
 
 PRESETS: dict[str, tuple[str, ...]] = {
     "three-run": ("bf16", "bf16+compile"),
@@ -24,12 +24,12 @@ PRESETS: dict[str, tuple[str, ...]] = {
 }
 
 FEW_VARIANTS = 3
-"""Up to so many, each is repeated: more have baselines enough between them to tell how much runs differ."""
+"""Up to this number, each is repeated; with more variants, there are enough baseline runs to measure the noise."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A variant, and what the finding that asked for it predicts: the ratios of step times, best and worst."""
+    """A variant, and the ratios of step times that its finding predicts, best and worst."""
 
     variant: Variant
     rule: str = ""
@@ -37,7 +37,7 @@ class Planned:
 
 
 def named(words: Iterable[str]) -> tuple[Planned, ...]:
-    """Return the variants that words of the command line name; PerfwrapError for one that nobody knows."""
+    """Return the variants that words of the command line name; PerfwrapError for an unknown one."""
     variants = (parse(word) for word in dict.fromkeys(words))
     return tuple(Planned(variant) for variant in variants)
 
@@ -45,19 +45,17 @@ def named(words: Iterable[str]) -> tuple[Planned, ...]:
 def preset(name: str, cores: float) -> tuple[Planned, ...]:
     """Return the variants of a preset on a machine with so many cores; PerfwrapError for an unknown one."""
     if name not in PRESETS:
-        raise PerfwrapError(
-            f"There is no preset {name!r}.", f"There are {', '.join(PRESETS)}: perfwrap try --preset workers"
-        )
-    most = max(LEAST_MOST_WORKERS, int(cores))
+        raise PerfwrapError(f"--preset does not take {name!r}.", f"Use one of: {', '.join(PRESETS)}.")
+    most = max(MIN_TRIED_WORKERS, int(cores))
     return tuple(
         Planned(variant) for variant in map(parse, PRESETS[name]) if _workers(variant) in range(most + 1)
     )
 
 
 def suggested(findings: Sequence[Finding]) -> tuple[Planned, ...]:
-    """Return the experiments of the findings, the costliest first; each once, with what it was predicted to be worth.
+    """Return the experiments of the findings, the most expensive first, each once with its prediction.
 
-    What a benign finding proposes is left out: nothing was found to be wrong.
+    Informational findings are skipped: they are not problems.
     """
     chosen: dict[str, Planned] = {}
     for finding in findings:
@@ -69,23 +67,23 @@ def suggested(findings: Sequence[Finding]) -> tuple[Planned, ...]:
 
 
 def repeats_for(variants: int) -> int:
-    """Return how often each of so many variants runs, when the user did not say."""
+    """Return how often each variant runs by default."""
     return 2 if variants <= FEW_VARIANTS else 1
 
 
 def runs_for(variants: int, repeats: int) -> int:
-    """Return how many runs that takes: the baseline first, and again after each variant."""
+    """Return the number of runs: the baseline first, and again after each variant."""
     return 1 + 2 * variants * repeats
 
 
 def _experiments(finding: Finding) -> tuple[str, ...]:
     """Return the names of the variants that a finding asks for."""
-    if finding.benign or finding.experiment is None:
+    if finding.informational or finding.experiment is None:
         return ()
     return PRESETS.get(finding.experiment, (finding.experiment,))
 
 
 def _workers(variant: Variant) -> int:
-    """Return how many workers a variant has; 0 where it does not say."""
+    """Return the number of workers of a variant; 0 if it does not set it."""
     given = [change for change in variant.changes if name_of(change) == "workers"]
     return int(value_of(given[0])) if given else 0

@@ -1,4 +1,4 @@
-"""What one run recorded: its measured steps, what became of the changes, its loss; and why it has none."""
+"""The recording of one run: its measured steps, the state of the changes, its loss; or why there are none."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from perfwrap import units
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.edits import Site
 from perfwrap.experiments.runner import Ended
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.run_folder import RunFolder
-from perfwrap.sources import journal
+from perfwrap.sources.journals import run_journals
 from perfwrap.timeline.lookup import facts_of
 from perfwrap.timeline.model import Timeline
 
@@ -26,20 +29,20 @@ Status = Literal[
     "measured", "refused", "unused", "out of memory", "crashed", "hung", "no steps", "interrupted"
 ]
 
-LEAST_STEPS = 5
-"""With fewer steady steps nothing is said about how long one takes."""
+MIN_STEPS = 5
+"""With fewer steady steps, the step time is unknown."""
 
 BETWEEN_SITES, BETWEEN_FIELDS = "\x1e", "\x1f"
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemory|can't allocate memory|Cannot allocate memory|MemoryError", re.I
 )
-"""What CUDA's allocator, the CPU's, the system and Python say."""
+"""The messages of CUDA's allocator, the CPU's, the system and Python."""
 PEAK_MEMORY = "peak_allocated_bytes"
 
 
 @dataclass(frozen=True)
 class Made:
-    """What became of one change: applied, refused or unused, and where it was made."""
+    """The state of one change: applied, refused or unused, and where it was made."""
 
     status: str
     reason: str = ""
@@ -55,7 +58,7 @@ class Steps:
     samples: NDArray[np.int64]
 
     def between(self, first: int, last: int) -> Steps:
-        """Return those with such numbers."""
+        """Return the steps with these numbers."""
         inside = (self.number >= first) & (self.number <= last)
         return Steps(self.number[inside], self.duration_ns[inside], self.samples[inside])
 
@@ -65,14 +68,14 @@ NO_STEPS = Steps(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 
 @dataclass(frozen=True)
 class Reading:
-    """One run as it was recorded; ``reason`` says why it was not measured."""
+    """The recording of one run; ``reason`` says why it was not measured."""
 
     status: Status
     reason: str = ""
     steps: Steps = NO_STEPS
     made: Mapping[str, Made] = field(default_factory=dict)
     loss: float | None = None
-    """Of the last measured step."""
+    """The loss of the last measured step."""
     first_step: int | None = None
     last_step: int | None = None
     """As the recorder counts them, from 1."""
@@ -84,15 +87,15 @@ class Reading:
 
 
 def read_timeline(folder: RunFolder) -> Timeline | None:
-    """Return what was recorded; None where that is nothing that can be read."""
+    """Return the recording; None if it cannot be read."""
     try:
-        return journal.read(folder)
+        return run_journals.read(folder)
     except PerfwrapError:
         return None
 
 
 def read(ended: Ended, changes: tuple[str, ...], timeline: Timeline | None) -> Reading:
-    """Return what a run that has ended recorded."""
+    """Return the recording of a run that has ended."""
     if timeline is None:
         return Reading(*_failure(ended, 0, None))
     evidence = Evidence(timeline)
@@ -100,8 +103,10 @@ def read(ended: Ended, changes: tuple[str, ...], timeline: Timeline | None) -> R
     made = {change: _made(facts, change) for change in changes}
     steps = _measured(evidence, facts)
     status, reason = _status(ended, made, steps, facts, timeline)
-    main = evidence.main
-    loaders = [loader for loader in evidence.loaders(main) if loader.training] if main is not None else []
+    main = evidence.get(find_main_trainer)
+    loaders = (
+        [loader for loader in evidence.get(find_loaders, main) if loader.training] if main is not None else []
+    )
     return Reading(
         status=status,
         reason=reason,
@@ -119,18 +124,19 @@ def read(ended: Ended, changes: tuple[str, ...], timeline: Timeline | None) -> R
 
 
 def _facts(timeline: Timeline, evidence: Evidence) -> dict[str, str]:
-    """Return the facts of the trainer's process; of all processes where none trained."""
-    if evidence.main is not None:
-        return facts_of(timeline, evidence.main.process)
+    """Return the facts of the trainer's process; of all processes if none trained."""
+    main = evidence.get(find_main_trainer)
+    if main is not None:
+        return facts_of(timeline, main.process)
     return dict(zip(timeline.facts["key"].to_list(), timeline.facts["value"].to_list(), strict=True))
 
 
 def _made(facts: Mapping[str, str], change: str) -> Made:
-    """Return what became of a change, which may be known by its name alone or with its value."""
+    """Return the state of a change, which may be recorded by its name alone or with its value."""
     name = change.partition("=")[0]
     known = next((key for key in (name, change) if f"change/{key}/status" in facts), None)
     if known is None:
-        return Made("unused", "perfwrap's recorder did not come to it")
+        return Made("unused", "the recorder did not reach the place of the change")
     return Made(
         facts[f"change/{known}/status"],
         facts.get(f"change/{known}/reason", ""),
@@ -142,18 +148,21 @@ def _sites(text: str) -> tuple[Site, ...]:
     """Return the lines where a change was made."""
     found = [site.split(BETWEEN_FIELDS) for site in text.split(BETWEEN_SITES)]
     return tuple(
-        Site(parts[0], int(parts[1]), *parts[2:4]) for parts in found if len(parts) > 1 and parts[1].isdigit()
+        Site(parts[0], int(parts[1]), *parts[2:4])
+        for parts in found
+        if len(parts) > 1 and parts[1].isdecimal()
     )
 
 
 def _measured(evidence: Evidence, facts: Mapping[str, str]) -> Steps:
-    """Return the steps that the recorder took for measured; without its word the steady ones."""
-    if evidence.main is None:
+    """Return the steps that the recorder marked as measured, or else the steady ones."""
+    main = evidence.get(find_main_trainer)
+    if main is None:
         return NO_STEPS
-    table = evidence.steps(evidence.main).table
+    table = evidence.get(find_steps, main).table
     begin, end = facts.get("trial/begin_ns", ""), facts.get("trial/end_ns", "")
     middle = (pl.col("start") + pl.col("end")) // 2
-    known = begin.isdigit() and end.isdigit()
+    known = begin.isdecimal() and end.isdecimal()
     inside = table.filter(middle.is_between(int(begin), int(end)) if known else pl.col("steady"))
     return Steps(
         inside["index"].to_numpy(), inside["duration"].to_numpy(), inside["samples"].fill_null(0).to_numpy()
@@ -163,7 +172,7 @@ def _measured(evidence: Evidence, facts: Mapping[str, str]) -> Steps:
 def _status(
     ended: Ended, made: Mapping[str, Made], steps: Steps, facts: Mapping[str, str], timeline: Timeline
 ) -> tuple[Status, str]:
-    """Return what became of the run as a whole, and why."""
+    """Return the outcome of the run, and why."""
     if ended.how == "interrupted":
         return "interrupted", "interrupted"
     if not facts.get("trial/end") and (ended.how == "too slow" or ended.status != 0):
@@ -172,7 +181,7 @@ def _status(
         for change, result in made.items():
             if result.status == word:
                 return word, f"{change}: {result.reason}" if len(made) > 1 else result.reason
-    if steps.number.size < LEAST_STEPS:
+    if steps.number.size < MIN_STEPS:
         return _failure(ended, steps.number.size, timeline)
     return "measured", ""
 
@@ -183,32 +192,32 @@ def _failure(ended: Ended, steps: int, timeline: Timeline | None) -> tuple[Statu
     if ended.how == "interrupted":
         return "interrupted", "interrupted"
     if _ran_out_of_memory(said, timeline):
-        return "out of memory", said or "the kernel killed it for want of memory"
+        return "out of memory", said or "the kernel killed it because memory ran out"
     reached = f"after {units.counted(steps, 'steady step')}" if steps else "before any steady step"
     if ended.how == "too slow":
-        return "hung", f"ended by perfwrap after {units.duration(ended.wall_s * 1e9)}, {reached}"
+        return "hung", f"stopped by perfwrap after {units.duration(ended.wall_s * 1e9)}, {reached}"
     if ended.status:
         how = f"signal {-ended.status}" if ended.status < 0 else f"exit code {ended.status}"
         return "crashed", f"{how}{f': {said}' if said else ''}"
-    return "no steps", f"it ended {reached}" + ("" if steps else "; no training loop was seen")
+    return "no steps", f"the program ended {reached}" + ("" if steps else "; no training loop was seen")
 
 
 def _ran_out_of_memory(said: str, timeline: Timeline | None) -> bool:
-    """Say whether it was memory that the run lacked."""
+    """Return whether the run ran out of memory."""
     if timeline is not None and (timeline.run.get("exit") or {}).get("oom_kill"):
         return True
     return bool(OUT_OF_MEMORY.search(said))
 
 
 def _peak(timeline: Timeline) -> float | None:
-    """Return the most memory that was in use on a GPU; None where nobody sampled it."""
+    """Return the peak memory in use on a GPU; None if it was not sampled."""
     counters = timeline.tracks.filter(pl.col("kind") == "counter", pl.col("name") == PEAK_MEMORY)["id"]
     values = timeline.samples.filter(pl.col("track").is_in(counters.to_list()))["value"]
     return None if values.is_empty() else float(values.max())  # type: ignore[arg-type]
 
 
 def _number(text: str | None) -> float | None:
-    """Return a number as the recorder writes it; None where it wrote none."""
+    """Return a number as the recorder writes it; None if there is none."""
     try:
         value = float(text) if text else None
     except ValueError:
@@ -217,5 +226,5 @@ def _number(text: str | None) -> float | None:
 
 
 def _whole(text: str | None) -> int | None:
-    """Return a whole number as the recorder writes it; None where it wrote none."""
-    return int(text) if text and text.isdigit() else None
+    """Return a whole number as the recorder writes it; None if there is none."""
+    return int(text) if text and text.isdecimal() else None

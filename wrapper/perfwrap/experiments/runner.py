@@ -1,7 +1,7 @@
-"""One run of the program, unmodified, in a fresh process: ``perfwrap run`` with its hidden options.
+"""One run of the unmodified program in a new process: ``perfwrap run`` with its hidden options.
 
-A folder for each: ``run/`` is the run folder, ``stdout.txt`` and ``stderr.txt`` what the program and perfwrap said.
-The run has a session of its own, so that Ctrl-C at the terminal reaches the one who can decide what to do about it.
+Each run has a folder: ``run/`` is the run folder, ``stdout.txt`` and ``stderr.txt`` have the output of the program and
+perfwrap. The run has its own session, so that Ctrl-C at the terminal only reaches the trial.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from perfwrap.private_files import opener
 from perfwrap.run_folder import RunFolder
 
 LOOK_SECONDS = 0.25
-"""How often it is looked whether the run has ended."""
-MOST_LAST_WORDS = 1 << 20
-"""Of what a run printed, so many bytes at its end are looked at for the last line."""
+"""How often to check whether the run has ended."""
+MAX_LAST_WORDS = 1 << 20
+"""Bytes at the end of the output that are searched for the last line."""
 SEARCH_SECONDS = 2.0
 """How often the journals are searched for the end of the measured steps."""
 GRACE_SECONDS = 30.0
-"""What a program gets for ending once its steps are measured, and again once it was asked to end."""
+"""The time for a program to end after its steps are measured, and again after it was asked to end."""
 END_OF_STEPS = b"trial/end"
 
 How = Literal["ended", "too slow", "interrupted"]
@@ -38,7 +38,7 @@ How = Literal["ended", "too slow", "interrupted"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How the program is run each time."""
+    """The settings of each run."""
 
     steps: int = 50
     warm_up: str = "auto"
@@ -50,7 +50,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: by itself or because of its time or the user; ``status`` is as subprocess has it."""
+    """How a run ended: by itself, by the time limit or by the user; ``status`` is as in subprocess."""
 
     folder: Path
     how: How
@@ -59,15 +59,15 @@ class Ended:
 
     @property
     def run(self) -> RunFolder:
-        """What was recorded."""
+        """The run folder."""
         return RunFolder(self.folder / "run")
 
     def last_words(self) -> str:
-        """Return the last line that it wrote on standard error, perfwrap's own left out."""
+        """Return its last line on standard error, without perfwrap's own lines."""
         with contextlib.suppress(OSError):
             with (self.folder / "stderr.txt").open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_LAST_WORDS))
-                text = file.read(MOST_LAST_WORDS).decode("utf-8", "replace")
+                file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_LAST_WORDS))
+                text = file.read(MAX_LAST_WORDS).decode("utf-8", "replace")
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             return next((line for line in reversed(lines) if not line.startswith("perfwrap:")), "")
         return ""
@@ -83,12 +83,12 @@ def run_once(
 ) -> Ended:
     """Run the command with those changes until its steps are measured, and return how it ended.
 
-    ``tick`` is called with the seconds so far. After ``limit_s`` the run is ended from outside; so it is when the
-    user interrupts, which is told and not raised.
+    ``tick`` is called with the seconds so far. The run is ended after ``limit_s``, or if the user interrupts; the
+    interrupt is returned, not raised.
     """
     folder.mkdir(mode=0o700)
     words = [sys.executable, "-m", "perfwrap", "run", *_options(changes, folder, settings), "--", *command]
-    # Not even byte code is to be written into the program's folders.
+    # No byte code may be written into the program's folders.
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     began = time.monotonic()
     with (
@@ -127,7 +127,7 @@ def _wait(
     tick: Callable[[float], None],
     limit_s: float,
 ) -> How:
-    """Wait for the end of the run; end it when its time is over, or when it does not leave its loop."""
+    """Wait for the end of the run; end it if its time is over, or if it does not leave its loop."""
     began = searched = time.monotonic()
     measured: float | None = None
     while True:
@@ -140,7 +140,7 @@ def _wait(
             searched = now
             measured = now if _has_measured(RunFolder(run)) else None
         if measured is not None and now - measured > settings.grace_s:
-            # Its steps are known: that it clings to its loop is no reason to throw them away.
+            # Its steps are measured, so they count even if it does not leave its loop.
             _end(process, signal.SIGTERM, settings.grace_s)
             return "ended"
         if now - began > limit_s:
@@ -149,7 +149,7 @@ def _wait(
 
 
 def _has_measured(folder: RunFolder) -> bool:
-    """Say whether a process of the run has noted that its steps are measured."""
+    """Return whether a process of the run has recorded that its steps are measured."""
     for path in folder.journal.glob("*.pwj"):
         with (
             contextlib.suppress(OSError, ValueError),
@@ -162,7 +162,7 @@ def _has_measured(folder: RunFolder) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals, grace_s: float) -> None:
-    """Ask the run to end, and kill all its processes where it does not; a second Ctrl-C spares it the grace."""
+    """Ask the run to end, and kill all its processes if it does not; a second Ctrl-C skips the grace period."""
     everybody = _descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
@@ -171,7 +171,7 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals, grace_s: floa
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         everybody += _descendants(process.pid)
         process.kill()
-    # What the launcher leaves behind would take the next run's processors.
+    # Remaining processes would use the cores of the next run.
     _, alive = psutil.wait_procs(everybody, timeout=LOOK_SECONDS)
     for other in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -179,7 +179,7 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals, grace_s: floa
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
-    """Return all processes that the run has started, also those in sessions of their own."""
+    """Return all processes that the run has started, including those in other sessions."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

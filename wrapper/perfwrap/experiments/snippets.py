@@ -1,4 +1,4 @@
-"""What to write where no argument of a call can be exchanged: some lines and the place where they belong."""
+"""What to write if no argument of a call can be replaced: some lines and where to put them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from perfwrap.experiments.variants import name_of, value_of
 LINES: dict[str, str] = {
     "bf16": "with torch.autocast(device_type=device.type, dtype=torch.bfloat16):  # around the forward pass{at}",
     "fp16": 'with torch.autocast(device_type="cuda", dtype=torch.float16):  # around the forward pass{at}; the '
-    'backward pass then needs torch.amp.GradScaler("cuda")',
+    'backward pass needs torch.amp.GradScaler("cuda")',
     "tf32": 'torch.set_float32_matmul_precision("high")  # once, before the training{at}',
     "cudnn-benchmark": "torch.backends.cudnn.benchmark = True  # once, before the training{at}",
     "compile": "model = torch.compile(model{mode})  # after the model is on its device{at}",
@@ -19,15 +19,15 @@ LINES: dict[str, str] = {
     "prefetch": "prefetch_factor={value}  # an argument of the DataLoader{at}",
     "pin-memory": "pin_memory=True  # an argument of the DataLoader{at}",
     "persistent-workers": "persistent_workers=True  # an argument of the DataLoader{at}",
-    "batch-size": "batch_size={value}  # an argument of the DataLoader{at}; the learning rate may have to follow",
+    "batch-size": "batch_size={value}  # an argument of the DataLoader{at}; adapt the learning rate if necessary",
     "non-blocking": "non_blocking=True  # an argument of .to() and .cuda(){at}",
     "fused-optimizer": "fused=True  # an argument of the optimizer{at}",
     "set-to-none": "set_to_none=True  # an argument of zero_grad(){at}",
-    "no-empty-cache": "# leave out torch.cuda.empty_cache(){at}",
-    "no-debug": "torch.autograd.set_detect_anomaly(False)  # and leave out other debugging{at}",
+    "no-empty-cache": "# remove torch.cuda.empty_cache(){at}",
+    "no-debug": "torch.autograd.set_detect_anomaly(False)  # and remove other debugging{at}",
     "expandable-segments": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # before the command",
 }
-"""By change; a ceiling has none, for it is no edit to make."""
+"""By change; a ceiling has none, because it is not an edit."""
 
 TRAINING_ARGUMENTS: dict[str, str] = {
     "workers": "dataloader_num_workers={value}",
@@ -41,19 +41,19 @@ TRAINING_ARGUMENTS: dict[str, str] = {
     "compile": "torch_compile=True",
     "fused-optimizer": 'optim="adamw_torch_fused"',
 }
-"""The same as arguments of Hugging Face's TrainingArguments, whose Trainer makes loaders and optimizers itself.
+"""The same as arguments of Hugging Face's TrainingArguments, whose Trainer creates loaders and optimizers itself.
 https://huggingface.co/docs/transformers/main_classes/trainer#transformers.TrainingArguments"""
 
 CEILINGS: dict[str, str] = {
-    "cached-batch": "No edit: this is what a step would take if batches cost nothing.",
-    "defer-item": "No edit: this is what a step would take if no value were read at once; read them every N steps.",
-    "no-checkpoint": "No edit: this is what a step would take without checkpoints; save less often, or in a thread.",
-    "no-validation": "No edit: this is what a step would take without validation; validate less often or on less.",
+    "cached-batch": "No edit: this is the step time if batches took no time.",
+    "defer-item": "No edit: this is the step time without reading values in each step; read them every N steps.",
+    "no-checkpoint": "No edit: this is the step time without checkpoints; save less often, or in a thread.",
+    "no-validation": "No edit: this is the step time without validation; validate less often, or on fewer samples.",
 }
 
 
 def snippet(change: str, place: str, in_transformers: bool = False) -> str | None:
-    """Return what to write for a change; ``place`` is e.g. ``train.py:31``, or nothing where that is not known."""
+    """Return what to write for a change; ``place`` is e.g. ``train.py:31``, or empty if unknown."""
     name, value = name_of(change), value_of(change)
     if name in CEILINGS:
         return CEILINGS[name]

@@ -1,7 +1,7 @@
-"""Takes out the moments in which the machine stood still: one would decide a mean, and the program has no part in it.
+"""Removes pauses of the machine, one of which would dominate a mean.
 
-A checkpoint or the start of an epoch stands at the same step in every run. What only one run has, and what is far
-longer than the same step of all others, is the machine's: suspended, moved, or given to somebody else for seconds.
+A checkpoint or the start of an epoch is at the same step in every run. A step that is long in one run only, and far
+longer than the same step of all others, is caused by the machine: suspended, moved, or used by other programs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from perfwrap.experiments.reading import Steps
 
 STANDSTILL = 10.0
-"""So many times as long as the run's median and as the same step of any other run. A collection of garbage, a slow
-sample or a burst of other programs' work stays below, and counts."""
+"""The factor over the run's median and over the same step of any other run. A garbage collection, a slow sample or a
+burst of other programs' work stays below, and counts."""
 
 NEAR = 1
-"""What comes back may stand a step earlier or later in another run."""
+"""Periodic work may be a step earlier or later in another run."""
 
 
 def without_standstills(runs: Sequence[Steps]) -> list[Steps]:
-    """Return the runs, each with such steps as long as its median step; a single run stays as it is."""
+    """Return the runs with such steps replaced by the median step; a single run is not changed."""
     if len(runs) < 2:
         return list(runs)
     longest: list[dict[int, int]] = [_longest_near(steps) for steps in runs]
@@ -33,7 +33,7 @@ def without_standstills(runs: Sequence[Steps]) -> list[Steps]:
 
 
 def _repaired(steps: Steps, others: Sequence[dict[int, int]]) -> Steps:
-    """Return one run without the standstills that no other run has."""
+    """Return one run without the pauses that no other run has."""
     median = float(np.median(steps.duration_ns))
     duration = steps.duration_ns.copy()
     for place in np.flatnonzero(duration > STANDSTILL * median).tolist():
@@ -45,7 +45,7 @@ def _repaired(steps: Steps, others: Sequence[dict[int, int]]) -> Steps:
 
 
 def _longest_near(steps: Steps) -> dict[int, int]:
-    """Return by its number how long each step took, or its neighbour where that took longer."""
+    """Return the duration of each step by its number, or that of its neighbour if longer."""
     found: dict[int, int] = {}
     for number, duration in zip(steps.number.tolist(), steps.duration_ns.tolist(), strict=True):
         for near in range(number - NEAR, number + NEAR + 1):

@@ -1,11 +1,11 @@
-"""The ratio of two step times with its confidence interval, from runs that took turns on one machine.
+"""The ratio of two step times with its confidence interval, from alternating runs on one machine.
 
-Two things make a measured mean uncertain. Steps differ within a run, in stretches: that is bootstrapped by resampling
-blocks of steps (Künsch 1989, "The jackknife and the bootstrap for general stationary observations"). And a process
-that is started again is as a whole somewhat faster or slower: with two or three runs of each kind there is nothing to
-resample, so that spread is taken from all repeats together and drawn from a t distribution. It holds what the steps
-explain already, so the wider of the two intervals is told. The mean of a step, not
-its median, is compared: what happens in every tenth step costs time, too, and no median sees it.
+A measured mean has two uncertainties. Steps vary within a run and are correlated: this is bootstrapped by resampling
+blocks of steps (Künsch 1989, "The jackknife and the bootstrap for general stationary observations"). And each new
+process is as a whole somewhat faster or slower: two or three runs of each kind are too few to resample, so this spread
+is estimated from all repeats together and drawn from a t distribution. It includes the variation of the steps, so the
+wider of the two intervals is used. The mean step is compared, not the median: work in every tenth step costs time, too,
+and the median does not show it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 DRAWS = 4000
-"""Bootstrap draws: the ends of a 95 % interval then move by about 2 % of its width from one seed to another."""
+"""Bootstrap draws: with this number the ends of a 95 % interval vary by about 2 % of its width between seeds."""
 
-MOST_BLOCKS = 400
-"""Longer runs are summed up to so many stretches first, which changes no mean and bounds memory."""
+MAX_BLOCKS = 400
+"""Longer runs are first reduced to this many sections, which keeps the mean and limits memory."""
 
 SHARE_OF_A_BLOCK = 0.1
-"""A block spans a tenth of a run, or whole periods of what comes back: ten blocks or so remain."""
+"""A block is a tenth of a run, or whole periods: about ten blocks remain."""
 
 PERIODIC = 0.5
-"""Steps come back from this autocorrelation on: more of a step is then told by its place in the period than not."""
+"""Steps are periodic from this autocorrelation on: the position in the period then explains most of the variance."""
 
 OUTSIDE = 0.025
 """On each side of a 95 % interval."""
@@ -37,7 +37,7 @@ OUTSIDE = 0.025
 
 @dataclass(frozen=True)
 class Ratio:
-    """A step's time over the baseline's; ``low`` and ``high`` are None where no repeat told how much runs differ."""
+    """The step time over that of the baseline; ``low`` and ``high`` are None without repeats."""
 
     value: float
     low: float | None
@@ -46,17 +46,17 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Turn:
-    """One run in the order in which they were made: whose it was and how long each of its steps took."""
+    """One run, in the order of execution: its variant and the durations of its steps."""
 
     name: str
     steps_ns: Floats
 
 
 def ratio(turns: Sequence[Turn], name: str, baseline: str, seed: int = 0) -> Ratio | None:
-    """Return the ratio of a variant over the baseline; None where either was not measured.
+    """Return the ratio of a variant over the baseline; None if either was not measured.
 
-    Each run of the variant is compared with the baseline's run before and the one after it, so that a machine that
-    drifts is taken out.
+    Each run of the variant is compared with the baseline runs before and after it, which removes a drift of the
+    machine.
     """
     weights = _weights(turns, name, baseline)
     if weights is None:
@@ -76,7 +76,7 @@ def ratio(turns: Sequence[Turn], name: str, baseline: str, seed: int = 0) -> Rat
 
 
 def run_spread(turns: Sequence[Turn]) -> tuple[float, int]:
-    """Return by how much repeats of the same differ (the standard deviation of the logarithm), and its freedom."""
+    """Return the standard deviation of the logarithm between repeats, and its degrees of freedom."""
     squares, freedom = 0.0, 0
     for name in {turn.name for turn in turns}:
         means = np.array([_log_mean(turn) for turn in turns if turn.name == name])
@@ -86,7 +86,7 @@ def run_spread(turns: Sequence[Turn]) -> tuple[float, int]:
 
 
 def _weights(turns: Sequence[Turn], name: str, baseline: str) -> Floats | None:
-    """Return what each run counts in the logarithm of the ratio: the variant's 1 together, the baseline's -1."""
+    """Return the weight of each run in the logarithm of the ratio: 1 in total for the variant, -1 for the baseline."""
     own = [place for place, turn in enumerate(turns) if turn.name == name]
     others = [place for place, turn in enumerate(turns) if turn.name == baseline]
     if not own or not others:
@@ -107,13 +107,13 @@ def _log_mean(turn: Turn) -> float:
 
 
 def _draws(steps_ns: Floats, random: np.random.Generator) -> Floats:
-    """Return draws of the logarithm of the mean, with blocks of consecutive steps put together anew."""
+    """Return draws of the logarithm of the mean, from resampled blocks of consecutive steps."""
     stretches = _summed_up(steps_ns)
     size = stretches.size
     period = _period(stretches)
     length = period * max(1, round(size * SHARE_OF_A_BLOCK / period))
     count = math.ceil(size / length)
-    # The sums of all blocks at once; the last ones go round to the beginning.
+    # The sums of all blocks at once; the last ones wrap around to the start.
     total = np.concatenate([[0.0], np.cumsum(np.concatenate([stretches, stretches[: length - 1]]))])
     blocks = (total[length:] - total[:-length]) / length
     chosen = random.integers(0, blocks.size, size=(DRAWS, count))
@@ -121,20 +121,20 @@ def _draws(steps_ns: Floats, random: np.random.Generator) -> Floats:
 
 
 def _period(steps_ns: Floats) -> int:
-    """Return after how many steps the same comes back (a checkpoint, a burst of batches); 1 where nothing does."""
+    """Return the period of the steps (a checkpoint, a burst of batches); 1 if there is none."""
     apart = steps_ns - steps_ns.mean()
     most = steps_ns.size // 3
     whole = float(np.square(apart).sum())
     if most < 2 or not whole:
         return 1
     likeness = np.array([float((apart[lag:] * apart[:-lag]).sum()) / whole for lag in range(1, most + 1)])
-    # What merely lasts is most like the very next step.
+    # Without a period, a step is most similar to the next one.
     best = int(np.argmax(likeness))
     return best + 1 if likeness[best] >= PERIODIC else 1
 
 
 def _summed_up(steps_ns: Floats) -> Floats:
-    """Return the steps, or the means of so many stretches of equal length; a rest at the end is left out."""
-    each = math.ceil(steps_ns.size / MOST_BLOCKS)
+    """Return the steps, or the means of this many sections of equal length; a shorter rest is dropped."""
+    each = math.ceil(steps_ns.size / MAX_BLOCKS)
     whole = steps_ns.size // each * each
     return np.asarray(steps_ns[:whole].reshape(-1, each).mean(axis=1))

@@ -1,4 +1,4 @@
-"""All runs of a trial, in turns: the baseline first, and again after each variant, so that a drift fakes no gain."""
+"""All runs of a trial, alternating: the baseline first, and again after each variant, so that a drift is not a gain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.experiments import written
 from perfwrap.experiments.plan import BASELINE, Planned, repeats_for, runs_for
 from perfwrap.experiments.reading import Reading, read, read_timeline
@@ -17,16 +18,16 @@ from perfwrap.experiments.runner import Ended, Settings, run_once
 from perfwrap.experiments.variants import Variant, name_of
 from perfwrap.experiments.written import Written
 
-LIMIT_FACTOR, LEAST_LIMIT_S = 5.0, 120.0
-"""A variant may take five times as long as the slowest baseline, and two minutes in any case."""
+LIMIT_FACTOR, MIN_LIMIT_S = 5.0, 120.0
+"""A variant may take five times as long as the slowest baseline, and at least two minutes."""
 
 UNEVEN = 1.05
-"""Mean over median of steps of which a few take much longer: with a checkpoint, an epoch's start, a collection."""
+"""Mean over median of steps of which some are much longer, e.g. with a checkpoint or at the start of an epoch."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a trial, in its place in the order."""
+    """One run of a trial."""
 
     name: str
     folder: Path
@@ -35,32 +36,32 @@ class Run:
 
 
 class Progress(Protocol):
-    """Tells the user how far the trial is."""
+    """Shows the progress of the trial to the user."""
 
     def begins(self, name: str, number: int, of: int) -> None:
-        """A run begins; ``of`` is how many there will be, as far as is known."""
+        """A run begins; ``of`` is the expected number of runs."""
 
     def ticks(self, seconds: float) -> None:
-        """It goes on."""
+        """The run has taken so long."""
 
     def ends(self, run: Run) -> None:
-        """It has ended."""
+        """The run has ended."""
 
 
 @dataclass(frozen=True)
 class BatchSize:
-    """The largest batch that was found: ``largest`` fits, ``smallest`` does not, for that ``reason``."""
+    """The result of the search: ``largest`` fits, ``smallest`` does not, for that ``reason``."""
 
     largest: int
     smallest: int | None
     reason: str
     advised: int
-    """The largest, less a margin where memory is the limit."""
+    """The largest size, minus a margin if memory is the limit."""
 
 
 @dataclass
 class Trial:
-    """What has been run so far."""
+    """The runs so far."""
 
     command: Sequence[str]
     folder: Path
@@ -71,13 +72,13 @@ class Trial:
     diagnosis: Diagnosis | None = None
     """Of the first baseline."""
     found: BatchSize | None = None
-    """The largest batch, where that was searched for."""
+    """The result of a search for the largest batch."""
     interrupted: bool = False
     expected: int = 1
-    """How many runs there will be."""
+    """The expected number of runs."""
 
     uneven: bool = False
-    """Whether some steps of the baseline take much longer: then every run measures all of its steps."""
+    """Whether some steps of the baseline are much longer; then every run measures all of its steps."""
 
     @property
     def baseline(self) -> Run:
@@ -85,7 +86,7 @@ class Trial:
         return self.runs[0]
 
     def start(self) -> bool:
-        """Run the baseline, and say whether it was measured: nothing can be compared without it."""
+        """Run the baseline, and return whether it was measured, without which nothing can be compared."""
         try:
             self._run(BASELINE, ())
         except KeyboardInterrupt:
@@ -102,23 +103,23 @@ class Trial:
         try:
             for one in [one for _ in range(rounds) for one in planned]:
                 if not self.interrupted and not self.failed(one.variant.name):
-                    self._take_turn(one.variant)
+                    self._alternate(one.variant)
         except KeyboardInterrupt:
-            # Between two runs, or while one was read: what is known by then is kept.
+            # Between two runs, or while one was read: the results so far are kept.
             self.interrupted = True
 
-    def _take_turn(self, variant: Variant) -> None:
-        """Run a variant and then the baseline, which is not needed again where the variant failed."""
+    def _alternate(self, variant: Variant) -> None:
+        """Run a variant and then the baseline, unless the variant failed."""
         self._run(variant.name, variant.changes)
         if not self.interrupted and not self.failed(variant.name):
             self._run(BASELINE, ())
 
     def failed(self, name: str) -> bool:
-        """Say whether a variant has run without being measured: it is not run again."""
+        """Return whether a variant ran without being measured, so that it is not run again."""
         return any(run.name == name and run.reading.status != "measured" for run in self.runs)
 
     def _run(self, name: str, changes: tuple[str, ...]) -> None:
-        """Run once and read what was recorded."""
+        """Run once and read the recording."""
         number = len(self.runs) + 1
         self.progress.begins(name, number, max(number, self.expected))
         folder = self.folder / f"{number:02}-{name}"
@@ -129,9 +130,9 @@ class Trial:
         self.progress.ends(self.runs[-1])
 
     def _settings(self, changes: tuple[str, ...]) -> Settings:
-        """Return how the next run is run: a variant measures the same steps as the baseline did, as far as it can."""
+        """Return the settings of the next run: a variant measures the same steps as the baseline if possible."""
         if not self.runs:
-            # Precision is that of the median, which tells nothing of what comes back every so many steps.
+            # The precision is that of the median, which does not see what happens every N steps.
             return replace(self.settings, precision=0.0)
         first = self.baseline.reading.first_step
         same = first is not None and not _compiles(changes)
@@ -142,33 +143,33 @@ class Trial:
         )
 
     def _read(self, ended: Ended, changes: tuple[str, ...]) -> Reading:
-        """Return what a run recorded; the first one is diagnosed, too."""
+        """Return what a run recorded; the first run is also diagnosed."""
         timeline = read_timeline(ended.run)
         if not self.runs and timeline is not None:
             self.diagnosis = diagnose(timeline)
         return read(ended, changes, timeline)
 
     def _limit_s(self, changes: tuple[str, ...]) -> float:
-        """Return how long a run may take; compiling takes as long as it takes."""
+        """Return the time limit of a run; compiling may take the full timeout."""
         walls = [run.wall_s for run in self.runs if run.name == BASELINE]
         if not walls or _compiles(changes):
             return self.settings.timeout_s
-        return min(self.settings.timeout_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * max(walls)))
+        return min(self.settings.timeout_s, max(MIN_LIMIT_S, LIMIT_FACTOR * max(walls)))
 
 
 def _compiles(changes: tuple[str, ...]) -> bool:
-    """Say whether a variant compiles: its warm-up is another one, and takes as long as it takes."""
+    """Return whether a variant compiles: it needs another warm-up and more time."""
     return any(name_of(change) == "compile" for change in changes)
 
 
 def _is_uneven(reading: Reading) -> bool:
-    """Say whether the mean step is longer than the median by more than chance makes it."""
+    """Return whether the mean step is longer than the median by more than chance."""
     durations = reading.steps.duration_ns
     return bool(durations.size and durations.mean() > UNEVEN * np.median(durations))
 
 
 def watched(folder: Path, leave_out: Path) -> Callable[[], Written]:
-    """Return what will say, when it is called after the runs, what they wrote into the program's folder."""
+    """Return a function that, called after the runs, returns what they wrote into the working folder."""
     before = written.look(folder, leave_out)
     return lambda: written.compare(before, written.look(folder, leave_out))
 

@@ -1,4 +1,4 @@
-"""One or more changes that are made together, and what a gain by them would mean."""
+"""One or more changes that are made together, and what kind of change they are."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import BY_NAME, CEILING, FIX, NUMERICS, checked
 
 NONE = "none"
-"""The program once more, unchanged: what the ratio of such a variant is off by is noise."""
+"""The unchanged program once more: the deviation of its ratio from 1 is noise."""
 
 JOINT = "+"
 
 KINDS = {
-    FIX: "keeps the meaning of the program",
-    NUMERICS: "changes rounding, or how many samples a step learns from",
-    CEILING: "changes the program: an upper bound of what a fix could bring",
+    FIX: "does not change the result of the program",
+    NUMERICS: "changes rounding, or the number of samples per step",
+    CEILING: "changes the result of the program: an upper bound for the gain of a fix",
 }
-"""From the most harmless to what is no edit at all."""
+"""From the most harmless to what is not an edit."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Variant:
 
     @property
     def kind(self) -> str:
-        """The kind of the change that asks most of the user."""
+        """The kind of the least harmless change."""
         order = list(KINDS)
         kinds = [BY_NAME[name_of(change)].kind for change in self.changes]
         return max(kinds, key=order.index, default=FIX)
 
 
 def parse(text: str) -> Variant:
-    """Return the variant that a word of the command line means; PerfwrapError where nobody knows it."""
+    """Return the variant that a word of the command line means; PerfwrapError for an unknown one."""
     if text == NONE:
         return Variant(NONE)
     if not text.strip(JOINT):
-        raise PerfwrapError(f"{text!r} names no change.", f"There are: {', '.join(BY_NAME)}.")
+        raise PerfwrapError(f"{text!r} is not a change.", f"Use one or more of: {', '.join(BY_NAME)}.")
     return Variant(JOINT.join(checked([text])))
 
 

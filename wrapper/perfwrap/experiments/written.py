@@ -1,7 +1,7 @@
-"""What the program wrote into its working folder, though it was only being tried.
+"""Files that the program wrote into its working folder during a trial.
 
-perfwrap holds back ``torch.save``. Files that the program opens itself, and what other libraries log, it cannot hold
-back: those are seen by comparing the folder before and after, and named.
+perfwrap suppresses ``torch.save``. It cannot suppress files that the program or other libraries open themselves: these
+are found by comparing the folder before and after, and reported.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from perfwrap.run_folder import OLD_RUNS, RUNS
 
-MOST_FILES = 50_000
-"""A folder with more (a data set's) takes too long to look at between runs; then nothing is claimed."""
+MAX_FILES = 50_000
+"""A folder with more files, such as a data set, takes too long to list; then changes are unknown."""
 
-LEFT_OUT = {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", RUNS, OLD_RUNS}
-"""Folders of which no training writes a result."""
+SKIPPED = {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", RUNS, OLD_RUNS}
+"""Folders to which no training writes results."""
 
 Files = Mapping[str, tuple[int, int]]
 """Modification time and size of each file, by its path below the folder."""
@@ -25,17 +25,17 @@ Files = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Written:
-    """What is different after the runs; ``unknown`` where the folder was too large to be looked at."""
+    """What is different after the runs; ``unknown`` if the folder was too large."""
 
     changed: tuple[str, ...] = ()
     unknown: bool = False
 
 
 def look(folder: Path, leave_out: Path) -> Files | None:
-    """Return the files below a folder, without those of perfwrap in ``leave_out``; None where there are too many."""
+    """Return the files below a folder, without those of perfwrap in ``leave_out``; None if there are too many."""
     found: dict[str, tuple[int, int]] = {}
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in LEFT_OUT and Path(place, name) != leave_out]
+        folders[:] = [name for name in folders if name not in SKIPPED and Path(place, name) != leave_out]
         for name in files:
             path = Path(place, name)
             try:
@@ -43,7 +43,7 @@ def look(folder: Path, leave_out: Path) -> Files | None:
             except OSError:
                 continue
             found[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
-        if len(found) > MOST_FILES:
+        if len(found) > MAX_FILES:
             return None
     return found
 

@@ -1,4 +1,4 @@
-"""A few steps with their phases: the slowest ones, and the typical ones beside them."""
+"""A few steps with their phases: the slowest ones and typical ones."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from perfwrap.diagnosis import Diagnosis
-from perfwrap.exporters.model import ChosenStep, Phase
+from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.exporters.export_model import ChosenStep, Phase
 from perfwrap.timeline.clocks import HostClock
 from perfwrap.timeline.model import Timeline
 
-MOST_OF_A_KIND = 5
-"""Slow steps, and typical ones."""
-MOST_PHASES = 40
-"""Of one step, the longest."""
+MAX_OF_A_KIND = 5
+"""The number of slow steps, and of typical ones."""
+MAX_PHASES = 40
+"""The maximum number of phases of one step, the longest ones."""
 PHASES = (
     *("data", "transfer", "forward", "backward", "optimizer", "sync"),
     *("checkpoint", "validation", "collective", "compile", "gc"),
 )
-"""Categories that say what a step was at."""
+"""Categories that are exported as phases of a step."""
 
 
 def choose_steps(diagnosis: Diagnosis, timeline: Timeline, clock: HostClock) -> tuple[ChosenStep, ...]:
-    """Return the slowest and the most typical steady steps of the trainer that stands for the run, by time."""
-    # The same trainer as everywhere: the lowest rank, or else the one with the most steps.
+    """Return the slowest and the most typical steady steps of the main trainer, by time."""
+    # The main trainer: the lowest rank, or else the one with the most steps.
     tables = list(zip(diagnosis.ranks, diagnosis.step_tables.items(), strict=False))
     if not tables:
         return ()
@@ -35,8 +35,8 @@ def choose_steps(diagnosis: Diagnosis, timeline: Timeline, clock: HostClock) -> 
     thread, table = first[1]
     steps = table.filter("steady", "detailed")
     middle = steps["duration"].median()
-    typical = steps.sort((pl.col("duration") - middle).abs(), "index").head(MOST_OF_A_KIND)
-    slow = steps.sort("duration", descending=True).head(MOST_OF_A_KIND)
+    typical = steps.sort((pl.col("duration") - middle).abs(), "index").head(MAX_OF_A_KIND)
+    slow = steps.sort("duration", descending=True).head(MAX_OF_A_KIND)
     rows = pl.concat(
         [typical.with_columns(pl.lit("typical").alias("why")), slow.with_columns(pl.lit("slow").alias("why"))]
     ).unique("index", keep="first")
@@ -53,12 +53,12 @@ def _step(row: tuple[Any, ...], spans: pl.DataFrame, clock: HostClock) -> Chosen
 
 
 def _phases(spans: pl.DataFrame, start: int, end: int, clock: HostClock) -> Iterator[Phase]:
-    """Yield what lies in a step, by time."""
+    """Yield the phases in a step, by time."""
     finish = (pl.col("start") + pl.col("duration")).alias("finish")
     inside = spans.with_columns(finish).filter(
         pl.col("start") >= start, pl.col("finish") <= end, pl.col("duration") > 0
     )
-    longest = inside.sort("duration", descending=True).head(MOST_PHASES).sort("start", "finish")
+    longest = inside.sort("duration", descending=True).head(MAX_PHASES).sort("start", "finish")
     for begin, until, category, file, line in longest.select(
         "start", "finish", pl.col("category").cast(pl.String), "file", "line"
     ).iter_rows():

@@ -1,32 +1,32 @@
-"""The numbers of a diagnosis. What nobody measured is not there: missing is not zero."""
+"""The numbers of a diagnosis. What was not measured is missing, not zero."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.exporters import metrics
+from perfwrap.exporters.export_model import Figure, Labels
 from perfwrap.exporters.metrics import Metric
-from perfwrap.exporters.model import Figure, Labels
 
 NANOSECONDS = 1e9
 
-Told = tuple[Metric, Labels, float | None]
+Values = tuple[Metric, Labels, float | None]
 
 
 def find_figures(diagnosis: Diagnosis) -> tuple[Figure, ...]:
     """Return every number of the diagnosis that is known."""
-    told = [*_of_steps(diagnosis), *_of_verdict(diagnosis), *_of_findings(diagnosis), *_of_gpus(diagnosis)]
+    figures = [*_of_steps(diagnosis), *_of_verdict(diagnosis), *_of_findings(diagnosis), *_of_gpus(diagnosis)]
     return tuple(
         Figure(metric, labels, float(value))
-        for metric, labels, value in told
+        for metric, labels, value in figures
         if value is not None and math.isfinite(value)
     )
 
 
-def _of_steps(diagnosis: Diagnosis) -> Iterator[Told]:
-    """Yield how many steps there were and how long they and the run took."""
+def _of_steps(diagnosis: Diagnosis) -> Iterator[Values]:
+    """Yield the number of steps, and the durations of steps and run."""
     steps = diagnosis.steps
     yield metrics.STEPS, {}, steps.count
     yield metrics.STEADY_STEPS, {}, steps.steady
@@ -38,8 +38,8 @@ def _of_steps(diagnosis: Diagnosis) -> Iterator[Told]:
         yield metrics.DURATION, {}, _seconds(end["monotonic_ns"] - start["monotonic_ns"])
 
 
-def _of_verdict(diagnosis: Diagnosis) -> Iterator[Told]:
-    """Yield the verdict's share, where the time went, and what perfwrap cost."""
+def _of_verdict(diagnosis: Diagnosis) -> Iterator[Values]:
+    """Yield the share of the verdict, the breakdown of the time, and the cost of perfwrap."""
     yield metrics.VERDICT, {}, diagnosis.verdict.share
     total = sum(diagnosis.account.values())
     for part, nanoseconds in diagnosis.account.items():
@@ -48,10 +48,10 @@ def _of_verdict(diagnosis: Diagnosis) -> Iterator[Told]:
         yield metrics.COST, {}, diagnosis.perfwrap_cost.share
 
 
-def _of_findings(diagnosis: Diagnosis) -> Iterator[Told]:
-    """Yield for each rule what its findings claim together, and what the costliest one's fix is worth.
+def _of_findings(diagnosis: Diagnosis) -> Iterator[Values]:
+    """Yield for each rule the share of its findings, and the saving of the most expensive one.
 
-    By rule and not by line: names stay the same from run to run, and there are no more of them than rules.
+    By rule and not by line, so that names are the same in all runs, and there are not more names than rules.
     """
     shares: dict[str, float] = {}
     for finding in diagnosis.findings:
@@ -64,8 +64,8 @@ def _of_findings(diagnosis: Diagnosis) -> Iterator[Told]:
         yield metrics.FINDING, {"rule": rule}, share
 
 
-def _of_gpus(diagnosis: Diagnosis) -> Iterator[Told]:
-    """Yield what each GPU did whose kernels were recorded."""
+def _of_gpus(diagnosis: Diagnosis) -> Iterator[Values]:
+    """Yield the figures of each GPU whose kernels were recorded."""
     several = len({figures.host for figures in diagnosis.gpu_activity}) > 1
     for figures in diagnosis.gpu_activity:
         labels = {"gpu": gpu_label(figures.device, figures.host, several)}
@@ -74,7 +74,7 @@ def _of_gpus(diagnosis: Diagnosis) -> Iterator[Told]:
 
 
 def gpu_label(device: str, host: str | None, several_hosts: bool) -> str:
-    """Return e.g. ``gpu-0``, with its host where there are several: a slash would make a path of it."""
+    """Return e.g. ``gpu-0``, with its host if there are several; a slash would create a path."""
     return "-".join(word for word in (host if several_hosts else "", device.replace("/", "-")) if word)
 
 

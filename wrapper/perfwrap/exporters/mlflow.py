@@ -1,7 +1,7 @@
-"""A run of MLflow's: metrics by step and time, conditions as params, tags, and the reports as artefacts.
+"""A run in MLflow: metrics by step and time, conditions as params, tags, and the reports as artefacts.
 
-Without a server it goes into MLflow's own default, the SQLite file mlflow.db; its older store, a folder of files, is
-written where ``--out`` names a folder.
+Without a server it is written to MLflow's default, the SQLite file mlflow.db, or, if ``--out`` is a folder, to its
+older store of files.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 from perfwrap.exporters.naming import figure_path, series_path, shortened
 
 TAKES = frozenset({"url", "out", "experiment"})
 STORE = Path("mlflow.db")
 """Where MLflow itself keeps runs in the current folder."""
 ARTEFACTS = "mlartifacts"
-"""The folder beside it for files, as MLflow's server calls it."""
+"""The folder next to it for files, as named by MLflow's server."""
 DATABASES = (".db", ".sqlite", ".sqlite3")
 RETRIES = "3"
-"""By itself MLflow asks a server that is not there for four minutes."""
-MOST_METRICS, MOST_PARAMS = 1000, 100
-"""What MLflow takes in one request."""
+"""By default MLflow retries for four minutes if the server does not respond."""
+MAX_METRICS, MAX_PARAMS = 1000, 100
+"""The maximum of MLflow in one request."""
 LONGEST_PARAM, LONGEST_TAG, LONGEST_NAME, LONGEST_ERROR = 500, 5000, 250, 200
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_. -]")
-"""What may not stand in the name of a param; a slash may, but would make folders of names in a file store."""
+"""Characters that are not allowed in the name of a param, and the slash, which would create folders in a file store."""
 MILLISECOND_NS = 1_000_000
 STATUS = {"failed": "FAILED", "killed": "KILLED"}
 
 
 def export(run: Exported, where: Destination) -> list[str]:
-    """Make one run in a tracking server, or in a store of this machine."""
+    """Create one run on a tracking server, or in a store on this machine."""
     store = (where.out or STORE).absolute()
     uri = where.url or (f"sqlite:///{store}" if store.suffix in DATABASES else store.as_uri())
     is_folder = uri.startswith("file:")
     if is_folder:
-        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # Newer versions refuse it otherwise.
+        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # Otherwise newer versions refuse it.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", RETRIES)
     try:
         client = MlflowClient(tracking_uri=uri)
@@ -58,8 +58,8 @@ def export(run: Exported, where: Destination) -> list[str]:
         client.set_terminated(made, STATUS.get(run.status, "FINISHED"), run.end_ns // MILLISECOND_NS)
     except (MlflowException, OSError, ImportError) as error:
         raise PerfwrapError(
-            f"MLflow did not take the run at {uri}: {shortened(str(error).splitlines()[0], LONGEST_ERROR)}",
-            "Name a tracking server with --url, or a file.db or a folder with --out.",
+            f"MLflow at {uri} did not accept the run: {shortened(str(error).splitlines()[0], LONGEST_ERROR)}",
+            "Give a tracking server with --url, or a file.db or folder with --out.",
         ) from error
     if where.url:
         return [f"Sent: run {made} at {uri}"]
@@ -68,18 +68,18 @@ def export(run: Exported, where: Destination) -> list[str]:
 
 
 def _experiment(client: Any, where: Destination, store: Path) -> str:
-    """Return the id of the experiment, which is made where there is none."""
+    """Return the id of the experiment, which is created if necessary."""
     name = where.experiment or "perfwrap"
     found = client.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
-    # A database would else leave files where perfwrap happens to be called.
+    # Otherwise a database would leave files in the current folder.
     beside = (store.parent / ARTEFACTS).as_uri() if store.suffix in DATABASES and not where.url else None
     return str(client.create_experiment(name, artifact_location=beside))
 
 
 def _tags(run: Exported) -> dict[str, str]:
-    """Return what is said of the run in words; MLflow shows the note as its description."""
+    """Return the tags of the run; MLflow shows the note as its description."""
     known = {
         "mlflow.note.content": run.documents["report.md"],
         "mlflow.source.name": run.command,
@@ -94,12 +94,12 @@ def _tags(run: Exported) -> dict[str, str]:
 
 
 def _log(client: Any, made: str, run: Exported) -> None:
-    """Hand over numbers, conditions and reports."""
+    """Send numbers, conditions and reports."""
     params = iter(_params(run))
-    while some := list(islice(params, MOST_PARAMS)):
+    while some := list(islice(params, MAX_PARAMS)):
         client.log_batch(made, params=some)
     metrics = _metrics(run)
-    while several := list(islice(metrics, MOST_METRICS)):
+    while several := list(islice(metrics, MAX_METRICS)):
         client.log_batch(made, metrics=several)
     for name, text in run.documents.items():
         client.log_text(made, text, name)
@@ -114,7 +114,7 @@ def _params(run: Exported) -> Sequence[Param]:
 
 
 def _metrics(run: Exported) -> Iterator[Metric]:
-    """Yield the figures at step 0 and the series by step, or by second where they have no steps."""
+    """Yield the figures at step 0 and the series by step, or by second if they have no steps."""
     for figure in run.figures:
         yield Metric(figure_path(figure), figure.value, run.end_ns // MILLISECOND_NS, 0)
     for series in run.series:

@@ -1,9 +1,9 @@
-"""Names for programs that know paths and words, but neither labels nor units."""
+"""Names for programs that have paths and words, but neither labels nor units."""
 
 from __future__ import annotations
 
+from perfwrap.exporters.export_model import Figure, Series
 from perfwrap.exporters.metrics import Metric
-from perfwrap.exporters.model import Figure, Series
 
 SUFFIXES = {
     "s": "_seconds",
@@ -16,7 +16,7 @@ SUFFIXES = {
     "{step}": "",
     "{sample}/s": "",
 }
-"""How a unit ends a name: Prometheus's base units, which the other programs' users read as well."""
+"""The suffix of a name for each unit: Prometheus's base units, used for all programs."""
 
 
 def named(metric: Metric) -> str:
@@ -25,7 +25,7 @@ def named(metric: Metric) -> str:
 
 
 def figure_path(figure: Figure) -> str:
-    """Return e.g. ``perfwrap_summary/account_ratio/data``; the first word makes a section of its own."""
+    """Return e.g. ``perfwrap_summary/account_ratio/data``; the first word creates a section."""
     return "/".join(["perfwrap_summary", named(figure.metric), *figure.labels.values()])
 
 
@@ -35,10 +35,10 @@ def series_path(series: Series) -> str:
 
 
 def clean(text: str) -> str:
-    """Return text that every program takes: a question mark for what is no UTF-8 (a file name may hold that)."""
+    """Return valid text: bytes that are not UTF-8 (in names of files) become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text with no more characters than a program takes."""
+    """Return the text, shortened to the maximum length of a program."""
     return text if len(text) <= most else text[: most - 1] + "…"

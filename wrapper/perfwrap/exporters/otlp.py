@@ -1,7 +1,7 @@
-"""Metrics and spans by OpenTelemetry's protocol (OTLP): to a collector over HTTP, or into a file that one reads.
+"""Metrics and spans by OpenTelemetry's protocol (OTLP): to a collector over HTTP, or into a file for a collector.
 
-The file is as opentelemetry.io/docs/specs/otel/protocol/file-exporter says: a request on each line, as JSON; the
-collector's ``otlpjsonfile`` receiver takes it. Points and spans have the times of the run, not of the export.
+The file has the format of opentelemetry.io/docs/specs/otel/protocol/file-exporter: a JSON request on each line; the
+collector's ``otlpjsonfile`` receiver reads it. Points and spans have the times of the run, not of the export.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from opentelemetry.trace import set_span_in_context
 
 from perfwrap import __version__, units
 from perfwrap.errors import PerfwrapError
+from perfwrap.exporters.export_model import Destination, Exported, own_place
 from perfwrap.exporters.metrics import Metric as Exports
-from perfwrap.exporters.model import Destination, Exported, own_place
 
 TAKES = frozenset({"url", "out", "experiment"})
 FILE = "otlp.jsonl"
 SCOPE = InstrumentationScope("perfwrap", __version__)
 IDS = ("traceId", "spanId", "parentSpanId")
-"""Bytes that OTLP's JSON has in hexadecimal; protobuf's own JSON has base64."""
+"""Bytes that are hexadecimal in OTLP's JSON; protobuf's own JSON has base64."""
 
 
 def export(run: Exported, where: Destination) -> list[str]:
@@ -58,14 +58,14 @@ def export(run: Exported, where: Destination) -> list[str]:
         sent = OTLPSpanExporter(endpoint=f"{base}/v1/traces").export(spans) is SpanExportResult.SUCCESS
     if not sent:
         raise PerfwrapError(
-            f"{where.url} did not take the run.",
-            "Name a collector's address for OTLP over HTTP, for example --url http://localhost:4318",
+            f"{where.url} did not accept the run.",
+            "Give the address of a collector for OTLP over HTTP, for example: --url http://localhost:4318",
         )
     return [f"Sent to {where.url}: {_counted(metrics, spans)}"]
 
 
 def _resource(run: Exported, service: str) -> Resource:
-    """Return what the figures are about, in the words of OpenTelemetry's conventions."""
+    """Return the resource of the figures, with the names of OpenTelemetry's conventions."""
     known: dict[str, str | tuple[str, ...]] = {
         "service.name": service,
         "service.instance.id": run.name,
@@ -78,7 +78,7 @@ def _resource(run: Exported, service: str) -> Resource:
         "perfwrap.tags": run.tags,
         "perfwrap.status": run.status,
     }
-    # Not Resource.create(): that would add this process and machine, which have not trained.
+    # Resource.create() would add this process and machine, which did not train.
     return Resource({key: value for key, value in known.items() if value})
 
 
@@ -95,7 +95,8 @@ def _metrics(run: Exported, resource: Resource) -> MetricsData:
             for time, value in zip(series.time_ns, series.values, strict=True)
         ]
     metrics = [
-        Metric(name, metric.told, metric.unit, Gauge(found)) for (name, metric), found in points.items()
+        Metric(name, metric.description, metric.unit, Gauge(found))
+        for (name, metric), found in points.items()
     ]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(SCOPE, metrics, "")], "")])
 
@@ -123,7 +124,7 @@ def _spans(run: Exported, resource: Resource) -> Sequence[ReadableSpan]:
 
 
 def _write(metrics: MetricsData, spans: Sequence[ReadableSpan], path: Path) -> list[str]:
-    """Write a request on each line; PerfwrapError where that fails."""
+    """Write a request on each line; PerfwrapError if that fails."""
     requests = [encode_metrics(metrics), *([encode_spans(spans)] if spans else [])]
     lines = [json.dumps(_plain(MessageToDict(one, use_integers_for_enums=True))) for one in requests]
     try:
@@ -131,17 +132,17 @@ def _write(metrics: MetricsData, spans: Sequence[ReadableSpan], path: Path) -> l
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
         raise PerfwrapError(
-            f"{path} cannot be written: {error.strerror}.", "Choose another file: --out FILE"
+            f"Cannot write {path}: {error.strerror}.", "Choose another file: --out FILE"
         ) from error
-    told = f"Written: {path} ({_counted(metrics, spans)})"
+    line = f"Written: {path} ({_counted(metrics, spans)})"
     return [
-        told,
-        "A collector's otlpjsonfile receiver reads it; --url http://localhost:4318 sends it instead.",
+        line,
+        "The otlpjsonfile receiver of a collector reads it. To send it instead: --url http://localhost:4318",
     ]
 
 
 def _plain(value: Any) -> Any:
-    """Return protobuf's JSON as OTLP has it: ids in hexadecimal."""
+    """Return protobuf's JSON in the form of OTLP, with hexadecimal ids."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if not isinstance(value, dict):
@@ -150,7 +151,7 @@ def _plain(value: Any) -> Any:
 
 
 def _counted(metrics: MetricsData, spans: Sequence[ReadableSpan]) -> str:
-    """Return how much there was."""
+    """Return the number of points and spans in words."""
     points = sum(len(list(metric.data.data_points)) for metric in _each(metrics))
     several = units.counted(len(list(_each(metrics))), "metric")
     return f"{units.counted(points, 'point')} of {several}, {units.counted(len(spans), 'span')}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported, Figure, own_place
+from perfwrap.exporters.export_model import Destination, Exported, Figure, own_place
 from perfwrap.exporters.naming import named, shortened
 
 TAKES = frozenset({"out"})
@@ -23,11 +23,12 @@ OF_CONDITIONS = ("torch", "gpu")
 
 
 def export(run: Exported, where: Destination) -> list[str]:
-    """Write the file, in one step, so that the collector never sees half of it."""
+    """Write the file, in one step, so that the collector never reads an incomplete file."""
     path = where.out or own_place(run.folder, FILE)
     if path.suffix != ".prom":
         raise PerfwrapError(
-            f"{path} does not end in .prom.", "node_exporter's textfile collector reads only files that do."
+            f"{path} does not end in .prom.",
+            "The textfile collector of node_exporter reads only .prom files.",
         )
     registry = CollectorRegistry()
     _add_info(run, registry)
@@ -37,15 +38,15 @@ def export(run: Exported, where: Destination) -> list[str]:
     for name, figures in grouped.items():
         _add(f"perfwrap_{name}", figures, run.name, registry)
     _write(path, registry)
-    return [f"Written: {path}", "For node_exporter: --collector.textfile.directory is the folder it lies in."]
+    return [f"Written: {path}", f"For node_exporter: --collector.textfile.directory={path.parent}"]
 
 
 def _add_info(run: Exported, registry: CollectorRegistry) -> None:
-    """Add what is known in words, and when the run ended."""
+    """Add the texts, and when the run ended."""
     known = {name: run.conditions[name] for name in OF_CONDITIONS if name in run.conditions}
     words = {"run": run.name, "verdict": run.verdict, "confidence": run.confidence, "host": run.host, **known}
     labels = {name: shortened(value, LONGEST_LABEL) for name, value in words.items()}
-    Gauge("perfwrap_run_info", "What was run, and the verdict.", list(labels), registry=registry).labels(
+    Gauge("perfwrap_run_info", "Command and verdict of the run.", list(labels), registry=registry).labels(
         **labels
     ).set(1)
     ended = Gauge("perfwrap_run_end_timestamp_seconds", "When the run ended.", ["run"], registry=registry)
@@ -55,17 +56,17 @@ def _add_info(run: Exported, registry: CollectorRegistry) -> None:
 def _add(name: str, figures: Sequence[Figure], run: str, registry: CollectorRegistry) -> None:
     """Add one metric with all its figures, which have the same labels."""
     names = ["run", *figures[0].labels]
-    gauge = Gauge(name, figures[0].metric.told, names, registry=registry)
+    gauge = Gauge(name, figures[0].metric.description, names, registry=registry)
     for figure in figures:
         gauge.labels(run=shortened(run, LONGEST_LABEL), **figure.labels).set(figure.value)
 
 
 def _write(path: Path, registry: CollectorRegistry) -> None:
-    """Write the file; PerfwrapError where that fails."""
+    """Write the file; PerfwrapError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_to_textfile(str(path), registry)
     except OSError as error:
         raise PerfwrapError(
-            f"{path} cannot be written: {error.strerror}.", "Choose another file: --out FILE.prom"
+            f"Cannot write {path}: {error.strerror}.", "Choose another file: --out FILE.prom"
         ) from error

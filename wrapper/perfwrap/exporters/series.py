@@ -1,4 +1,4 @@
-"""How step times, GPUs and the machine went, in a bounded number of points, and the means and maxima of the latter."""
+"""Time series of steps, GPUs and the machine with a limited number of points, and means and maxima of the latter."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.exporters import metrics
+from perfwrap.exporters.export_model import Figure, Labels, Series
 from perfwrap.exporters.figures import NANOSECONDS, gpu_label
 from perfwrap.exporters.metrics import Metric
-from perfwrap.exporters.model import Figure, Labels, Series
 from perfwrap.timeline.clocks import HostClock
 from perfwrap.timeline.model import Timeline
 
-MOST_POINTS = 500
-"""Of one series: more than a chart shows side by side."""
-MOST_POINTS_TOGETHER = 20_000
-"""Of all series: what a tracking server takes within seconds."""
-LEAST_POINTS = 50
-MOST_GPUS = 16
-"""GPUs that have series and figures of their own, by host and number."""
-MOST_RANKS = 16
-"""Trainers that have a series of their own, the lowest ranks."""
+MAX_POINTS = 500
+"""The maximum number of points of one series: more than a chart shows."""
+MAX_POINTS_TOGETHER = 20_000
+"""The maximum for all series together: a tracking server accepts it within seconds."""
+MIN_POINTS = 50
+MAX_GPUS = 16
+"""The maximum number of GPUs with series and figures, by host and number."""
+MAX_RANKS = 16
+"""The maximum number of trainers with a series, the lowest ranks."""
 SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Counters that are told as one: values of the same moment are added up."""
+    """Counters that are exported as one: values of the same moment are summed."""
 
     metric: Metric
     labels: Labels
@@ -39,10 +39,10 @@ class Sampled:
 def find_series(
     diagnosis: Diagnosis, timeline: Timeline, clock: HostClock
 ) -> tuple[tuple[Series, ...], tuple[Figure, ...]]:
-    """Return the series of a run, and of those that monitors sampled the mean and the most over the steady loop."""
+    """Return the series of a run, and for those of monitors the mean and the maximum over the steady loop."""
     sampled = [*_of_gpus(timeline), *_of_hosts(timeline)]
-    trainers = min(len(diagnosis.ranks), MOST_RANKS)
-    most = max(LEAST_POINTS, min(MOST_POINTS, MOST_POINTS_TOGETHER // max(1, len(sampled) + 2 * trainers)))
+    trainers = min(len(diagnosis.ranks), MAX_RANKS)
+    most = max(MIN_POINTS, min(MAX_POINTS, MAX_POINTS_TOGETHER // max(1, len(sampled) + 2 * trainers)))
     window = _steady(diagnosis)
     series = [*_of_steps(diagnosis, clock, most)]
     figures: list[Figure] = []
@@ -55,13 +55,13 @@ def find_series(
 
 
 def _of_steps(diagnosis: Diagnosis, clock: HostClock, most: int) -> Iterator[Series]:
-    """Yield each trainer's step times; steps that PyTorch's profiler watched for perfwrap are left out.
+    """Yield each trainer's step times; without steps that torch.profiler captured for perfwrap.
 
-    Of more steps than points each point is the mean of as many, and the slowest of them stands in a series of its own.
+    With more steps than points, each point is the mean of several steps; a separate series has the slowest of them.
     """
     several = len(diagnosis.ranks) > 1
     tables = list(zip(diagnosis.ranks, diagnosis.step_tables.values(), strict=False))
-    for place, (rank, table) in enumerate(tables[:MOST_RANKS]):
+    for place, (rank, table) in enumerate(tables[:MAX_RANKS]):
         steps = table.filter(~pl.col("windowed"))
         if steps.is_empty():
             continue
@@ -79,13 +79,13 @@ def _of_steps(diagnosis: Diagnosis, clock: HostClock, most: int) -> Iterator[Ser
         labels = {"rank": str(place if rank.rank is None else rank.rank)} if several else {}
         wall = tuple(clock.to_wall(points["end"].to_numpy()).tolist())
         numbers = tuple(points["index"].to_list())
-        told = {metrics.STEP_TIME: "mean"} | ({metrics.SLOWEST_STEP: "slowest"} if together > 1 else {})
-        for metric, column in told.items():
+        columns = {metrics.STEP_TIME: "mean"} | ({metrics.SLOWEST_STEP: "slowest"} if together > 1 else {})
+        for metric, column in columns.items():
             yield Series(metric, labels, wall, tuple((points[column] / NANOSECONDS).to_list()), numbers)
 
 
 def _counters(timeline: Timeline) -> pl.DataFrame:
-    """Return each counter with what it is about."""
+    """Return each counter with its subject."""
     owners = timeline.tracks.select(
         pl.col("id").alias("parent"),
         pl.col("kind").alias("owner_kind"),
@@ -97,19 +97,19 @@ def _counters(timeline: Timeline) -> pl.DataFrame:
 
 
 def _of_gpus(timeline: Timeline) -> Iterator[Sampled]:
-    """Yield what the monitors sampled of each GPU and of each slice of one."""
+    """Yield the samples of each GPU and each slice of a GPU."""
     counters = _counters(timeline).filter(
         pl.col("owner_kind").is_in(["gpu", "mig"]), pl.col("name").is_in(list(metrics.OF_GPU))
     )
     several = counters["host"].n_unique() > 1
-    gpus = counters.select("host", "owner").unique().sort("host", "owner").head(MOST_GPUS)
+    gpus = counters.select("host", "owner").unique().sort("host", "owner").head(MAX_GPUS)
     chosen = counters.join(gpus, on=["host", "owner"], nulls_equal=True, maintain_order="left")
     for track, name, host, owner in chosen.select("id", "name", "host", "owner").iter_rows():
         yield Sampled(metrics.OF_GPU[name], {"gpu": gpu_label(owner, host, several)}, [track])
 
 
 def _of_hosts(timeline: Timeline) -> Iterator[Sampled]:
-    """Yield what was sampled of the first host, and of the run's processes on it together."""
+    """Yield the samples of the first host, and of all processes of the run on it together."""
     first = next(iter(timeline.tracks.filter(pl.col("kind") == "host")["name"]), None)
     counters = _counters(timeline).filter(pl.col("host").eq_missing(pl.lit(first, pl.String)))
     for name, metric in metrics.OF_HOST.items():
@@ -124,7 +124,7 @@ def _of_hosts(timeline: Timeline) -> Iterator[Sampled]:
 
 
 def _thinned(one: Sampled, rows: pl.DataFrame, clock: HostClock, most: int) -> Series:
-    """Return so many points at most, each the mean of a stretch of time."""
+    """Return at most so many points, each the mean of an interval."""
     begin, end = rows.select(pl.col("time").min().alias("begin"), pl.col("time").max().alias("end")).row(0)
     width = max(SECOND_NS, (end - begin) // most + 1)
     points = _binned(rows, begin, width)
@@ -133,7 +133,7 @@ def _thinned(one: Sampled, rows: pl.DataFrame, clock: HostClock, most: int) -> S
 
 
 def _summary(one: Sampled, rows: pl.DataFrame, window: tuple[int, int] | None) -> Iterator[Figure]:
-    """Yield mean and maximum over the steady loop, or of all where no sample lies in it.
+    """Yield mean and maximum over the steady loop, or of all samples if none is in it.
 
     Each second counts the same, however many samples it has.
     """
@@ -146,7 +146,7 @@ def _summary(one: Sampled, rows: pl.DataFrame, window: tuple[int, int] | None) -
 
 
 def _binned(rows: pl.DataFrame, begin: int, width: int) -> pl.DataFrame:
-    """Return the columns bin and value: the mean of each counter in each stretch of time, added up."""
+    """Return the columns bin and value: the mean of each counter in each interval, summed."""
     place = ((pl.col("time") - begin) // width).alias("bin")
     means = rows.group_by(place, "track").agg(pl.col("value").mean())
     return means.group_by("bin").agg(pl.col("value").sum()).sort("bin")

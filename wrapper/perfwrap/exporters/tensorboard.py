@@ -1,4 +1,4 @@
-"""Scalars and a text for TensorBoard, in an event file written by TensorBoard's own library."""
+"""Scalars and a text for TensorBoard, in an event file written with TensorBoard's own library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported, own_place
+from perfwrap.exporters.export_model import Destination, Exported, own_place
 from perfwrap.exporters.naming import figure_path, series_path
 
 TAKES = frozenset({"out"})
@@ -21,12 +21,12 @@ EVENTS = "events.out.tfevents.*"
 
 
 def export(run: Exported, where: Destination) -> list[str]:
-    """Write an event file into a folder that has none yet: TensorBoard would mix both."""
+    """Write an event file into a folder that has none yet, because TensorBoard would mix both."""
     folder = where.out or own_place(run.folder, "tensorboard")
     if any(folder.glob(EVENTS)):
         raise PerfwrapError(
-            f"{folder} holds events already, and TensorBoard would mix them with these.",
-            "Remove it, or choose another folder: --out DIR",
+            f"{folder} already contains events, which TensorBoard would mix with these.",
+            "Delete it, or choose another folder: --out DIR",
         )
     try:
         writer = EventFileWriter(str(folder))
@@ -35,13 +35,13 @@ def export(run: Exported, where: Destination) -> list[str]:
         writer.close()
     except OSError as error:
         raise PerfwrapError(
-            f"Events cannot be written into {folder}: {error.strerror}.", "Choose another folder: --out DIR"
+            f"Cannot write events to {folder}: {error.strerror}.", "Choose another folder: --out DIR"
         ) from error
     return [f"Written: {folder}", f"tensorboard --logdir {_shown(folder, run)}"]
 
 
 def _events(run: Exported) -> Iterator[Event]:
-    """Yield the report, the figures at step 0, and the series by step, or by second where they have no steps."""
+    """Yield the report, the figures at step 0, and the series by step, or by second if they have no steps."""
     at = run.end_ns / 1e9
     yield Event(wall_time=at, step=0, summary=Summary(value=[_text(run.documents["report.md"])]))
     figures = [Summary.Value(tag=figure_path(one), simple_value=one.value) for one in run.figures]
@@ -55,12 +55,12 @@ def _events(run: Exported) -> Iterator[Event]:
 
 
 def _text(markdown: str) -> Summary.Value:
-    """Return a text as the text plugin shows it, drawn as Markdown."""
+    """Return a text for the text plugin, which shows it as Markdown."""
     metadata = create_summary_metadata(display_name="", description="")
     tensor = make_tensor_proto(np.array([markdown.encode()], dtype=object))
     return Summary.Value(tag="perfwrap/report", metadata=metadata, tensor=tensor)
 
 
 def _shown(folder: Path, run: Exported) -> Path:
-    """Return the folder to name: that of all runs, where the events lie within the run's own."""
+    """Return the folder for the message: that of all runs, if the events are inside the run folder."""
     return run.folder.parent if folder.is_relative_to(run.folder) else folder

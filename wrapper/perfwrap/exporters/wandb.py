@@ -1,6 +1,6 @@
-"""A run of Weights & Biases': offline, unless the user names a server.
+"""A run in Weights & Biases: offline, unless the user gives a server.
 
-Of the machine that exports nothing is told (no git, no packages, no statistics): it is not the one that trained.
+Nothing about the exporting machine is sent (no git, packages or statistics): it did not run the training.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import wandb
 
 from perfwrap.errors import PerfwrapError
-from perfwrap.exporters.model import Destination, Exported
+from perfwrap.exporters.export_model import Destination, Exported
 from perfwrap.exporters.naming import figure_path, series_path, shortened
 
 TAKES = frozenset({"url", "out", "experiment"})
@@ -21,7 +21,7 @@ STEP, SECONDS = "perfwrap/step", "perfwrap/seconds"
 
 
 def export(run: Exported, where: Destination) -> list[str]:
-    """Make one run, in a folder below ``wandb`` or at a server."""
+    """Create one run, in a folder below ``wandb`` or on a server."""
     folder = (where.out or Path()).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,18 +29,18 @@ def export(run: Exported, where: Destination) -> list[str]:
         place = Path(made.dir).parent
         _log(made, run)
         made.finish(exit_code=0 if run.status in ("", "finished") else 1)
-        wandb.teardown()  # Its own process may still be writing the file otherwise.
+        wandb.teardown()  # Otherwise its own process may still be writing the file.
     except (wandb.Error, OSError) as error:
         raise PerfwrapError(
-            f"Weights & Biases did not take the run: {error}", "Without --url it is written here, offline."
+            f"Weights & Biases did not accept the run: {error}", "Without --url, the run is written locally."
         ) from error
     if where.url:
         return [f"Sent to {made.url or where.url}"]
-    return [f"Written: {place}", f"`wandb sync {place}` sends it to a server."]
+    return [f"Written: {place}", f"To send it to a server: wandb sync {place}"]
 
 
 def _begin(run: Exported, where: Destination, folder: Path) -> Any:
-    """Begin the run."""
+    """Start the run."""
     return wandb.init(
         project=where.experiment or "perfwrap",
         name=run.name,
@@ -55,7 +55,7 @@ def _begin(run: Exported, where: Destination, folder: Path) -> Any:
 
 
 def _settings(where: Destination) -> Any:
-    """Return what keeps the library to what it is given."""
+    """Return the settings that keep the library from adding other data."""
     known = {
         "console": "off",
         "silent": True,
@@ -69,7 +69,7 @@ def _settings(where: Destination) -> Any:
 
 
 def _log(made: Any, run: Exported) -> None:
-    """Hand over the series row by row, the figures as the summary, and the reports as files."""
+    """Send the series row by row, the figures as the summary, and the reports as files."""
     rows: dict[tuple[str, float], dict[str, float]] = {}
     for series in run.series:
         axis = STEP if series.steps else SECONDS
@@ -83,7 +83,7 @@ def _log(made: Any, run: Exported) -> None:
     words = {"perfwrap_verdict": run.verdict, "perfwrap_confidence": run.confidence}
     made.summary.update({**{figure_path(figure): figure.value for figure in run.figures}, **words})
     for name, text in run.documents.items():
-        # What lies in the run's own folder for files goes along.
+        # Files in the run's own folder are sent, too.
         (Path(made.dir) / name).write_text(text, encoding="utf-8")
     if run.page is not None:
         (Path(made.dir) / run.page.name).write_bytes(run.page.read_bytes())

@@ -1,1 +1,1 @@
-"""Start the command as if perfwrap were not there, and wait for it."""
+"""Start the command as without perfwrap, and wait for it."""

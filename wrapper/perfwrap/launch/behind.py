@@ -1,6 +1,6 @@
-"""The launcher's end of a relay: starts a tool that starts the command, and stays the command's own parent in all.
+"""The launcher's end of a relay: starts a tool that starts the command, and still supervises the command.
 
-See ``relay.py``: the command keeps its streams, its signals and its exit status whatever the tool does.
+See ``relay.py``: the command keeps its streams, its signals and its exit status, whatever the tool does.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from perfwrap.launch import process, relay
 from perfwrap.launch.signals import OriginalSignals, Supervisor
 
 START_SECONDS = 120.0
-"""How long a tool may take to start the command; on a large machine nsys looks around for some seconds first."""
+"""How long a tool may take to start the command; on a large machine nsys needs some seconds."""
 LOOK_SECONDS = 0.05
 
 
 class NotStarted(Exception):
-    """The tool ended, or did nothing, without having started the command."""
+    """The tool ended or timed out without having started the command."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Behind:
     pid: int = 0
     """Pid of the command."""
     is_apart: bool = False
-    """Whether the tool runs it in a session of its own, where no signal of the terminal arrives."""
+    """Whether the tool runs it in a separate session, where signals of the terminal do not arrive."""
     status: int | None = None
     """The command's wait status, once it has ended."""
     _read: bytes = field(default=b"", repr=False)
@@ -46,11 +46,11 @@ class Behind:
     def wait(self, supervisor: Supervisor) -> int:
         """Wait for the command and then for the tool; return the wait status of the command.
 
-        A command whose status nobody can tell any more, the relay having been killed, has ended by SIGKILL.
+        If the relay was killed, the status of the command is unknown and reported as SIGKILL.
         """
         supervisor.stand_for(self.pid, self.is_apart)
         tool_status = supervisor.wait(self.tool)
-        # A tool that died early leaves the command running.
+        # If the tool died early, the command still runs.
         while self.status is None and self._take(LOOK_SECONDS):
             supervisor.attend()
         supervisor.stand_for(0, False)
@@ -59,7 +59,7 @@ class Behind:
         return self.status
 
     def _take(self, seconds: float) -> bool:
-        """Take in what the relay says; False when it is gone."""
+        """Read the messages of the relay; False if it has ended."""
         if not select.select([self.peer], [], [], seconds)[0]:
             return True
         data = self.peer.recv(relay.LONGEST_MESSAGE)
@@ -82,9 +82,9 @@ def start(
     original: OriginalSignals,
     log: Path,
 ) -> Behind:
-    """Start a command behind a tool, whose own words go to ``log``.
+    """Start a command behind a tool; the output of the tool goes to ``log``.
 
-    Raises NotStarted when the tool does not start it, OSError when the command cannot be executed.
+    Raises NotStarted if the tool does not start it, OSError if the command cannot be executed.
     """
     name = f"perfwrap-{secrets.token_hex(16)}"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -110,18 +110,18 @@ def start(
         raise
     if not behind.pid:
         _end(pid)
-        raise NotStarted("it ended before the command began")
+        raise NotStarted("it exited before the command started")
     return behind
 
 
 def _end(tool: int) -> None:
-    """End a tool that is of no use; it may have ended already."""
+    """End a tool that is not needed; it may have ended already."""
     os.kill(tool, signal.SIGKILL)
     os.waitpid(tool, 0)
 
 
 def _accept(listener: socket.socket, tool: int) -> socket.socket:
-    """Return the connection of the relay; NotStarted when the tool ends first, or takes too long."""
+    """Return the connection of the relay; NotStarted if the tool ends first, or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if select.select([listener], [], [], LOOK_SECONDS)[0]:
@@ -131,5 +131,5 @@ def _accept(listener: socket.socket, tool: int) -> socket.socket:
             peer.close()
         ended = os.waitid(os.P_PID, tool, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is not None:
-            raise NotStarted("it ended before the command began")
-    raise NotStarted(f"it did not begin the command within {START_SECONDS:.0f} s")
+            raise NotStarted("it exited before the command started")
+    raise NotStarted(f"it did not start the command within {START_SECONDS:.0f} s")

@@ -1,7 +1,7 @@
-"""A process that does nothing but notice which signals reach the whole process group.
+"""A process that only detects which signals reach the whole process group.
 
-It is forked, not executed, so it is there at once and costs nothing; it looks like the command
-(``pkill -f train.py`` finds it if, and only if, it finds the command) and dies with the launcher.
+It is forked, not executed, so it starts at once and costs nothing; it has the name of the command (``pkill -f
+train.py`` finds both or neither) and dies with the launcher.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from perfwrap.launch import descriptors, kernel, proc
 from perfwrap.launch.signals import ALL
 
 PING = int(signal.SIGRTMAX)
-"""The launcher asks: are you done with all that came before this? Real-time signals are delivered last."""
+"""The launcher asks whether all earlier signals were handled. Real-time signals are delivered last."""
 WATCH = PING - 1
-"""The launcher is about to stop: wake it when the command goes on without it."""
+"""The launcher is about to stop: wake it when the command continues without it."""
 
 REPORT = struct.Struct("<iid")
-"""Signal, pid of the sender, CLOCK_MONOTONIC in seconds; a PING is answered by itself."""
+"""Signal, pid of the sender, CLOCK_MONOTONIC in seconds; the answer to a PING is a PING."""
 ORDER = struct.Struct("<i")
 
 ANSWER_SECONDS = 2.0
-"""A canary that does not answer for so long is taken to have seen nothing: better twice than never."""
+"""After this time without an answer, the canary counts as not having seen the signal: better twice than never."""
 BEFORE_SECONDS = 1.0
-"""The launcher may be so late, on a busy machine, to see what the canary has seen long since."""
+"""How much later than the canary the launcher may see a signal on a busy machine."""
 AGAIN_SECONDS = 0.25
 """GNU timeout signals the pid and the group: both copies belong to the one that the canary saw."""
 UNTIL_STOPPED_SECONDS, WATCH_SECONDS = 1.0, 0.1
 LOOK_SECONDS = 60.0
-"""Where the kernel cannot be asked to end it with the launcher, the canary looks for itself."""
+"""How often the canary checks for the launcher if the kernel cannot end both together."""
 
 
 class Canary:
@@ -44,40 +44,40 @@ class Canary:
         self._reports = reports
         self._orders = orders
         self._seen: list[tuple[int, int, float]] = []
-        self._told: dict[tuple[int, int], float] = {}
+        self._reported: dict[tuple[int, int], float] = {}
         self._unanswered = 0
         self._readable = select.poll()
         self._readable.register(reports, select.POLLIN)
 
     def wait_until_it_looks_like_the_command(self) -> None:
-        """Wait for its first report: before, what is sent to perfwrap by its name reaches the canary, too."""
+        """Wait for its first report: before, signals sent to perfwrap by name reach the canary, too."""
         if self._readable.poll(ANSWER_SECONDS * 1000):
             os.read(self._reports, REPORT.size)
 
     def saw(self, number: int, sender: int, moment: float) -> bool:
-        """Say whether the signal that this sender sent about then came to the whole group.
+        """Return whether the signal that this sender sent at about that time reached the whole group.
 
-        What was seen is told once, and once more right after: see AGAIN_SECONDS.
+        A signal is reported once, and once more right after: see AGAIN_SECONDS.
         """
         self._ask()
         self._seen = [seen for seen in self._seen if seen[2] >= moment - BEFORE_SECONDS]
         for seen in self._seen:
             if seen[:2] == (number, sender):
                 self._seen.remove(seen)
-                self._told[number, sender] = seen[2]
+                self._reported[number, sender] = seen[2]
                 return True
-        return self._told.get((number, sender), 0.0) >= moment - AGAIN_SECONDS
+        return self._reported.get((number, sender), 0.0) >= moment - AGAIN_SECONDS
 
     def wake_launcher_when_runs(self, child: int) -> None:
-        """Continue the launcher, which is about to stop, should the child go on alone."""
+        """Continue the launcher, which is about to stop, if the child continues alone."""
         try:
             os.write(self._orders, ORDER.pack(child))
             os.kill(self.pid, WATCH)
         except OSError:
-            return  # Gone: the next waitpid will tell.
+            return  # It has ended: the next waitpid returns its status.
 
     def _ask(self) -> None:
-        """Take in all reports up to the answer to a PING."""
+        """Read all reports up to the answer to a PING."""
         try:
             os.kill(self.pid, PING)
             self._unanswered += 1
@@ -91,11 +91,11 @@ class Canary:
                 else:
                     self._seen.append((number, sender, moment))
         except OSError:
-            return  # Gone: the next waitpid will tell.
+            return  # It has ended: the next waitpid returns its status.
 
 
 def hatch(command: list[str]) -> Canary:
-    """Fork the canary from a launcher that has all signals blocked; OSError when there can be none."""
+    """Fork the canary from a launcher that has all signals blocked; OSError if that fails."""
     launcher = os.getpid()
     reports, reports_in = os.pipe()
     orders_out, orders = os.pipe()
@@ -118,7 +118,7 @@ def hatch(command: list[str]) -> Canary:
 
 
 def _live(launcher: int, reports: int, orders: int) -> None:
-    """Report every signal that a process sent, until the launcher is gone."""
+    """Report every signal that a process sent, until the launcher has ended."""
     while True:
         sent = signal.sigtimedwait(ALL, LOOK_SECONDS)
         if sent is None and os.getppid() != launcher:

@@ -1,7 +1,7 @@
-"""How the command ended: exit code or signal, a core dump, and whether memory had run out.
+"""How the command ended: exit code or signal, a core dump, and whether memory ran out.
 
-The kernel counts in the control group whom it killed for want of memory, and says so in its log; where the log
-may be read, it names the processes. Formats: https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events)
+The kernel counts in the control group the processes that it killed because memory ran out, and logs them; a readable
+log has the pids. Formats: https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events)
 and https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg.
 """
 
@@ -19,24 +19,24 @@ from perfwrap import control_groups
 from perfwrap.run_folder import START_FIELDS, RunFolder
 
 LOG_SLACK_SECONDS = 60
-"""The clock of the kernel's log is not quite the monotonic one."""
-MOST_MESSAGES = 100_000
+"""The clock of the kernel's log differs slightly from the monotonic one."""
+MAX_MESSAGES = 100_000
 KILLED = re.compile(
     r"(?:[Oo]ut of memory[^:]*: Kill(?:ed)? process |oom-kill:.*\bpid=)(?P<pid>\d+)(?: \((?P<name>.*?)\))?"
 )
 INITIAL_PIDS = 0xEFFFFFFC
-"""Inode of the first pid namespace (PROC_PID_INIT_INO): there the log's pids are ours."""
+"""Inode of the first pid namespace (PROC_PID_INIT_INO), whose pids are in the log."""
 PID = START_FIELDS.index("pid")
 
 
 @dataclass(frozen=True)
 class MemoryCounts:
-    """What had been counted at one moment."""
+    """The counts at one moment."""
 
     kills: int | None
-    """Processes of our own group that were killed for want of memory."""
+    """Processes of this process's group that were killed because memory ran out."""
     shortages: int
-    """How often a group that limits us had no memory left."""
+    """How often a group that limits this process had no memory left."""
     machine_kills: int | None
     """As ``kills``, of the whole machine."""
 
@@ -45,7 +45,7 @@ UNKNOWN = MemoryCounts(None, 0, None)
 
 
 def count(root: Path = Path("/")) -> MemoryCounts:
-    """Return the counts of now."""
+    """Return the current counts."""
     folders = control_groups.groups("memory", root)
     killed = re.search(r"^oom_kill (\d+)$", control_groups.text(root / "proc/vmstat"), re.MULTILINE)
     return MemoryCounts(
@@ -71,7 +71,7 @@ def describe(status: int, memory: dict[str, Any] | None = None, root: Path = Pat
 def find_out_of_memory(
     folder: RunFolder, child: int, status: int, before: MemoryCounts, start_ns: int, root: Path = Path("/")
 ) -> dict[str, Any] | None:
-    """Return whom the kernel killed for want of memory since then; None when nothing says that it was ours."""
+    """Return the processes that the kernel killed because memory ran out; None if none is known to be of this run."""
     now = count(root)
     ours = _more(now.kills, before.kills)
     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
@@ -81,26 +81,26 @@ def find_out_of_memory(
     named = _named_in_log(start_ns, root)
     known = None if named is None else sorted(named & ({child} | _recorded(folder)))
     if known == [] and (now.kills is None or status == 0):
-        return None  # Others of the machine or of the group, and the command did not mind.
+        return None  # Other processes of the machine or the group; the command was not affected.
     short = now.shortages > before.shortages
     limit = control_groups.memory_limit(control_groups.groups("memory", root))
     return {
         "processes": ours or machine,
         "scope": "container" if short and limit is not None else "machine",
         "limit_bytes": limit if short else None,
-        # Without the log, SIGKILL and the count together are as good as a name.
+        # Without the log, SIGKILL together with the count is enough evidence.
         "command": (killed and ours > 0) if known is None else child in known,
         "pids": known,
     }
 
 
 def _more(now: int | None, before: int | None) -> int:
-    """Return how much a counter has grown; 0 for one that is not there."""
+    """Return how much a counter has grown; 0 for a missing one."""
     return max(0, now - before) if now is not None and before is not None else 0
 
 
 def _recorded(folder: RunFolder) -> set[int]:
-    """Return the pids of the Python processes that were reached, here or on another host."""
+    """Return the pids of the Python processes with a start record, here or on another host."""
     lines: list[bytes] = []
     for path in folder.starts.glob("*.log"):
         with suppress(OSError):
@@ -110,7 +110,7 @@ def _recorded(folder: RunFolder) -> set[int]:
 
 
 def _named_in_log(start_ns: int, root: Path) -> set[int] | None:
-    """Return the pids that the kernel's log says were killed for want of memory; None when it tells nothing."""
+    """Return the pids that the kernel's log says were killed because memory ran out; None if that is unknown."""
     try:
         if (root / "proc/self/ns/pid").stat().st_ino != INITIAL_PIDS:
             return None
@@ -125,13 +125,13 @@ def _named_in_log(start_ns: int, root: Path) -> set[int] | None:
 
 
 def _messages(log: int, since_us: int) -> list[str]:
-    """Return the kernel's messages from then on; each read of the log gives one."""
+    """Return the kernel's messages from that time on; each read of the log returns one."""
     found = []
-    for _ in range(MOST_MESSAGES):
+    for _ in range(MAX_MESSAGES):
         try:
             record = os.read(log, 8192).decode("utf-8", "replace")
         except BrokenPipeError:
-            continue  # Some were overwritten meanwhile.
+            continue  # Some were overwritten.
         except OSError:
             break
         if not record:
@@ -139,6 +139,6 @@ def _messages(log: int, since_us: int) -> list[str]:
         for line in record.splitlines():
             head, _, message = line.partition(";")
             words = head.split(",")
-            if len(words) > 2 and words[2].isdigit() and int(words[2]) >= since_us:
+            if len(words) > 2 and words[2].isdecimal() and int(words[2]) >= since_us:
                 found.append(message)
     return found

@@ -1,4 +1,4 @@
-"""What the environment says: whether to record, whether somebody already does, what matters for speed."""
+"""What the environment contains: whether to record, whether that is already done, and what affects speed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ OFF = ("PERFWRAP_OFF", "PERFWRAP_DISABLE")
 SETTINGS = "settings"
 """A file in a folder beside the injected sitecustomize.py; its line ``run_dir=`` names the run."""
 
-MOST_BYTES = 1 << 20
-"""Of such a file."""
+MAX_BYTES = 1 << 20
+"""Maximum size of such a file."""
 
 PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "HIP_", "NCCL_", "GLOO_", "UCX_", "TRITON_", "KINETO_"),
@@ -30,16 +30,16 @@ PREFIXES = (
 )
 EXACT = ("RANK", "WORLD_SIZE", "LD_PRELOAD")
 SECRET = re.compile(r"TOKEN(?!IZERS)|SECRET|PASSW|CREDENTIAL|_KEY|PRIVATE")
-"""Parts of names that are never written down, whatever they start with; nor are those of ``is_secret``."""
+"""Parts of names that are never recorded, whatever their prefix; those of ``is_secret`` are not, either."""
 
 
 def is_off(environment: Mapping[str, str]) -> bool:
-    """Say whether the user wants nothing of perfwrap in this environment."""
+    """Return whether perfwrap is disabled in this environment."""
     return any(environment.get(name) == "1" for name in OFF)
 
 
 def outer_run(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder of the run that already records the Pythons of this environment, if any."""
+    """Return the folder of the run that already records the Pythons of this environment, or None."""
     for element in environment.get("PYTHONPATH", "").split(os.pathsep):
         if element and (Path(element) / "sitecustomize.py").is_file():
             for settings in sorted(Path(element).glob(f"*/{SETTINGS}")):
@@ -50,9 +50,9 @@ def outer_run(environment: Mapping[str, str]) -> Path | None:
 
 
 def _run_folder(settings: Path) -> Path | None:
-    """Return the run folder that a settings file names, or None when it is not one of ours."""
+    """Return the run folder that a settings file names, or None if it is not from perfwrap."""
     try:
-        lines = read_plain(settings, MOST_BYTES).decode("utf-8", "surrogateescape").splitlines()
+        lines = read_plain(settings, MAX_BYTES).decode("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
     named = [line.partition("=")[2] for line in lines if line.startswith("run_dir=")]
@@ -60,7 +60,7 @@ def _run_folder(settings: Path) -> Path | None:
 
 
 def kept(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that matter for speed and tell nothing private."""
+    """Return the variables that affect speed and are not private."""
     return {
         name: masked(value)
         for name, value in sorted(environment.items())

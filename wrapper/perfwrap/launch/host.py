@@ -1,4 +1,4 @@
-"""What is known at once, without asking a driver, about the machine that the command runs on."""
+"""Facts about the machine that are known at once, without calling a driver."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from perfwrap.run_folder import host_name
 
 
 def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """Return cores, limits, memory and GPUs of this machine; None where something is not known.
+    """Return cores, limits, memory and GPUs of this machine; None if something is not known.
 
-    ``root`` is where a test keeps its own /proc and /sys.
+    ``root`` is the folder of /proc and /sys, for tests.
     """
     return {
         "name": host_name(),
@@ -35,9 +35,9 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
 
 
 def clock_id(root: Path = Path("/")) -> str | None:
-    """Return what names this machine's CLOCK_MONOTONIC: those who share it have the same; None where that is hidden.
+    """Return an id of this machine's CLOCK_MONOTONIC, equal for all that share it; None if unknown.
 
-    The kernel's boot and, since containers may have a clock of their own, the time namespace.
+    It is the id of the kernel's boot and, because containers may have a separate clock, the time namespace.
     """
     boot = text(root / "proc/sys/kernel/random/boot_id").strip()
     try:

@@ -1,8 +1,8 @@
-"""Make the directory that the command's PYTHONPATH points to, with all that runs inside its Pythons.
+"""Create the directory that the command's PYTHONPATH points to, with all code that runs inside its Pythons.
 
-It is complete in itself and belongs to one run: the command may use other interpreters, other environments,
-and containers that see nothing of this installation but the run folder. Only PYTHONPATH changes, because
-launchers that carry it to other machines drop the variables that they do not know.
+It is self-contained and belongs to one run: the command may use other interpreters, other environments, and containers
+that see only the run folder of this installation. Only PYTHONPATH changes, because launchers that copy it to other
+machines drop unknown variables.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from pathlib import Path
 
 import perfwrap
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch.options import DEFAULT_BUDGET_MIB, DEFAULT_MAX_OVERHEAD, MEBIBYTE, Trial
+from perfwrap.launch.options import DEFAULT_MAX_OVERHEAD, Trial
+from perfwrap.monitor_options import DEFAULT_BUDGET_MIB, MEBIBYTE
 from perfwrap.run_folder import IGNORED_BY_GIT, RunFolder
 
 DIRECTORY_MODE, FILE_MODE = 0o755, 0o644
 SHIM = "sitecustomize.py"
 SHIMS = (SHIM, "usercustomize.py")
-"""The same file under both names: the second is found where somebody else's sitecustomize hides the first."""
+"""The same file under both names: the second is found if another sitecustomize hides the first."""
 ATTACHED = "attached.py"
-"""What a program that runs already is told to run."""
+"""The script for a running program."""
 WATCHED = "watched"
-"""Locked, beside the settings, as long as somebody watches such a program."""
+"""A file next to the settings, locked while such a program is watched."""
 PACKAGE = "perfwrap_recorder"
 BYTE_CODE = "__pycache__"
 SETTINGS = "settings"
@@ -50,17 +51,16 @@ def prepare(
     host: str | None = None,
     watched: bool = False,
 ) -> dict[str, str]:
-    """Fill ``folder.inject`` and return the environment variables that the command gets in addition.
+    """Fill ``folder.inject`` and return the additional environment variables of the command.
 
-    ``environment`` is what the command would have had. ``host`` is the machine's name in file names where its
-    own must not be used; ``sample_hz`` how often the recorder samples lines of Python, 0 for never; ``ptracer_pid``
-    the one process beside the command that may attach to it; ``window`` and its kin and ``trial`` are as Options
-    has them; ``watched`` has the recorder end with ``hold_watch``. Raises PerfwrapError when there is no fit place,
-    OSError when it cannot be written.
+    ``environment`` is that of the command without perfwrap. ``host`` replaces the machine's name in file names;
+    ``sample_hz`` is how often the recorder samples lines of Python, 0 for never; ``ptracer_pid`` the only process that
+    may attach to the command; ``window…`` and ``trial`` are as in Options; with ``watched`` the recorder ends with
+    ``hold_watch``. Raises PerfwrapError if no place is suitable, OSError if it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
-    # A digit first: never the name of a module, and nobody can guess the rest.
+    # It starts with a digit, so it is not the name of a module; the rest is random.
     data = hook / ("0" + secrets.token_hex(8))
     constants = {"DATA": data.name, "RUN_FOLDER": str(folder.path.absolute()), "WAS_UNSET": not previous}
     shim = _fill_in((_source() / SHIM).read_text(encoding="utf-8"), constants)
@@ -84,25 +84,26 @@ def prepare(
         "watched": int(watched),
     }
     _make_directory(data)
-    # Else Python makes it, under the program's umask: open to all, perhaps, who could then leave byte code there.
-    _make_directory(hook / BYTE_CODE)
     _copy_sources(_source() / PACKAGE, data / PACKAGE)
+    # Otherwise Python creates them with the program's umask; if it is permissive, others could add byte code.
+    for sources in (hook, data / PACKAGE):
+        _make_directory(sources / BYTE_CODE)
     _write(data / SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
     for name in SHIMS:
         _write(hook / name, shim)
     _write(hook / ".gitignore", IGNORED_BY_GIT)
-    # An empty element would mean the current directory, so there must be none that was not there before.
+    # An empty element means the current directory, so none may be added.
     return {"PYTHONPATH": f"{hook}{os.pathsep}{previous}" if previous else str(hook)}
 
 
 def name_ptracer(folder: RunFolder, pid: int) -> None:
-    """Have the recorders allow this one process, known only now, to look into theirs; before the command starts."""
+    """Let the recorders permit this process to read their processes; called before the command starts."""
     (settings,) = folder.inject.glob(f"*/{SETTINGS}")
     settings.write_bytes(settings.read_bytes().replace(b"\nptracer_pid=0\n", b"\nptracer_pid=%d\n" % pid))
 
 
 def add_attached(folder: RunFolder) -> Path:
-    """Write what a program that runs already is to run, and return its path."""
+    """Write the script for a running program, and return its path."""
     hook = folder.inject.resolve()
     text = (_source() / ATTACHED).read_text(encoding="utf-8")
     _write(hook / ATTACHED, text.replace('HOOK = ""', f"HOOK = {ascii(str(hook))}", 1))
@@ -110,7 +111,7 @@ def add_attached(folder: RunFolder) -> Path:
 
 
 def hold_watch(folder: RunFolder) -> int:
-    """Begin to watch: recorders that are ``watched`` end when the descriptor that this returns is closed."""
+    """Start to watch: recorders that are ``watched`` end when the returned descriptor is closed."""
     (settings,) = folder.inject.glob(f"*/{SETTINGS}")
     descriptor = os.open(settings.with_name(WATCHED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -118,24 +119,26 @@ def hold_watch(folder: RunFolder) -> int:
 
 
 def _source() -> Path:
-    """Return where the files are: inside the wheel, or beside ``wrapper/`` in a repository."""
+    """Return where the files are: inside the wheel, or next to ``wrapper/`` in a repository."""
     package = Path(perfwrap.__file__).resolve().parent
     return found if (found := package / "_inject").is_dir() else package.parents[1] / "inject"
 
 
 def _make_hook(folder: RunFolder) -> Path:
-    """Make the directory: a private one elsewhere, and a link to it, when PYTHONPATH cannot hold its path."""
+    """Make the directory: a private one elsewhere, and a link to it, if PYTHONPATH cannot contain its path."""
     wanted = folder.inject.absolute()
     if "\n" in str(wanted):
-        raise PerfwrapError(f"The path {str(wanted)!r} holds a line break.", "Choose another with --out DIR.")
+        raise PerfwrapError(
+            f"The path {str(wanted)!r} contains a line break.", "Choose another with --out DIR."
+        )
     if os.pathsep not in str(wanted):
         _make_directory(wanted)
         return wanted
     hook = Path(tempfile.mkdtemp(prefix="perfwrap-")).absolute()
     if os.pathsep in str(hook):
         raise PerfwrapError(
-            f"Neither {wanted} nor {hook} can stand in PYTHONPATH: both hold a '{os.pathsep}'.",
-            "Choose a run folder without it with --out DIR.",
+            f"Neither {wanted} nor {hook} can be in PYTHONPATH: both contain a '{os.pathsep}'.",
+            "Choose another run folder with --out DIR.",
         )
     wanted.symlink_to(hook, target_is_directory=True)
     return hook
@@ -163,7 +166,7 @@ def _copy_sources(source: Path, target: Path) -> None:
 
 def _make_directory(path: Path) -> None:
     path.mkdir()
-    path.chmod(DIRECTORY_MODE)  # mkdir's own mode is cut by the umask
+    path.chmod(DIRECTORY_MODE)  # the umask reduces the mode of mkdir
 
 
 def _write(path: Path, text: str) -> None:

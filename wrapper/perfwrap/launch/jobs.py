@@ -1,9 +1,9 @@
-"""Whether this launcher is one of several of a job, which job that is, and which one of its launchers.
+"""Whether this launcher is one of several of a job, which job, and which of its launchers.
 
 The variables are those of srun (Slurm's manual, "output environment variables"), torchrun
 (torch/distributed/elastic/agent/server/local_elastic_agent.py), Open MPI and PMIx, MPICH's and Intel's hydra, and
-the ones of ``torch.distributed``'s rendezvous ``env://``, which Kubernetes operators set as well. MPICH's variables do
-not name the job; its proxy, which is the ranks' parent on every machine, is told where mpirun listens.
+those of ``torch.distributed``'s rendezvous ``env://``, which Kubernetes operators set as well. MPICH's variables do
+not name the job; the command line of its proxy, the parent of the ranks on every machine, has the address of mpirun.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import PurePath
 from perfwrap.launch import proc
 
 RANKS = (
-    # Of launchers within each other the inner one's come first: its ranks are the finer ones.
+    # For nested launchers the inner one comes first, because it starts the ranks.
     ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")),
     (
         "mpirun",
@@ -30,10 +30,10 @@ RANKS = (
     ),
     ("env", "MASTER_ADDR", ("RANK", "LOCAL_RANK", "WORLD_SIZE", "")),
 )
-"""What starts launchers, the variable that tells of it, and those for rank, local rank, size and restarts."""
+"""The starters of launchers, the variable that identifies each, and those for rank, local rank, size and restarts."""
 
 NO_ID = ("", "none")
-"""torchrun's own name for a rendezvous that nobody named."""
+"""torchrun's name for a rendezvous without a name."""
 
 HYDRA_PROXY, HYDRA_PORT = "hydra_pmi_proxy", "--control-port"
 """MPICH's process on each machine of a job, and the option with mpirun's host and port (seen in 4.0.2)."""
@@ -41,7 +41,7 @@ HYDRA_PROXY, HYDRA_PORT = "hydra_pmi_proxy", "--control-port"
 
 @dataclass(frozen=True)
 class Job:
-    """A job of several launchers, and this one's place in it; ``rank`` is None where only the user names the job."""
+    """A job of several launchers, and this one's place in it; ``rank`` is None if only the user names the job."""
 
     id: str
     started_by: str = ""
@@ -52,10 +52,10 @@ class Job:
 
 
 def find(variables: Mapping[str, str], run_id: str = "") -> Job | None:
-    """Return the job that this launcher belongs to; None for one that is alone.
+    """Return the job that this launcher belongs to; None if it is the only one.
 
-    ``run_id`` is what the user calls the job. Launchers whose ranks are known but whose job nobody names are taken
-    as alone: two jobs must never become one run.
+    ``run_id`` is the user's name of the job. Launchers with known ranks but without a name of the job count as single:
+    two jobs must never become one run.
     """
     place = _place(variables)
     if place is None:
@@ -65,12 +65,12 @@ def find(variables: Mapping[str, str], run_id: str = "") -> Job | None:
 
 
 def is_unnamed_rank(variables: Mapping[str, str], run_id: str = "") -> bool:
-    """Say whether this launcher is one of several of a job that nobody names."""
+    """Return whether this launcher is one of several of a job without a name."""
     return _place(variables) is not None and find(variables, run_id) is None
 
 
 def _place(variables: Mapping[str, str]) -> Job | None:
-    """Return this launcher's place among several, in a job yet without a name; None for one that is alone."""
+    """Return this launcher's place among several, in a job without a name yet; None if it is the only one."""
     for started_by, sign, names in RANKS:
         if sign not in variables:
             continue
@@ -81,7 +81,7 @@ def _place(variables: Mapping[str, str]) -> Job | None:
 
 
 def _id(variables: Mapping[str, str]) -> str:
-    """Return what all launchers of the job, and no others at the same time, call it; empty where nobody names it."""
+    """Return the name of the job, unique among simultaneous jobs; empty if it has none."""
     if "SLURM_JOB_ID" in variables and "SLURM_STEP_ID" in variables:
         return f"slurm-{variables['SLURM_JOB_ID']}.{variables['SLURM_STEP_ID']}"
     if variables.get("TORCHELASTIC_RUN_ID", "") not in NO_ID:
@@ -97,7 +97,7 @@ def _id(variables: Mapping[str, str]) -> str:
 
 
 def hydra_id(lines: Iterable[list[str]]) -> str:
-    """Return what MPICH's job is called by the command line of its proxy; empty where none of them is one."""
+    """Return the name of an MPICH job from the command line of its proxy; empty without a proxy."""
     for words in lines:
         if PurePath(words[0]).name == HYDRA_PROXY and HYDRA_PORT in words[:-1]:
             return f"mpi-{words[words.index(HYDRA_PORT) + 1]}"
@@ -105,5 +105,5 @@ def hydra_id(lines: Iterable[list[str]]) -> str:
 
 
 def _number(text: str | None) -> int | None:
-    """Return a variable's number; None for anything else."""
-    return int(text) if text is not None and text.isdigit() else None
+    """Return the number in a variable; None for anything else."""
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,7 +1,7 @@
-"""Has several launchers of a job write into one run folder, none of which waits for another.
+"""Lets several launchers of a job write into one run folder, without waiting for each other.
 
-Each makes a folder of its own below ``parts/``, which is a run folder in itself; what all share is one file, run.json,
-that whoever comes first puts there in one step. So nothing that one of them does, or does no more, concerns another's.
+Each creates its own run folder below ``parts/``; they share only one file, run.json, which the first one creates
+atomically. So no launcher affects another, even if it fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfwrap.private_files import read_plain
 from perfwrap.redaction import masked, masked_words
 from perfwrap.run_folder import (
     MANIFEST,
-    MOST_MANIFEST_BYTES,
+    MAX_MANIFEST_BYTES,
     PARTS,
     RUNS,
     RunFolder,
@@ -34,16 +34,16 @@ from perfwrap.run_folder import (
 )
 
 READING_SECONDS = 2.0
-"""How long a run.json may be found half written, on a file system without links."""
-NEW_FOLDER = "Give --out a new folder, or --run-id a name that no earlier run in it had."
+"""How long a run.json may be incomplete on a file system without links."""
+NEW_FOLDER = "Choose a new folder with --out, or another --run-id."
 
 
 def join(out: Path | None, command: list[str], name: str, job: Job) -> tuple[RunFolder, bool]:
-    """Make this launcher's own folder in the job's run, and say whether it leads: its report is the one for all.
+    """Create this launcher's own folder in the run of the job, and return whether it leads and prints the report.
 
-    Without ``out`` the run's folder is named after the job. Where a run of that name has this very rank already, an
-    earlier job had the same name, and the next number is taken: so all ranks of the k-th such job meet in the k-th
-    folder. Raises PerfwrapError when ``out`` holds something else, or a folder cannot be made.
+    Without ``out`` the run folder is named after the job. If a run of that name already has this rank, an earlier job
+    had the same name, and the next number is used: so all ranks of the k-th such job use the k-th folder. Raises
+    PerfwrapError if ``out`` contains something else, or a folder cannot be created.
     """
     for place in _places(out, command, name, job):
         try:
@@ -54,18 +54,18 @@ def join(out: Path | None, command: list[str], name: str, job: Job) -> tuple[Run
             part = None if _other_job(place, job) else _make_part(place / PARTS, job)
         except OSError as error:
             raise PerfwrapError(
-                f"The run folder {place} cannot be made: {error.strerror}.", "Choose another with --out DIR."
+                f"Cannot create the run folder {place}: {error.strerror}.", "Choose another with --out DIR."
             ) from error
         if part is not None:
             fill(part)
             return RunFolder(part), is_first if job.rank is None else job.rank == 0
         if out is not None:
             check(out, job)
-    raise AssertionError("there is always another number")
+    raise AssertionError("unreachable: there is always a next number")
 
 
 def check(out: Path, job: Job) -> None:
-    """Raise PerfwrapError when the folder that the user asked for cannot be this launcher's."""
+    """Raise PerfwrapError if this launcher cannot use the folder that the user gave."""
     if out.exists() and not out.is_dir():
         raise PerfwrapError(f"{out} is a file.", NEW_FOLDER)
     if not out.is_dir():
@@ -76,13 +76,13 @@ def check(out: Path, job: Job) -> None:
         return
     other = _other_job(out, job)
     if other:
-        raise PerfwrapError(f"{out} holds {other}, and this is job {job.id}.", NEW_FOLDER)
+        raise PerfwrapError(f"{out} contains {other}, but this is job {job.id}.", NEW_FOLDER)
     if job.rank is not None and (out / PARTS / _part_name(job)).exists():
-        raise PerfwrapError(f"{out} has rank {job.rank} of job {job.id} already.", NEW_FOLDER)
+        raise PerfwrapError(f"{out} already contains rank {job.rank} of job {job.id}.", NEW_FOLDER)
 
 
 def _places(out: Path | None, command: list[str], name: str, job: Job) -> Iterator[Path]:
-    """Return where the run may be: the folder asked for, or one named after the job, -2, -3 and so on."""
+    """Yield where the run may be: the requested folder, or one named after the job, -2, -3 and so on."""
     if out is not None:
         yield here(out)
         return
@@ -93,7 +93,7 @@ def _places(out: Path | None, command: list[str], name: str, job: Job) -> Iterat
 
 
 def _put_manifest(place: Path, command: list[str], name: str, job: Job) -> bool:
-    """Say in run.json whose run this is, unless somebody has; say whether it was us."""
+    """Write the job of the run into run.json, unless it exists; return whether this launcher wrote it."""
     manifest = place / MANIFEST
     if manifest.exists():
         return False
@@ -119,7 +119,7 @@ def _put_manifest(place: Path, command: list[str], name: str, job: Job) -> bool:
 
 
 def _put_without_link(manifest: Path, content: str) -> bool:
-    """Put the file where there are no links; others may see it half written for a moment."""
+    """Create the file on a file system without links; others may see it incomplete for a moment."""
     try:
         with manifest.open("x", encoding="utf-8") as file:
             file.write(content)
@@ -129,11 +129,11 @@ def _put_without_link(manifest: Path, content: str) -> bool:
 
 
 def _other_job(place: Path, job: Job) -> str:
-    """Return in words whose run the folder is, empty when it is this job's."""
+    """Return which other run the folder belongs to, empty if it is this job's."""
     deadline = time.monotonic() + READING_SECONDS
     while True:
         try:
-            found: Any = json.loads(read_plain(place / MANIFEST, MOST_MANIFEST_BYTES).decode("utf-8"))
+            found: Any = json.loads(read_plain(place / MANIFEST, MAX_MANIFEST_BYTES).decode("utf-8"))
             break
         except ValueError:
             if time.monotonic() > deadline:
@@ -146,7 +146,7 @@ def _other_job(place: Path, job: Job) -> str:
 
 
 def _make_part(parts: Path, job: Job) -> Path | None:
-    """Make this launcher's folder; None when that rank has one. Without ranks there may be several of a host."""
+    """Create this launcher's folder; None if that rank has one. Without ranks a host may have several."""
     name = _part_name(job)
     for number in count(1):
         part = parts / (name if number == 1 else f"{name}-{number}")
@@ -161,7 +161,7 @@ def _make_part(parts: Path, job: Job) -> Path | None:
 
 
 def _part_name(job: Job) -> str:
-    """Return what this launcher's folder is called."""
+    """Return the name of this launcher's folder."""
     if job.rank is None:
         return host_name()
     return f"{host_name()}.rank{job.rank}" + (f".start{job.restart + 1}" if job.restart else "")

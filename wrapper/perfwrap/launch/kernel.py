@@ -1,4 +1,4 @@
-"""The few wishes to the kernel that Python has no function for; without ctypes they stay wishes."""
+"""System calls for which Python has no function; without ctypes they are skipped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ try:
     import ctypes
 
     _libc: ctypes.CDLL | None = ctypes.CDLL(None)
-except (ImportError, OSError):  # A Python that was built without libffi.
+except (ImportError, OSError):  # This Python was built without libffi.
     _libc = None
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_PTRACER = 1, 4, 15, 0x59616D61
@@ -19,22 +19,22 @@ ARGUMENTS_START, ARGUMENTS_END = 48, 49
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent dies; to be called right after the fork."""
+    """Have the kernel kill this process when its parent dies; called right after the fork."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The parent may have died before the wish was made.
+    # The parent may have died before the call.
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
 
 def forbid_core_dump() -> None:
-    """Leave no core file, also where the kernel pipes cores to a program and heeds no limit."""
+    """Disable core dumps, also if the kernel pipes them to a program and ignores the limit."""
     if _libc is not None:
         _libc.prctl(PR_SET_DUMPABLE, 0)
 
 
 def yama_restricts() -> bool:
-    """Say whether only a process's ancestors, and those that it names, may look into it."""
+    """Return whether only the ancestors of a process, and those that it permits, may read it."""
     try:
         return Path("/proc/sys/kernel/yama/ptrace_scope").read_text(encoding="ascii").strip() == "1"
     except OSError:
@@ -42,13 +42,13 @@ def yama_restricts() -> bool:
 
 
 def allow_ptrace(pid: int) -> None:
-    """Let that process and what it starts look into this one, where Yama asks for that; 0 lets nobody any more."""
+    """Permit that process and its children to trace this one, if Yama requires it; 0 revokes the permission."""
     if _libc is not None:
         _libc.prctl(PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
 
 
 def look_like(command: list[str]) -> None:
-    """Show the words of ``command`` as those of this process, to ps, pgrep and pkill."""
+    """Replace the command line of this process that ps, pgrep and pkill show."""
     if _libc is None or not command:
         return
     name = os.fsencode(Path(command[0]).name)

@@ -1,17 +1,19 @@
-"""What ``run.json`` says: written when a run starts and replaced when it has ended.
+"""The content of ``run.json``: written when a run starts and replaced when it has ended.
 
 ::
 
     command       list of words                     cwd       where it was started
     start, end    {monotonic_ns, wall_ns}           exit      {"code": n} or {"signal": n}, and more (below)
     clock         list of such pairs                host      facts about the machine (host.py)
-    versions      perfwrap, launcher_python         options   what the user asked of the recording
-    environment   variables that matter for speed   warnings  what could not be recorded, in sentences
-    name, tags    what the user calls the run, where he does; and words to find it by
+    versions      perfwrap, launcher_python         options   the user's recording options
+    environment   variables that affect speed       warnings  what could not be recorded, in sentences
+    name, tags    the user's name of the run, if any; and words to find it by
     part          of a run that several launchers joined: {job, rank, local_rank, size, restart, leads}
-    launcher      {"pid", "start_ticks", "namespace"}: who writes this, as /proc has them; tells whether it still runs
-    attached      {"pid": n, "ended": whether it ended meanwhile, "recorder": whether it was brought in}, of a job that
-                  ran already
+    launcher      {"pid", "start_ticks", "namespace"}: the writer, as in /proc; shows whether it still runs
+    processor_seconds  {"command": s, "monitors": s}: processor time of the command and of all that it waited for, which
+                  includes the recorder; and of the monitors with py-spy, null until they have ended
+    attached      {"pid": n, "ended": whether it ended, "recorder": whether it was loaded}, for a job that was already
+                  running
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
 command could not be executed. ``exit`` also holds ``core_dumped`` (true) with the machine's ``core_pattern``
@@ -39,7 +41,7 @@ from perfwrap.redaction import masked, masked_words
 
 
 def _directory() -> str:
-    """Return the current directory, of one that has been deleted what it was called."""
+    """Return the current directory, or its former name if it has been deleted."""
     try:
         return str(Path.cwd())
     except FileNotFoundError:
@@ -72,7 +74,7 @@ def begin(
 
 
 def _options(options: Options) -> dict[str, Any]:
-    """Return the options as JSON has them; those that are handed to nsys and ncu hold the user's own words."""
+    """Return the options for JSON; those for nsys and ncu may contain secrets."""
     handed = {
         name: words and masked_words(list(words))
         for name, words in (("nsys", options.nsys), ("ncu", options.ncu))

@@ -1,7 +1,7 @@
-"""Nsight Compute before the command: replays a few launches of the kernels that took longest, and measures them.
+"""Nsight Compute as the prefix of the command: replays and measures a few launches of the longest kernels.
 
 The options are described in NVIDIA's Nsight Compute CLI guide, "Command Line Options". Replaying saves and restores
-the GPU's memory and runs a kernel many times: the results stay the program's, its times do not.
+the GPU's memory and runs a kernel many times: the results of the program do not change, its times do.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from perfwrap.launch.options import option_name
 PROGRAM = "ncu"
 PACKAGE = "NVIDIA Nsight Compute"
 INSTALL = (
-    "It comes with the CUDA toolkit (look in /usr/local/cuda/bin), as the package nsight-compute of NVIDIA's "
-    "apt and dnf repositories, and from https://developer.nvidia.com/nsight-compute."
+    "It is in the CUDA toolkit (see /usr/local/cuda/bin), in the package nsight-compute of NVIDIA's apt and dnf "
+    "repositories, and at https://developer.nvidia.com/nsight-compute."
 )
 TABLE = "ncu.csv"
 LAUNCHES_EACH = 3
 SKIPPED_EACH = 5
-"""Launches of each kernel that are measured, and that are passed over before: the first ones fill caches."""
+"""Launches of each kernel that are measured, and skipped before: the first ones fill caches."""
 SECTIONS = (
     "SpeedOfLight",
     "Occupancy",
@@ -33,8 +33,8 @@ SECTIONS = (
 )
 NOT_PERMITTED = "ERR_NVGPUCTRPERM"
 PERMISSION = (
-    "ncu may not read the GPU's counters here: https://developer.nvidia.com/ERR_NVGPUCTRPERM says how an "
-    "administrator permits it"
+    "ncu is not permitted to read the GPU counters; how an administrator permits it: "
+    "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 )
 OURS = ("--csv", "--page", "--log-file", "--export", "-o")
 """Options that perfwrap needs for itself."""
@@ -44,7 +44,7 @@ NAMING = ("--kernel-name", "--kernel-id", "-k")
 
 
 def names_kernels(options: tuple[str, ...]) -> bool:
-    """Say whether the user's options say which kernels to measure."""
+    """Return whether the user's options select the kernels to measure."""
     return any(option_name(option) in NAMING for option in options)
 
 
@@ -54,7 +54,7 @@ class Ncu:
     name = PROGRAM
 
     def __init__(self, options: tuple[str, ...], kernels: tuple[str, ...]) -> None:
-        """Take what the user wants it to be given in addition, and the functions to measure."""
+        """Take the user's additional options, and the functions to measure."""
         self._options = options
         self._kernels = kernels
 
@@ -79,15 +79,13 @@ class Ncu:
         return {}
 
     def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
-        """Say what went wrong; the table is complete as it is."""
+        """Return what went wrong; the table needs no conversion."""
         try:
             text = (tools / TABLE).read_text(errors="replace")
         except OSError:
-            return ["ncu wrote no table: it measured nothing"]
+            return ["ncu wrote no table, so it measured nothing"]
         if NOT_PERMITTED in text:
             return [PERMISSION]
         if '"Process ID"' not in text:
-            return [
-                "ncu measured nothing: none of the kernels that it was to measure was launched often enough"
-            ]
+            return ["ncu measured nothing: none of the chosen kernels was launched often enough"]
         return []

@@ -1,4 +1,4 @@
-"""Nsight Systems before the command: a timeline of some steps, exported to SQLite and freed of the environment.
+"""Nsight Systems as the prefix of the command: a timeline of some steps, exported to SQLite without the environment.
 
 The options are described in NVIDIA's Nsight Systems User Guide, "CLI Profile Command Switch Options". Only some
 steps are captured: the recorder pushes an NVTX range around them, which starts and ends the capture. By default
@@ -20,18 +20,18 @@ from perfwrap.redaction import masked, masked_words
 PROGRAM = "nsys"
 PACKAGE = "NVIDIA Nsight Systems"
 INSTALL = (
-    "It comes with the CUDA toolkit (look in /usr/local/cuda/bin), as the package nsight-systems of NVIDIA's "
-    "apt and dnf repositories, and from https://developer.nvidia.com/nsight-systems."
+    "It is in the CUDA toolkit (see /usr/local/cuda/bin), in the package nsight-systems of NVIDIA's apt and dnf "
+    "repositories, and at https://developer.nvidia.com/nsight-systems."
 )
 REPORT, UNFINISHED, EXPORT = "nsys.nsys-rep", "nsys.qdstrm", "nsys.sqlite"
 WINDOW = "perfwrap_window"
 """The NVTX range that the recorder pushes around the steps to capture."""
 WINDOW_STEPS = "10:20"
-"""How many steps come before the window, and how many it holds."""
+"""The number of steps before the window, and in it."""
 
 DEFAULTS = (
     ("--trace", "-t", "cuda,nvtx,osrt,cudnn,cublas"),
-    # Python's own stacks come from elsewhere; these would cost more than all else.
+    # The stacks come from other samplers; these would cost more than everything else.
     ("--sample", "-s", "none"),
     ("--cpuctxsw", "", "none"),
     ("--capture-range", "-c", "nvtx"),
@@ -41,9 +41,9 @@ DEFAULTS = (
     ("--wait", "", "primary"),
     ("--force-overwrite", "-f", "true"),
 )
-"""Long and short name of each option, and what it is unless the user says otherwise."""
+"""Long and short name of each option, and its default."""
 OF_RANGES = ("--nvtx-capture", "--capture-range-end")
-"""Options that nsys accepts only where a range starts the capture, and which are those of our range."""
+"""Options that nsys accepts only if a range starts the capture; these belong to perfwrap's range."""
 OURS = ("--output", "-o", "--export")
 """Options that perfwrap needs for itself."""
 
@@ -52,16 +52,16 @@ SECRETS = (
     ("TARGET_INFO_SYSTEM_ENV", "lower(name) LIKE '%environment%'"),
     ("META_DATA_CAPTURE", "upper(name) LIKE '%ENVIRONMENT%'"),
 )
-"""Where exports hold variables of the environment with their values."""
+"""Where exports contain environment variables with their values."""
 KEPT_FILES = (("ProcessStreams", "contentId"), ("ANALYSIS_FILE", "contentId"))
-"""Files that nsys keeps as texts, by their ids: what processes printed, and /proc/PID/environ of each."""
+"""Files that nsys stores as texts, by their ids: output of processes, and /proc/PID/environ of each."""
 TEXTS = (
     ("META_DATA_CAPTURE", "value"),
     ("TARGET_INFO_SYSTEM_ENV", "value"),
     ("StringIds", "value"),
     ("PROCESSES", "name"),
 )
-"""Where exports hold command lines and other texts in which somebody may have written a secret."""
+"""Where exports contain command lines and other texts that may contain a secret."""
 ARGUMENT = re.compile(r"(?P<process>.*)ARGUMENT_(?P<number>\d+)")
 """The name of a row of META_DATA_CAPTURE with one word of the command line."""
 ASSIGNMENT = re.compile(r"^\s*([A-Za-z_][A-Za-z0-9_]*)=")
@@ -73,7 +73,7 @@ class Nsys:
     name = PROGRAM
 
     def __init__(self, options: tuple[str, ...]) -> None:
-        """Take what the user wants it to be given in addition."""
+        """Take the user's additional options."""
         self._options = options
 
     def words(self, tools: Path) -> list[str]:
@@ -85,17 +85,17 @@ class Nsys:
         return [PROGRAM, "profile", *defaults, *self._options, f"--output={tools / REPORT}"]
 
     def variables(self) -> dict[str, str]:
-        """Return what asks the recorder for the window, and has a range of torch's own NVTX functions start it."""
+        """Return the variables that request the window, which a range of torch's NVTX functions starts."""
         return {"PERFWRAP_NVTX_WINDOW": WINDOW_STEPS, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
 
     def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
-        """Export the report, free the export of the environment's values, and remove the report, which has them."""
-        # What nsys could not make a report of has them too.
+        """Export the report, remove the environment's values from the export, and delete the report, which has them."""
+        # Files that nsys could not convert into a report contain them, too.
         (tools / UNFINISHED).unlink(missing_ok=True)
         report, export = tools / REPORT, tools / EXPORT
         if not report.exists():
             few = f"no process took more than {WINDOW_STEPS.partition(':')[0]} steps with an optimizer"
-            whole = "--nsys=--capture-range=none captures the whole run"
+            whole = "to capture the whole run: --nsys=--capture-range=none"
             return [f"nsys captured nothing: {few} ({whole}), or it failed: see {tools / 'nsys.log'}"]
         words = [
             PROGRAM,
@@ -107,7 +107,7 @@ class Nsys:
         ]
         status = run(words)
         if status or not export.exists():
-            return [f"nsys could not export {report}: {tools / 'nsys.log'} says why"]
+            return [f"nsys could not export {report}; see {tools / 'nsys.log'}"]
         problem = redact(export)
         if problem is not None:
             export.unlink()
@@ -123,7 +123,7 @@ def redact(export: Path) -> str | None:
         connection = sqlite3.connect(export)
         connection.text_factory = lambda value: value.decode("utf-8", "replace")
         try:
-            # Freed pages would keep what was overwritten.
+            # Otherwise freed pages would keep the old values.
             connection.execute("PRAGMA secure_delete = ON")
             for table, condition in SECRETS:
                 _redact_table(connection, table, condition)
@@ -136,12 +136,12 @@ def redact(export: Path) -> str | None:
             connection.close()
         os.chmod(export, 0o600)  # noqa: PTH101 (as the folder's other files)
     except sqlite3.Error as error:
-        return f"nsys's export could not be freed of the environment's values and was removed: {error}"
+        return f"the export of nsys was deleted, because environment variables could not be removed from it: {error}"
     return None
 
 
 def _redact_files(connection: sqlite3.Connection) -> None:
-    """Overwrite the contents of files, and whatever else looks like a process's whole environment."""
+    """Overwrite the contents of files, and other texts that look like the environment of a process."""
     change = "UPDATE StringIds SET value = ? WHERE value <> '' AND "
     if not _has(connection, "StringIds", "value"):
         return
@@ -155,7 +155,7 @@ def _redact_files(connection: sqlite3.Connection) -> None:
 
 
 def _mask_arguments(connection: sqlite3.Connection) -> None:
-    """Mask the values of secret options, each of which is a row behind its option's."""
+    """Mask the values of secret options; each is in the row after its option."""
     if not _has(connection, "META_DATA_CAPTURE", "value"):
         return
     commands: dict[str, list[tuple[int, int, str]]] = {}
@@ -171,7 +171,7 @@ def _mask_arguments(connection: sqlite3.Connection) -> None:
 
 
 def _mask_texts(connection: sqlite3.Connection) -> None:
-    """Mask what looks like a secret wherever an export holds texts of the command's."""
+    """Mask texts of the command that look like a secret."""
     connection.create_function("masked", 1, lambda text: masked(text) if isinstance(text, str) else text)
     for table, column in TEXTS:
         if _has(connection, table, column):
@@ -180,12 +180,12 @@ def _mask_texts(connection: sqlite3.Connection) -> None:
 
 
 def _has(connection: sqlite3.Connection, table: str, column: str) -> bool:
-    """Say whether a table has a column."""
+    """Return whether a table has a column."""
     return any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})"))
 
 
 def _redact_table(connection: sqlite3.Connection, table: str, condition: str) -> None:
-    """Overwrite the values of one table; names of variables stay where a row holds one."""
+    """Overwrite the values of one table; names of variables in a row are kept."""
     if not _has(connection, table, "value"):
         return
     rows = connection.execute(f"SELECT rowid, value FROM {table} WHERE {condition}").fetchall()  # nosec B608 # constants

@@ -1,90 +1,65 @@
-"""What the user asked of a recording."""
+"""The options of a recording."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_RATE_HZ = 10.0
-DEFAULT_PY_SPY_HZ = 20.0
-DEFAULT_BUDGET_MIB = 256
+from perfwrap.monitor_options import MonitorOptions
+
 DEFAULT_MAX_OVERHEAD = 0.005
-MEBIBYTE = 1 << 20
 DEFAULT_WINDOW = "auto"
-DEFAULT_STALL_SECONDS = 60.0
-DEFAULT_GRACE_SECONDS = 30.0
-"""As long as torchrun waits for its workers before it kills them."""
-LOOPBACK = "127.0.0.1"
 WINDOW_DETAILS = ("shapes", "stack", "memory", "flops")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is changed in the program, and when its training process ends itself; by default nothing and never."""
+    """Changes in the program, and when its training process ends itself; by default none and never."""
 
     changes: tuple[str, ...] = ()
     """Words such as ``workers=8`` and ``bf16``, of ``perfwrap.experiments.changes``."""
     steps: int = 0
-    """So many steady steps are enough; 0 for all that the program makes."""
+    """The number of steady steps that are enough; 0 for all steps of the program."""
     warm_up: str = "auto"
-    """How many steps come before them; ``auto``: until the steps have settled."""
+    """The number of steps before them; ``auto``: until the step time is stable."""
     precision: float = 0.02
-    """Fewer are enough when the median is known to this share of itself; 0 for never."""
+    """Fewer are enough if the relative error of the median is below this; 0 for never."""
     writes: bool = False
     """Whether a process that ends itself may write checkpoints."""
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(MonitorOptions):
     """The options of ``perfwrap run``; the manifest keeps them."""
 
     out: Path | None = None
     name: str = ""
-    """What the user calls the run; nothing for no name."""
+    """The user's name of the run, or empty."""
     tags: tuple[str, ...] = ()
     run_id: str = ""
-    """What the user calls the run that several launchers join; nothing where their job's own name will do."""
+    """The user's name of the run that several launchers join; empty to use the name of their job."""
     nvtx: bool = False
     monitors: bool = True
-    rate_hz: float = DEFAULT_RATE_HZ
     report: bool = True
     sample_hz: float = 0.0
-    """How often a second each process looks where its threads are; 0 for never."""
-    py_spy: str = ""
-    """The py-spy that samples stacks from outside; none where it is empty."""
-    py_spy_hz: float = DEFAULT_PY_SPY_HZ
-    py_spy_native: bool = False
-    """Whether it samples compiled code, too, for which it stops the program."""
-    glance: bool = False
-    """Whether it only looks for half a minute at the process that trains."""
+    """How often per second each process samples its own stacks; 0 for never."""
     max_overhead: float = DEFAULT_MAX_OVERHEAD
-    """The share of the steps' time that detail may cost; what goes beyond is only counted."""
+    """The maximum cost of detail as a share of the step time; beyond it, events are only counted."""
     window: str = DEFAULT_WINDOW
-    """Which steps torch's profiler watches: ``auto``, ``steady``, ``worst``, ``5@100``, or nothing for none."""
+    """The steps that torch.profiler captures: ``auto``, ``steady``, ``worst``, ``5@100``, or empty for none."""
     window_detail: tuple[str, ...] = ()
-    """What it notes beside: of WINDOW_DETAILS."""
+    """Additional data that it records, from WINDOW_DETAILS."""
     window_ranks: str = "0"
-    """Which of several ranks have their window: ``0`` or ``all``."""
-    budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE
+    """Which of several ranks it captures: ``0`` or ``all``."""
     trial: Trial = Trial()
     nsys: tuple[str, ...] | None = None
-    """What the user wants `nsys profile` to be given in addition; None for no nsys."""
+    """Additional options for `nsys profile`; None for no nsys."""
     ncu: tuple[str, ...] | None = None
-    """The same for `ncu`."""
-    stall_after_s: float = DEFAULT_STALL_SECONDS
-    """The shortest silence that is called a stall; 0 for never."""
-    kill_on_stall: bool = False
-    """Whether a stalled command is ended."""
-    kill_grace_s: float = DEFAULT_GRACE_SECONDS
-    """How long after SIGTERM it is killed."""
-    metrics_port: int = 0
-    """Where metrics are served; 0 for nowhere."""
-    metrics_address: str = LOOPBACK
-    metrics_token_file: str = ""
+    """Additional options for `ncu`; None for no ncu."""
     ncu_kernels: tuple[str, ...] = ()
-    """The functions that ncu is to measure."""
+    """The functions that ncu measures."""
 
 
 def option_name(word: str) -> str:
-    """Return the name of an option of a tool's without its value: --trace of --trace=cuda, -t of -tcuda."""
+    """Return the name of an option of a tool without its value: --trace of --trace=cuda, -t of -tcuda."""
     return word.partition("=")[0] if word.startswith("--") else word[:2]

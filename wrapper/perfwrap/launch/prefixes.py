@@ -1,6 +1,6 @@
-"""Tools that stand before the command and start it: Nsight Systems and Nsight Compute.
+"""Tools that start the command: Nsight Systems and Nsight Compute.
 
-All of them are driven through one interface, ``Prefix``; what they write stands in the run folder's ``tools/``.
+All have one interface, ``Prefix``; they write into ``tools/`` of the run folder.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from perfwrap.launch.options import Options
 from perfwrap.run_folder import TOOLS, RunFolder
 
 LONGEST_WORDS = 300
-"""Characters of what a tool printed last that are passed on to the user."""
+"""Maximum length of the last output of a tool that is shown to the user."""
 
 Run = Callable[[list[str]], int]
-"""Runs a command of the tool's and returns its wait status."""
+"""Runs a command of the tool and returns its wait status."""
 
 
 class Prefix(Protocol):
-    """One tool that stands before the command."""
+    """One tool that starts the command."""
 
     @property
     def name(self) -> str:
-        """Return the tool's name, as it is called."""
+        """Return the name of the tool's executable."""
 
     def words(self, tools: Path) -> list[str]:
-        """Return what stands before the command; ``tools`` is where to write."""
+        """Return the words before the command; ``tools`` is the folder for the files of the tool."""
 
     def variables(self) -> dict[str, str]:
-        """Return what the tool needs in its environment."""
+        """Return the environment variables that the tool needs."""
 
     def finish(self, tools: Path, run: Run) -> list[str]:
-        """Make what was written into what is read; return what went wrong, in sentences."""
+        """Convert the output of the tool into readable files; return what went wrong, in sentences."""
 
 
 def choose(options: Options, environment: Mapping[str, str]) -> Prefix | None:
-    """Return the tool that the user asked for; PerfwrapError when it is not installed, or two are asked for."""
+    """Return the tool that the user requested; PerfwrapError if it is not installed, or for two tools."""
     if options.nsys is not None and options.ncu is not None:
         raise PerfwrapError(
-            "--nsys and --ncu cannot watch the same run: each needs the GPU's counters for itself.",
-            "Run with --nsys first; a run with --ncu then measures the kernels that took longest.",
+            "--nsys and --ncu exclude each other: each needs the GPU counters for itself.",
+            "Run with --nsys first; a later run with --ncu measures the slowest kernels of it.",
         )
     if options.nsys is None and options.ncu is None:
         return None
@@ -56,19 +56,19 @@ def choose(options: Options, environment: Mapping[str, str]) -> Prefix | None:
         package, hint = (
             (nsys.PACKAGE, nsys.INSTALL) if tool.name == nsys.PROGRAM else (ncu.PACKAGE, ncu.INSTALL)
         )
-        raise PerfwrapError(f"--{tool.name} needs {package}, and there is no {tool.name} on PATH.", hint)
+        raise PerfwrapError(f"--{tool.name} needs {package}, but {tool.name} is not on PATH.", hint)
     return tool
 
 
 def place(folder: RunFolder) -> Path:
-    """Return where tools write, made at the first question."""
+    """Return the folder of the tools, created at the first call."""
     tools = folder.path / TOOLS
     tools.mkdir(mode=0o700, exist_ok=True)
     return tools
 
 
 def last_words(log: Path) -> str:
-    """Return the last line that a tool printed, as the end of a sentence; empty where it printed none."""
+    """Return the last line that a tool printed, as the end of a sentence; empty if it printed none."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:

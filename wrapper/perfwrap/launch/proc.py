@@ -1,4 +1,4 @@
-"""What /proc says of a process."""
+"""Facts about a process from /proc."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 RUNNING, STOPPED = "R", "T"
 ENDED = ("Z", "X", "x")
-"""States, as proc(5) letters them."""
+"""States, as in proc(5)."""
 
 
 def status(pid: int) -> tuple[str, int] | None:
-    """Return state and start time (fields 3 and 22 of ``stat``), or None when there is no such process."""
+    """Return state and start time (fields 3 and 22 of ``stat``), or None if there is no such process."""
     try:
         if Path("/proc/self").readlink().name != str(os.getpid()):
             return None  # The /proc of another pid namespace.
@@ -24,13 +24,13 @@ def status(pid: int) -> tuple[str, int] | None:
 
 
 def identity() -> dict[str, int | str]:
-    """Return what names this process for good: pid, start time, and the namespace that its pid counts in."""
+    """Return what identifies this process: pid, start time, and the namespace of its pid."""
     found = status(os.getpid())
     return {"pid": os.getpid(), "start_ticks": found[1] if found else 0, "namespace": namespace()}
 
 
 def namespace() -> str:
-    """Return which pid namespace this process is in, e.g. ``pid:[4026531836]``; empty where /proc does not tell."""
+    """Return which pid namespace this process is in, e.g. ``pid:[4026531836]``; empty if /proc does not contain it."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -38,19 +38,19 @@ def namespace() -> str:
 
 
 def runs(pid: int, start_ticks: int) -> bool:
-    """Say whether that very process still runs."""
+    """Return whether this process still runs."""
     found = status(pid)
     return found is not None and found[1] == start_ticks and found[0] not in ENDED
 
 
 def is_stopped(pid: int) -> bool:
-    """Say whether a job control signal holds the process."""
+    """Return whether a job control signal has stopped the process."""
     found = status(pid)
     return found is not None and found[0] == STOPPED
 
 
 def is_running(pid: int) -> bool:
-    """Say whether the process runs or would run if there were a free core."""
+    """Return whether the process runs or would run if there were a free core."""
     found = status(pid)
     return found is not None and found[0] == RUNNING
 
@@ -64,7 +64,7 @@ def open_descriptors() -> list[int]:
 
 
 def ancestors() -> Iterator[list[str]]:
-    """Return the command lines of this process's parent, its parent's parent and so on, as far as /proc tells."""
+    """Return the command lines of this process's parent, its parent's parent and so on, as far as /proc has them."""
     pid = os.getppid()
     while pid > 1:
         folder = Path(f"/proc/{pid}")
@@ -77,10 +77,10 @@ def ancestors() -> Iterator[list[str]]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Return what the process has started and what those have, parents first; not what was left by its parent."""
+    """Return the descendants of the process, parents first, without those whose parent has ended."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+        if entry.name.isdecimal():
             try:
                 stat = (entry / "stat").read_bytes()
             except OSError:
@@ -94,9 +94,9 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def original_environment() -> dict[str, str]:
-    """Return the environment that this process was executed with.
+    """Return the environment at the start of this process.
 
-    Not ``os.environ``: in the C locale Python adds LC_CTYPE to its own, which a command would inherit.
+    Not ``os.environ``: in the C locale Python adds LC_CTYPE to it, which the command would inherit.
     """
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")

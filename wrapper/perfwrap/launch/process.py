@@ -1,4 +1,4 @@
-"""Start a command with the signal state it would have had, and end as it ended."""
+"""Start a command with its original signal state, and end as it ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfwrap.launch import descriptors, kernel
 from perfwrap.launch.signals import ALL, OriginalSignals
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""Exit codes of a command that could not be started, as every shell has them."""
+"""Exit codes of a command that could not be started, as in every shell."""
 ERRNO = struct.Struct("i")
 
 
@@ -26,9 +26,9 @@ def start(
     original: OriginalSignals,
     log: Path | None = None,
 ) -> int:
-    """Start ``command`` in this process group and return its pid; OSError when it cannot be executed.
+    """Start ``command`` in this process group and return its pid; OSError if it cannot be executed.
 
-    With ``log`` it has no input, and what it prints is added to that file.
+    With ``log`` it has no input, and its output is appended to that file.
     """
     launcher = os.getpid()
     read_end, write_end = os.pipe()
@@ -45,7 +45,7 @@ def start(
         finally:
             os._exit(NOT_FOUND)
     os.close(write_end)
-    # The pipe closes when the execution succeeds, and only then without a word.
+    # If the execution succeeds, the pipe closes without a message.
     failure = os.read(read_end, ERRNO.size)
     os.close(read_end)
     if failure:
@@ -56,7 +56,7 @@ def start(
 
 
 def _print_to(log: Path) -> None:
-    """Give this process no input, and that file for its output."""
+    """Redirect the input of this process to /dev/null and its output to that file."""
     descriptors.point_at_null(0)
     opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(opened, 1)
@@ -64,7 +64,7 @@ def _print_to(log: Path) -> None:
 
 
 def execute(command: list[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become the command; OSError when that is not possible."""
+    """Execute the command in this process; OSError if that is not possible."""
     if not command[0]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "")
     try:
@@ -73,22 +73,22 @@ def execute(command: list[str], environment: Mapping[str, str]) -> NoReturn:
         script = find(command[0], environment) if error.errno == errno.ENOEXEC else None
         if script is None:
             raise
-        # A script without a first line "#!": shells and execvp(3) give it to sh.
+        # A script without "#!" in its first line: shells and execvp(3) run it with sh.
         os.execve("/bin/sh", ["/bin/sh", script, *command[1:]], dict(environment))
 
 
 def find(program: str, environment: Mapping[str, str]) -> str | None:
-    """Return the file that ``program`` names, or None when there is none that can be executed."""
+    """Return the file that ``program`` names, or None if there is no executable one."""
     return shutil.which(program, path=environment.get("PATH", os.defpath))
 
 
 def failure_status(error: OSError) -> int:
-    """Return the exit code that a shell gives for a command that could not be executed."""
+    """Return the exit code of a shell for a command that could not be executed."""
     return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
 
 
 def exit_like(status: int) -> NoReturn:
-    """End as that process did whose wait status this is: same exit code, or same signal and no core."""
+    """End as the process with this wait status did: same exit code, or same signal without a core dump."""
     if not os.WIFSIGNALED(status):
         os._exit(os.WEXITSTATUS(status))
     number = os.WTERMSIG(status)
@@ -97,8 +97,8 @@ def exit_like(status: int) -> NoReturn:
     try:
         signal.signal(number, signal.SIG_DFL)
     except (OSError, ValueError):
-        pass  # SIGKILL cannot be set; it needs no setting.
+        pass  # The handler of SIGKILL cannot be changed, and need not be.
     signal.pthread_sigmask(signal.SIG_SETMASK, [other for other in ALL if other != number])
     os.kill(os.getpid(), number)
-    # Still here: process 1 of a container cannot kill itself.
+    # Process 1 of a container cannot kill itself.
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Wait, but not for long, for Python processes of the run that outlive the command."""
+"""Wait briefly for Python processes of the run that outlive the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PID, START_TICKS = START_FIELDS.index("pid"), START_FIELDS.index("start_ticks")
 
 
 def wait(folder: RunFolder, supervisor: Supervisor) -> None:
-    """Wait until all processes that wrote a start record have ended, the patience has, or the user's."""
+    """Wait until all processes with a start record have ended, the time is over, or the user interrupts."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     alive = recorded(folder)
     while alive := {identity for identity in alive if proc.runs(*identity)}:
@@ -24,7 +24,7 @@ def wait(folder: RunFolder, supervisor: Supervisor) -> None:
 
 
 def recorded(folder: RunFolder) -> set[tuple[int, int]]:
-    """Return pid and start time of each Python process that was reached on this machine."""
+    """Return pid and start time of each Python process with a start record on this machine."""
     try:
         lines = (folder.starts / f"{host_name()}.log").read_bytes().splitlines()
     except OSError:

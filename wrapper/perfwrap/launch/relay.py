@@ -1,14 +1,14 @@
-"""Runs the command for a tool that stands before it, so that the tool cannot change how the command runs.
+"""Runs the command on behalf of a tool, so that the tool cannot change how the command runs.
 
-``nsys profile CMD`` and ``ncu CMD`` start the command themselves, put their own pipes before its output, take its
-signals, and may end with another status. So they are given this small program to start instead. It asks the
-launcher, over a socket, for the standard streams that the command would have had, starts the command with them in
-the launcher's process group, and tells the launcher its pid and, at the end, its wait status.
+``nsys profile CMD`` and ``ncu CMD`` start the command themselves, connect its output to their own pipes, take its
+signals, and may end with another status. So they start this small program instead. It gets the original standard
+streams from the launcher over a socket, starts the command with them in the launcher's process group, and sends the
+launcher its pid and, at the end, its wait status.
 
-The socket is an abstract one with a name that nobody can guess; both sides ask the kernel whose the other is. A
+The socket is abstract, with a random name; both sides ask the kernel for the user of the other. A
 message is a JSON object: from the launcher ``{"mask", "group"}`` with the three descriptors, from here ``{"pid",
-"group"}`` or ``{"errno"}``, and then ``{"status"}``. When the launcher is gone, the command is killed with this
-process, as it is without a tool.
+"group"}`` or ``{"errno"}``, and then ``{"status"}``. If the launcher has ended, the command is killed with this
+process, as without a tool.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from perfwrap.launch.signals import ALL, reset_what_python_changed
 MODULE = "perfwrap.launch.relay"
 STREAMS = (0, 1, 2)
 CREDENTIALS = struct.Struct("3i")
-"""Pid, user and group of the other side, as SO_PEERCRED gives them."""
+"""Pid, user and group of the other side, from SO_PEERCRED."""
 LONGEST_MESSAGE = 1 << 16
 
 
 def words(name: str) -> list[str]:
-    """Return what starts this program to run the command behind it; ``name`` is the socket's."""
+    """Return the words that start this program before the command; ``name`` is that of the socket."""
     root = str(Path(perfwrap.__file__).parent.parent)
     code = f"import sys; sys.path.insert(0, {root!r}); import {MODULE} as relay; relay.main()"
-    # -I and -S: the command's PYTHONPATH and site-packages are not for this one, which must not be recorded.
+    # -I and -S: without the PYTHONPATH and site-packages of the command, because this must not be recorded.
     return [sys.executable, "-I", "-S", "-B", "-c", code, name]
 
 
 def is_own(peer: socket.socket) -> bool:
-    """Say whether the other side belongs to the same user."""
+    """Return whether the other side belongs to the same user."""
     packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     _, user, _ = CREDENTIALS.unpack(packed)
     return bool(user == os.geteuid())
 
 
 def send(peer: socket.socket, **message: object) -> None:
-    """Send a message; OSError when the other side is gone."""
+    """Send a message; OSError if the other side has ended."""
     peer.sendall(json.dumps(message).encode() + b"\n")
 
 
 def main() -> NoReturn:
-    """Run the command of the command line, for the launcher whose socket is its first word."""
+    """Run the command in the command line; its first word is the socket of the launcher."""
     name, command = sys.argv[1], sys.argv[2:]
     launcher = socket.socket(socket.AF_UNIX)
     launcher.connect("\0" + name)
     if not is_own(launcher):
-        sys.exit("perfwrap: the socket belongs to somebody else")
+        sys.exit("perfwrap: the socket belongs to another user")
     data, streams, _, _ = socket.recv_fds(launcher, LONGEST_MESSAGE, len(STREAMS))
     asked = json.loads(data)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
-    del blocked  # The tool's; the launcher knows the command's.
+    del blocked  # These belong to the tool; the launcher has those of the command.
     try:
         child = _start(command, asked, streams)
     except OSError as error:
@@ -76,7 +76,7 @@ def main() -> NoReturn:
     send(launcher, pid=child, group=os.getpgid(child))
     status = _wait(child, launcher)
     send(launcher, status=status)
-    # For the tool: as a shell would put it.
+    # The exit code for the tool, as of a shell.
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
@@ -110,10 +110,10 @@ def _start(command: list[str], asked: dict[str, Any], streams: list[int]) -> int
 
 
 def _join(group: int) -> None:
-    """Go into the launcher's process group, where the terminal's signals arrive.
+    """Join the launcher's process group, which receives the signals of the terminal.
 
-    nsys has a session of its own for the command, from which that is impossible. The launcher learns of it, and
-    passes on what the terminal sends; in a group of its own the command does not get it from the tool once more.
+    nsys starts the command in a separate session, where that is impossible. Then the launcher forwards the signals of
+    the terminal; in its own process group the command does not get them from the tool, too.
     """
     try:
         if os.getpgid(0) != group:
@@ -123,7 +123,7 @@ def _join(group: int) -> None:
 
 
 def _wait(child: int, launcher: socket.socket) -> int:
-    """Return the wait status of the command; end at once, and it with us, when the launcher is gone."""
+    """Return the wait status of the command; end at once, together with the command, if the launcher has ended."""
     ended = os.pidfd_open(child)
     watched = select.poll()
     watched.register(ended, select.POLLIN)

@@ -1,7 +1,7 @@
-"""Bring the recorder into a job that runs already, by ``sys.remote_exec`` of Python 3.14 and later.
+"""Load the recorder into a running job, with ``sys.remote_exec`` of Python 3.14 and later.
 
-Only a Python of the program's own version can ask that of it, so its own executable is run for it. The program then
-runs ``inject/attached.py`` in its main thread, at the next operation of Python's: not while it waits inside of torch.
+Only a Python of the same version can do that, so the program's own executable is run for it. The program then runs
+``inject/attached.py`` in its main thread, at the next operation of Python: not while it waits inside torch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perfwrap.launch.options import Options
 from perfwrap.run_folder import START_FIELDS, RunFolder
 
 TORCH = "libtorch_python"
-"""Is part of a file that is mapped where torch has been imported."""
+"""Part of the name of a file that is mapped if torch has been imported."""
 INTERPRETER = re.compile(r"python(\d+(\.\d+)*)?t?$")
-"""What the executable of a Python is called."""
+"""Pattern of the name of a Python executable."""
 ASK = """
 import sys
 if sys.version_info < (3, 14):
-    sys.exit("it is Python %d.%d, and only 3.14 and later can be asked" % sys.version_info[:2])
+    sys.exit("it is Python %d.%d, but this needs 3.14 or later" % sys.version_info[:2])
 try:
     sys.remote_exec(int(sys.argv[1]), sys.argv[2])
 except Exception as error:
@@ -34,34 +34,37 @@ except Exception as error:
 """
 ASK_SECONDS = 30.0
 ANSWER_SECONDS = 20.0
-"""How long the programs have until they say that they have a recorder; a long call of torch's may come first."""
+"""How long programs have to confirm that the recorder is loaded; a long call of torch may come first."""
 LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Brought:
-    """What became of it."""
+    """The result."""
 
     pids: tuple[int, ...]
-    """The processes that record now."""
+    """The processes with the recorder."""
     problems: tuple[str, ...]
-    """Why others do not, in sentences."""
+    """Why others have none, in sentences."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All that is to be said about it."""
+        """The messages for the user."""
         if not self.pids:
             return self.problems
-        return *self.problems, f"the recorder is in {', '.join(map(str, self.pids))} until the watching ends"
+        return (
+            *self.problems,
+            f"the recorder is loaded in {', '.join(map(str, self.pids))} until perfwrap stops",
+        )
 
 
-NOBODY = Brought((), ())
+NO_RECORDERS = Brought((), ())
 
 
 def bring_in(folder: RunFolder, options: Options, pid: int, watching: ExitStack) -> Brought:
-    """Bring the recorder into each process of a job that has imported torch, until ``watching`` is closed.
+    """Load the recorder into each process of a job that has imported torch, until ``watching`` is closed.
 
-    Raises PerfwrapError or OSError when what runs inside cannot be written into the run folder.
+    Raises PerfwrapError or OSError if the recorder cannot be written into the run folder.
     """
     injection.prepare(
         folder, {}, budget_bytes=options.budget_bytes, max_overhead=options.max_overhead, watched=True
@@ -69,7 +72,9 @@ def bring_in(folder: RunFolder, options: Options, pid: int, watching: ExitStack)
     script = injection.add_attached(folder)
     watching.callback(os.close, injection.hold_watch(folder))
     found = list(_with_torch(pid))
-    problems = [] if found else [f"No process of the job has imported torch: {pid} and what it started."]
+    problems = (
+        [] if found else [f"No process of the job has imported torch (process {pid} and its children)."]
+    )
     asked = []
     for each in found:
         refusal = _ask(each, script)
@@ -82,7 +87,7 @@ def bring_in(folder: RunFolder, options: Options, pid: int, watching: ExitStack)
     for each in asked:
         if each not in recording and each not in failed:
             problems.append(
-                f"Process {each} has not come by in {ANSWER_SECONDS:g} s; its recorder starts when it does."
+                f"Process {each} did not respond within {ANSWER_SECONDS:g} s; its recorder starts when it does."
             )
     return Brought(tuple(recording), tuple(problems))
 
@@ -99,33 +104,33 @@ def _with_torch(pid: int) -> Iterator[int]:
 
 
 def _ask(pid: int, script: Path) -> str | None:
-    """Ask the process to run the script; return why it cannot be asked, None when it has been."""
+    """Request that the process runs the script; return why that failed, or None."""
     place = Path(f"/proc/{pid}")
     try:
         executable = (place / "exe").readlink()
         if place.stat().st_uid != os.geteuid():
-            return "it belongs to another user, who may not read the run folder"
+            return "it belongs to another user, who cannot read the run folder"
         seen = place / "root" / script.relative_to("/")
         if not (seen.exists() and seen.samefile(script)):
-            return f"it does not see {script} where it runs"
+            return f"it cannot see {script} (another container or mount)"
     except OSError as error:
         return f"{error.strerror or error}"
     if not INTERPRETER.match(executable.name):
-        return f"it runs {executable}, which is no interpreter that could ask it"
+        return f"it runs {executable}, which is not a Python interpreter"
     words = [str(executable), "-I", "-S", "-c", ASK, str(pid), str(script)]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ASK_SECONDS)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{executable} could not be asked: {error}"
+        return f"{executable} could not be run: {error}"
     if done.returncode == 0:
         return None
-    said = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+    said = (done.stderr.strip().splitlines() or ["no message"])[-1]
     may_not = "PermissionError" in said or "Operation not permitted" in said
-    return said + ("; the system lets nobody look into it, sudo may help" if may_not else "")
+    return said + ("; no permission, try sudo" if may_not else "")
 
 
 def _answers(folder: RunFolder, asked: list[int]) -> tuple[list[int], dict[int, str]]:
-    """Wait for what the processes say; return those that record, and why others do not."""
+    """Wait for the answers of the processes; return those with the recorder, and why others have none."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:
         recording, failed = _read_answers(folder)

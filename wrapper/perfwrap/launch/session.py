@@ -1,9 +1,9 @@
 """One run from its start to its end: prepare, start, wait, finish, and end as the command ended.
 
-What a command can see of it, besides one directory on PYTHONPATH: its parent is the launcher; there are up to
-three processes more in its process group, one of which looks like it; SIGSTOP to the launcher's pid alone,
-which nobody can catch, does not stop the command; a signal to the launcher's pid takes some 30 ms longer; and
-a Python daemon that it leaves behind keeps the launcher for 2 s.
+What a command can notice, besides one directory on PYTHONPATH: its parent is the launcher; its process group has up
+to three more processes, one of them with its name; SIGSTOP to the launcher's pid alone cannot be caught and does not
+stop the command; a signal to the launcher's pid takes about 30 ms longer; and a Python daemon that outlives it delays
+the launcher by 2 s.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Report = Callable[[Path], None]
 
 
 class Shown:
-    """Shows the traceback of a bug in its block, and goes on: the command runs and its status counts."""
+    """Prints the traceback of a bug in its block and continues, so that the command runs and its status counts."""
 
     def __enter__(self) -> None:
         """Nothing to do."""
@@ -47,7 +47,7 @@ class Shown:
 
 
 def run(command: list[str], options: Options, say: Say, report: Report) -> NoReturn:
-    """Run the command, recorded as far as that is possible, and end as it ends.
+    """Run the command, recorded as far as possible, and end as it ends.
 
     ``say`` prints one line to the user and ``report`` the report of a run folder, both to standard error.
     Raises PerfwrapError, before anything is started, when ``options.out`` is in use.
@@ -56,7 +56,7 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     variables = proc.original_environment()
     outer = surroundings.outer_run(variables)
     if outer is not None and options.out is not None:
-        say(f"perfwrap: already recording into {outer}; --out {options.out} is not used")
+        say(f"perfwrap: already recording into {outer}; --out {options.out} is ignored")
     if outer is not None or surroundings.is_off(variables):
         _become(command, variables, say)
     recording.refuse_used(options, variables)
@@ -64,7 +64,7 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     original = OriginalSignals()
     recorded = Recording()
     with Shown():
-        # A command that is not there leaves no run folder behind.
+        # No run folder is created for a missing command.
         if process.find(command[0], variables) is not None:
             recorded.prepare(command, options, variables)
     if recorded.problems:
@@ -94,12 +94,12 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
             _report(recorded.folder.path, supervisor, original, report)
     elif recorded.folder is not None and recorded.leads:
         path = recorded.folder.whole.path
-        say(f"perfwrap: recorded in {path}; `perfwrap report {path}` reads it")
+        say(f"perfwrap: recorded in {path}. To print the report: perfwrap report {path}")
     process.exit_like(status)
 
 
 def _become(command: list[str], variables: Mapping[str, str], say: Say) -> NoReturn:
-    """Execute the command in place of this process: nothing is to be recorded here."""
+    """Execute the command in place of this process, because nothing is recorded here."""
     reset_what_python_changed()
     try:
         process.execute(command, variables)
@@ -108,7 +108,7 @@ def _become(command: list[str], variables: Mapping[str, str], say: Say) -> NoRet
 
 
 def _hatch(command: list[str]) -> canary.Canary | None:
-    """Return a canary; None when no process or descriptor is left, and the command may need the last."""
+    """Return a canary; None if processes or descriptors run out, because the command may need them."""
     try:
         return canary.hatch(command)
     except OSError:
@@ -122,9 +122,9 @@ def _start(
     say: Say,
     alone: Callable[[OSError], NoReturn],
 ) -> int:
-    """Start the command and return its pid; end as a shell does when it cannot be executed.
+    """Start the command and return its pid; end as a shell does if it cannot be executed.
 
-    Call ``alone`` where the system has no process or descriptor left to start it beside this one.
+    Call ``alone`` if the system has no process or descriptor left for a second process.
     """
     try:
         return process.start(command, variables, original)
@@ -143,7 +143,7 @@ def _go_alone(
     say: Say,
     error: OSError,
 ) -> NoReturn:
-    """Give all that was taken back and execute the command in place of this process, unrecorded."""
+    """Release all resources and execute the command in place of this process, without recording."""
     say(f"perfwrap: this run is not recorded: {error.strerror}")
     for helper in (supervisor.canary, recorded.monitors):
         if helper is not None:
@@ -161,18 +161,18 @@ def _start_behind(
     original: OriginalSignals,
     say: Say,
 ) -> behind_tool.Behind | None:
-    """Start the command behind a tool; None, and say why, where the tool does not start it."""
+    """Start the command behind a tool; if the tool does not start it, print why and return None."""
     try:
         place = prefixes.place(folder)
         log = place / f"{tool.name}.log"
         changed = {**environment, **tool.variables()}
         return behind_tool.start(tool.words(place), command, changed, original, log)
     except behind_tool.NotStarted as error:
-        say(f"perfwrap: {tool.name} does not watch this run: {error}{prefixes.last_words(log)}")
+        say(f"perfwrap: {tool.name} is not profiling this run: {error}{prefixes.last_words(log)}")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC) and error.filename is None:
             _fail(command, error, say)
-        say(f"perfwrap: {tool.name} does not watch this run: {error}")
+        say(f"perfwrap: {tool.name} is not profiling this run: {error}")
     return None
 
 
@@ -191,7 +191,7 @@ def _collect(
     supervisor: Supervisor,
     say: Say,
 ) -> None:
-    """Have the tool's file made into what is read; say what went wrong with it."""
+    """Convert the output of the tool; print what went wrong."""
     place = prefixes.place(folder)
     log = place / f"{tool.name}.log"
 
@@ -203,7 +203,7 @@ def _collect(
 
 
 def _fail(command: list[str], error: OSError, say: Say) -> NoReturn:
-    """End as a shell does when a command cannot be executed."""
+    """End as a shell does if a command cannot be executed."""
     say(f"perfwrap: {command[0]}: {error.strerror}")
     os._exit(process.failure_status(error))
 
@@ -212,23 +212,23 @@ def _wait(child: int, supervisor: Supervisor) -> int:
     """Wait for the command and return its wait status."""
     status = None
     with Shown():
-        # From here on only the command holds what it inherited: the other end of a pipe sees when it ends.
+        # From here on only the command has its inherited files open: the other end of a pipe detects its end.
         descriptors.let_go()
         status = supervisor.wait(child)
     return status if status is not None else os.waitpid(child, 0)[1]
 
 
 def _finish(recorded: Recording, supervisor: Supervisor, status: int, say: Say) -> None:
-    """End the recording; say what went wrong with it."""
+    """End the recording; print what went wrong."""
     try:
         for problem in recorded.finish(supervisor, status):
             say(f"perfwrap: {problem}")
     except OSError as error:
-        say(f"perfwrap: the end of this run could not be written down: {error}")
+        say(f"perfwrap: cannot write the end of this run: {error}")
 
 
 def _report(folder: Path, supervisor: Supervisor, original: OriginalSignals, report: Report) -> None:
-    """Print the report from a process of its own, so that nothing there can change how this one ends."""
+    """Print the report in a separate process, so that it cannot affect the exit status of this one."""
     launcher = os.getpid()
     child = os.fork()
     if child:
@@ -237,11 +237,11 @@ def _report(folder: Path, supervisor: Supervisor, original: OriginalSignals, rep
     try:
         with Shown():
             kernel.die_with(launcher)
-            os.dup2(2, 1)  # Standard output is the command's alone.
+            os.dup2(2, 1)  # Standard output belongs to the command.
             signal.pthread_sigmask(signal.SIG_SETMASK, original.mask)
             report(folder)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        pass  # The user has seen enough.
+        pass  # The user interrupted the report.
     finally:
         os._exit(0)

@@ -1,9 +1,9 @@
-"""Wait for a command and pass on to it the signals that were meant for it, each exactly once.
+"""Wait for a command and forward the signals that are meant for it, each exactly once.
 
-All signals are blocked and read with ``sigtimedwait``: the kernel then says who sent each. What came from
-the terminal reached the whole process group, the command included. What a process sent may have been for the
-launcher's pid alone or for the group; a canary in the same group tells the two apart. The command's stopping
-and going on is followed, so that a shell's job control sees the job that it would have seen.
+All signals are blocked and read with ``sigtimedwait``, which returns the sender of each. Signals of the terminal reach
+the whole process group, including the command. Signals of a process may be for the launcher's pid alone or for the
+group; a canary in the same group distinguishes the two. The launcher stops and continues together with the command, so
+that a shell's job control sees the same as without perfwrap.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 SETTLE_SECONDS = 0.03
-"""How long a verdict waits at least: GNU timeout and others signal first the pid and then its group."""
+"""The minimum wait for a decision: GNU timeout and others signal first the pid and then its group."""
 LONGEST_SETTLE_SECONDS = 0.25
-"""How long it waits for a sender that still runs: on a busy machine it may be held up between the two."""
+"""The wait if the sender still runs: on a busy machine it may be delayed between the two."""
 
 
 class OriginalSignals:
-    """The signal state that the command would have been started with."""
+    """The signal state of the command without perfwrap."""
 
     def __init__(self) -> None:
-        """Take the state down and block everything from here on."""
+        """Store the state, and block all signals from now on."""
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
         self.ends_ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
         if self.ends_ignored:
-            # Otherwise the kernel would throw the command's exit status away.
+            # Otherwise the kernel would discard the command's exit status.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def restore(self) -> None:
@@ -45,31 +45,31 @@ class OriginalSignals:
 
 
 def reset_what_python_changed() -> None:
-    """Undo what every Python does at its start; what was inherited as ignored stays ignored.
+    """Undo the signal setup of Python; signals that were inherited as ignored stay ignored.
 
-    Whether SIGPIPE and SIGXFSZ were ignored before, nobody can know any more; hardly ever are they.
+    Whether SIGPIPE and SIGXFSZ were ignored before is unknown; they rarely are.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        # Python's handler would swallow a Ctrl-C between here and the execution.
+        # Python's handler would catch a Ctrl-C between here and the execution.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Witness(Protocol):
-    """Somebody in the same process group who tells what reached the whole group."""
+    """A process in the same group that reports which signals reached the whole group."""
 
     pid: int
 
     def saw(self, number: int, sender: int, moment: float) -> bool:
-        """Say whether the signal that this sender sent about then came to the whole group."""
+        """Return whether the signal that this sender sent at about that time reached the whole group."""
 
     def wake_launcher_when_runs(self, child: int) -> None:
-        """Continue the launcher, which is about to stop, should the child go on alone."""
+        """Continue the launcher, which is about to stop, if the child continues alone."""
 
 
 class Sent(NamedTuple):
-    """A signal that waits for its verdict."""
+    """A signal that waits for its decision."""
 
     number: int
     sender: int
@@ -81,7 +81,7 @@ class Supervisor:
     """Waits for children of the launcher, one after the other."""
 
     def __init__(self, canary: Witness | None) -> None:
-        """Supervise with the help of a canary; without one every signal is passed on, group's or not."""
+        """Supervise with the help of a canary; without one, every signal is forwarded, also those of the group."""
         self.canary = canary
         self.ended: dict[int, int] = {}
         """Wait status of every other child that has ended."""
@@ -91,42 +91,42 @@ class Supervisor:
         self._stand_in, self._is_apart = 0, False
 
     def stand_for(self, pid: int, is_apart: bool) -> None:
-        """Pass signals on to that process instead of the child that runs it; 0 for to the child again.
+        """Forward signals to that process instead of the child that runs it; 0 for the child again.
 
-        ``is_apart`` says that it is in another session, where what the terminal sends does not arrive.
+        ``is_apart`` means that it is in another session, where signals of the terminal do not arrive.
         """
         self._stand_in, self._is_apart = pid, is_apart
 
     def wait(self, child: int) -> int:
-        """Wait for the child's end, passing signals on, and return its wait status."""
+        """Wait for the end of the child, forwarding signals, and return its wait status."""
         while (status := self._reap(child)) is None:
             sent = signal.sigtimedwait(ALL, self._patience())
             if sent is not None:
                 self._receive(sent, child)
-            self._settle(child)
-        # Those for a command that outlives its tool still wait for their verdict.
+            self._judge_due(child)
+        # Signals for a command that outlives its tool still wait for their decision.
         if not self._stand_in:
             self._waiting.clear()
         self._stop = 0
         return status
 
     def pause(self, seconds: float) -> bool:
-        """Wait for anything, that long at most; say whether a signal came that asks programs to end."""
+        """Wait for any event, at most that long; return whether a signal asked programs to end."""
         sent = signal.sigtimedwait(ALL, max(0.0, seconds))
         self._reap(0)
         return sent is not None and sent.si_signo in ENDS
 
     def attend(self) -> None:
-        """Pass on what has come for the process that is no child of ours, without waiting."""
+        """Forward pending signals to the process that is not a child of this one, without waiting."""
         sent = signal.sigtimedwait(ALL, 0)
-        # Whether it stays stopped only its parent can ask.
+        # Only its parent can find out whether it stays stopped.
         if sent is not None and sent.si_signo != signal.SIGCONT:
             self._receive(sent, self._stand_in)
-        self._settle(self._stand_in)
+        self._judge_due(self._stand_in)
         self._reap(0)
 
     def _reap(self, child: int) -> int | None:
-        """Take in what happened to children; return the status of the one waited for when it has ended."""
+        """Handle state changes of children; return the status of the one waited for if it has ended."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -136,7 +136,7 @@ class Supervisor:
                 return None
             if os.WIFSTOPPED(status):
                 if pid == child:
-                    # Followed only in a moment: what continues the whole group may be under way already.
+                    # Followed a moment later: a SIGCONT for the whole group may already be on its way.
                     self._stop, self._stop_due = os.WSTOPSIG(status), time.monotonic() + SETTLE_SECONDS
             elif pid == child:
                 return status
@@ -146,32 +146,32 @@ class Supervisor:
                     self.canary = None
 
     def _patience(self) -> float:
-        """Return how long the next verdict can wait: a day when there is none to give."""
+        """Return how long the next decision can wait: a day if there is none."""
         due = [sent.due for sent in self._waiting[:1]] + ([self._stop_due] if self._stop else [])
         return max(0.0, min(due) - time.monotonic()) if due else 86400.0
 
     def _receive(self, sent: signal.struct_siginfo, child: int) -> None:
-        """Pass on at once, set aside for a verdict, or drop one signal."""
+        """Forward one signal at once, keep it for a decision, or drop it."""
         number = sent.si_signo
         if number == signal.SIGCHLD:
             return
-        # As the kernel does with pending ones: stops and SIGCONT take each other back.
+        # Like the kernel does with pending signals: stops and SIGCONT cancel each other.
         opposite = {signal.SIGCONT} if number in STOPS else STOPS if number == signal.SIGCONT else set()
         self._waiting = [waiting for waiting in self._waiting if waiting.number not in opposite]
         if sent.si_code <= 0:
             now = time.monotonic()
             self._waiting.append(Sent(number, sent.si_pid, now, now + SETTLE_SECONDS))
         elif self._is_apart or number == signal.SIGALRM:
-            _send(self._stand_in or child, number)  # An alarm that was set before rings here alone.
+            _send(self._stand_in or child, number)  # An alarm that was set before reaches only this process.
         elif number == signal.SIGHUP and os.getsid(0) == os.getpid():
-            # A terminal that hangs up tells only the leader of the session, and continues it.
-            # All else that the kernel sends reached the command as well.
+            # A terminal that hangs up signals and continues only the leader of the session.
+            # All other signals of the kernel reached the command as well.
             _send(self._stand_in or child, number)
             if proc.is_stopped(child):
                 _send(child, signal.SIGCONT)
 
-    def _settle(self, child: int) -> None:
-        """Give the verdicts that are due."""
+    def _judge_due(self, child: int) -> None:
+        """Make the decisions that are due."""
         now = time.monotonic()
         while self._waiting and self._waiting[0].due <= now:
             sent = self._waiting.pop(0)
@@ -184,21 +184,21 @@ class Supervisor:
             self._stop_like(number, child)
 
     def _judge(self, sent: Sent, child: int) -> None:
-        """Pass one signal on, unless the whole group got it."""
+        """Forward one signal, unless the whole group got it."""
         if self.canary is not None and self.canary.saw(sent.number, sent.sender, sent.time):
             if self._is_apart:
                 _send(self._stand_in, sent.number)
             return
         if sent.number == signal.SIGCONT and not self._stays_stopped(child):
-            return  # Who continues only the launcher means the job; here it runs, or was stopped anew.
+            return  # A SIGCONT to the launcher alone is meant for the job, which runs here, or was stopped again.
         if sent.sender == child:
-            # The command signals its parent: without perfwrap that is ours.
+            # The command signals its parent, which without perfwrap is the parent of this process.
             _send(os.getppid(), sent.number)
         else:
             _send(self._stand_in or child, sent.number)
 
     def _stays_stopped(self, child: int) -> bool:
-        """Say whether the child is still in the stop that was followed, not in a newer one."""
+        """Return whether the child is still in the same stop, not in a newer one."""
         newer = os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         return proc.is_stopped(child) and not self._stop and newer is None
 
@@ -208,15 +208,15 @@ class Supervisor:
             return
         if self.canary is not None:
             self.canary.wake_launcher_when_runs(child)
-        # Sent first and let through then, it is one with what the terminal may have sent meanwhile.
+        # Sent while blocked, it merges with one that the terminal may have sent.
         os.kill(os.getpid(), number)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number} & STOPS)
         signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
 
 
 def _send(pid: int, number: int) -> None:
-    """Send a signal to one process; that it may not be sent (to another user's) is as without perfwrap."""
-    if pid > 0:  # A parent outside of our pid namespace is 0, which would mean the whole group.
+    """Send a signal to one process; a missing permission (for another user's process) is as without perfwrap."""
+    if pid > 0:  # A parent outside this pid namespace is 0, which would mean the whole group.
         try:
             os.kill(pid, number)
         except OSError:

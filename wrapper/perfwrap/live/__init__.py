@@ -1,1 +1,1 @@
-"""Follows a run while it is running: reads what is new, and knows how the run stands."""
+"""Follows a run while it is running: reads new records, and determines the state of the run."""

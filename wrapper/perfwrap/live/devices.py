@@ -1,4 +1,4 @@
-"""What GPUs and processes did in the last seconds, by the monitors' samples."""
+"""Figures of GPUs and processes in the last seconds, from the monitors' samples."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from perfwrap.measures.gpu import Gpu, find_gpus
+from perfwrap.measures.gpu.gpu_state import Gpu, gpus_between
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of
 from perfwrap.timeline.model import Timeline
 
 RECENT_NS = 5_000_000_000
-"""``now`` is the mean of so long: a single sample of a tenth of a second is rough."""
+"""``now`` is the mean of this period, because a single sample of 0.1 s is too noisy."""
 GONE_NS = 3_000_000_000
-"""A process without a value for so long, while others have some, has ended."""
+"""A process without a value for this long, while others have values, has ended."""
 WORDS = 2
-"""So much of a command line tells a process: the program and its first argument."""
+"""Words of a command line that identify a process: the program and its first argument."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class GpuNow:
 
 @dataclass(frozen=True)
 class ProcessNow:
-    """One living process; figures are None where nobody sampled them."""
+    """One running process; figures are None if they were not sampled."""
 
     pid: int
     who: str
@@ -43,11 +43,11 @@ def gpus_now(timeline: Timeline) -> tuple[GpuNow, ...]:
     """Return the GPUs with their figures of the last seconds."""
     end = _last(timeline) + 1
     recent = _recent(timeline, "temperature_celsius", end)
-    return tuple(GpuNow(gpu, recent.get(gpu.track)) for gpu in find_gpus(timeline, end - RECENT_NS, end))
+    return tuple(GpuNow(gpu, recent.get(gpu.track)) for gpu in gpus_between(timeline, end - RECENT_NS, end))
 
 
 def processes_now(timeline: Timeline, trainers: Sequence[Trainer]) -> tuple[ProcessNow, ...]:
-    """Return the living processes: trainers first, then those recorded inside, then by processor time."""
+    """Return the running processes: trainers first, then other recorded processes, then by CPU time."""
     end = _last(timeline) + 1
     cores = _recent(timeline, "cpu_cores", end)
     memory = _recent(timeline, "rss_bytes", end)
@@ -74,7 +74,7 @@ def processes_now(timeline: Timeline, trainers: Sequence[Trainer]) -> tuple[Proc
 
 
 def _who(timeline: Timeline, track: int, role: str) -> str:
-    """Return what a process is called: its role, or else the beginning of its command."""
+    """Return the label of a process: its role, or else the beginning of its command."""
     facts = facts_of(timeline, track)
     if role == "worker":
         return f"worker {facts['worker_id']}" if "worker_id" in facts else "worker"
@@ -84,12 +84,12 @@ def _who(timeline: Timeline, track: int, role: str) -> str:
 
 
 def _last(timeline: Timeline) -> int:
-    """Return when something was sampled last."""
+    """Return the time of the last sample."""
     return 0 if timeline.samples.is_empty() else int(timeline.samples["time"][-1])
 
 
 def _recent(timeline: Timeline, metric: str, end: int) -> dict[int, float]:
-    """Return the mean of a series in the last seconds, of each track that has it."""
+    """Return the mean of a series in the last seconds, for each track that has it."""
     counters = timeline.tracks.filter(pl.col("kind") == "counter", pl.col("name") == metric)
     means = (
         timeline.samples.filter(pl.col("time") >= end - RECENT_NS)
@@ -101,7 +101,7 @@ def _recent(timeline: Timeline, metric: str, end: int) -> dict[int, float]:
 
 
 def _is_living(timeline: Timeline, end: int) -> pl.Expr:
-    """Return the condition on process tracks for those that live: sampled just now, or not said to have ended."""
+    """Return the condition on process tracks for running ones: sampled recently, or without a recorded end."""
     counters = timeline.tracks.filter(pl.col("kind") == "counter", pl.col("name") == "cpu_cores")
     if counters.is_empty():
         return pl.lit(True)

@@ -1,4 +1,4 @@
-"""Keeps watching cheap: what is dear is done less often."""
+"""Limits the cost of following a run: expensive work is done less often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Pace:
-    """Lets a piece of work be done once a second at most, and never for more than its share of one core."""
+    """Limits a piece of work to once a second, and to its share of one core."""
 
     def __init__(self, share: float, least_ns: int = SECOND_NS) -> None:
         self._share, self._least_ns = share, least_ns
@@ -19,13 +19,13 @@ class Pace:
         self._is_first = True
 
     def is_due(self, now_ns: int) -> bool:
-        """Say whether the work may be done again."""
+        """Return whether the work is due."""
         return now_ns >= self._due_ns
 
     def run(self, now_ns: int, work: Callable[[], Value]) -> Value:
-        """Do the work, all threads counted, and put off the next time by what it cost.
+        """Do the work, and delay the next time according to its CPU time, with all threads.
 
-        The first time does not count: libraries are loaded then, once.
+        The first time is not counted, because it also loads libraries.
         """
         begin = time.process_time_ns()
         result = work()

@@ -1,4 +1,4 @@
-"""How a run stands: starting, running, ended, or gone without a word."""
+"""The state of a run: starting, running, ended, or lost."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Literal
 Word = Literal["starting", "running", "quiet", "ended", "lost", "deleted"]
 
 PATIENCE_NS = 15_000_000_000
-"""A run of which nothing lives and nothing was written for so long has ended; monitors write each second."""
+"""A run without a running process that has written nothing for this long has ended; monitors write each second."""
 
 
 @dataclass(frozen=True)
 class State:
-    """``word`` says how the run stands; ``quiet_ns`` for how long nothing was written, 0 when it is over.
+    """``word`` is the state; ``quiet_ns`` is how long nothing has been written, 0 if the run is over.
 
-    ``lost``: its processes are gone and nobody wrote down how it ended. ``quiet``: nothing was written for a
-    while, and whether its processes live cannot be seen from here.
+    ``lost``: its processes have ended and no end was recorded. ``quiet``: nothing has been written for a
+    while, and whether its processes are running is not visible from here.
     """
 
     word: Word
@@ -25,14 +25,14 @@ class State:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the run is over."""
         return self.word in ("ended", "lost", "deleted")
 
 
 def judge(run: dict[str, Any], quiet_ns: int, any_journal: bool, living: bool | None) -> State:
-    """Return how the run of that manifest stands.
+    """Return the state of the run with that manifest.
 
-    ``living`` says whether one of its processes lives; None when that cannot be seen from this machine.
+    ``living`` is whether one of its processes is running; None if that is not visible from this machine.
     """
     if isinstance(run.get("exit"), dict):
         return State("ended")
@@ -42,7 +42,7 @@ def judge(run: dict[str, Any], quiet_ns: int, any_journal: bool, living: bool | 
 
 
 def is_living(pid: int, start_ticks: str) -> bool:
-    """Say whether that process of this machine still lives; a zombie does not."""
+    """Return whether that process of this machine is still running; a zombie is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

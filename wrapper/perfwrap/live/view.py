@@ -1,4 +1,4 @@
-"""What there is to see of a run at one moment: the figures of the live view, worked out and ready to draw."""
+"""The figures of the live view of a run at one moment, ready to draw."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
+from perfwrap.diagnosis.model import Verdict
 from perfwrap.journal_format import SPANS
 from perfwrap.live.devices import GpuNow, ProcessNow, gpus_now, processes_now
 from perfwrap.live.state import State
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.parts import PARTS
-from perfwrap.measures.phases import EVALUATED, TRAINED
-from perfwrap.measures.steps import Steps
-from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.gpu.gpu_state import find_gpus
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.ranks.turns import find_concurrent_trainers
+from perfwrap.measures.steps.phases import EVALUATED, TRAINED
+from perfwrap.measures.steps.steps import Steps, find_steps
+from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.timeline.coverage import RECORDER
 from perfwrap.timeline.model import Timeline
-from perfwrap.verdict import Verdict
 
-MOST_TREND = 240
-"""Points of the trend: more than any terminal has columns."""
+MAX_TREND = 240
+"""Maximum number of points of the trend: more than a terminal has columns."""
 
 ANCHORS = (("optimizer", "OPTIMIZER"), ("backward", "BACKWARD"), ("batches", "DATA"), ("forward", "FORWARD"))
-"""What ends steps, the surest first, and the kind of its records."""
+"""The operations that end steps, the most reliable first, and the kind of their records."""
 
 
 class Counted(Protocol):
-    """What is known of a run beyond its timeline: what was counted and not kept."""
+    """Counts of a run beyond its timeline: of records that were not kept."""
 
     def counted_before(self, pid: int | None) -> Counter[int]:
-        """Return how many spans of each kind a process had before what is kept."""
+        """Return how many spans of each kind a process had before the kept records."""
 
     def loaders(self, pid: int | None) -> dict[str, tuple[int, int, int | None]]:
-        """Return of each loader its iterations, the batches of this one, and those of the one before."""
+        """Return for each loader its iterations, and the batches of the current and the previous one."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the trainer that stands for the run is; None where nothing tells.
+    """Progress of the trainer that represents the run; None where unknown.
 
     ``estimated``: steps before the recent part were counted by their optimizer steps (or what else ends them).
     """
@@ -50,15 +55,15 @@ class Progress:
     epoch: int | None = None
     batch: int | None = None
     batches: int | None = None
-    """How many batches the epoch before had."""
+    """Batches of the previous epoch."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The figures of one moment; ``recent_steps`` is None while they are about the whole run so far.
+    """The figures at one moment; ``recent_steps`` is None while they are of the whole run so far.
 
-    ``account`` is in nanoseconds, of all trainers together; ``trend`` the step times in order, each the median
-    of its neighbours.
+    ``account`` is in nanoseconds, summed over all trainers; ``trend`` has the step times in order, each the median
+    of neighbouring steps.
     """
 
     progress: Progress = Progress()
@@ -78,7 +83,7 @@ class View:
 
 @dataclass(frozen=True)
 class Scene:
-    """All that is drawn: the run, how it stands, how long it has run, the view, and the last verdict."""
+    """All that is drawn: the run, its state, its elapsed time, the view, and the last verdict."""
 
     run: dict[str, Any]
     state: State
@@ -86,26 +91,28 @@ class Scene:
     view: View = View()
     verdict: Verdict | None = None
     stall: str | None = None
-    """What hangs at present."""
+    """The current stall."""
 
 
 def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> View:
-    """Return the view of a timeline that holds the whole run so far or only its recent part.
+    """Return the view of a timeline that contains the whole run so far or only its recent part.
 
-    Of a run that is ``over``, GPUs are told by their means over the steady loop, and no process lives.
+    If the run is ``over``, the figures of GPUs are means over the steady loop, and there are no processes.
     """
-    timeline, main = evidence.timeline, evidence.main
+    timeline, main = evidence.timeline, evidence.get(find_main_trainer)
     shared: dict[str, Any] = {
-        "gpus": tuple(GpuNow(gpu, None) for gpu in evidence.gpus) if over else gpus_now(timeline),
-        "processes": () if over else processes_now(timeline, evidence.trainers),
+        "gpus": tuple(GpuNow(gpu, None) for gpu in evidence.get(find_gpus)) if over else gpus_now(timeline),
+        "processes": () if over else processes_now(timeline, evidence.get(find_trainers)),
         "problems": problems(timeline),
     }
     if main is None:
         return View(**shared)
-    steps = evidence.steps(main)
-    rates = [evidence.steps(trainer).samples_per_s for trainer in evidence.at_once]
+    steps = evidence.get(find_steps, main)
+    rates = [
+        evidence.get(find_steps, trainer).samples_per_s for trainer in evidence.get(find_concurrent_trainers)
+    ]
     known = [rate for rate in rates if rate is not None]
-    accounts = [evidence.account(trainer) for trainer in evidence.trainers]
+    accounts = [evidence.get(find_account, trainer) for trainer in evidence.get(find_trainers)]
     return View(
         progress=_progress(evidence, main, run, whole),
         recent_steps=None if whole else steps.count,
@@ -115,27 +122,27 @@ def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> V
         samples_per_s=sum(known) if len(known) == len(rates) else None,
         trend=trend(steps),
         account={part: sum(account.ns[part] for account in accounts) for part in PARTS},
-        trainers=tuple(_trainer(evidence, trainer) for trainer in evidence.trainers),
+        trainers=tuple(_trainer(evidence, trainer) for trainer in evidence.get(find_trainers)),
         **shared,
     )
 
 
-def trend(steps: Steps, most: int = MOST_TREND) -> tuple[float, ...]:
-    """Return the durations of the steady steps in order, neighbours together where there are too many."""
+def trend(steps: Steps, most: int = MAX_TREND) -> tuple[float, ...]:
+    """Return the durations of the steady steps in order; if there are too many, medians of neighbouring steps."""
     durations = steps.table.filter("steady")["duration"].to_numpy()
     pieces = np.array_split(durations, min(most, durations.size)) if durations.size else []
     return tuple(float(np.median(piece)) for piece in pieces)
 
 
 def problems(timeline: Timeline) -> tuple[str, ...]:
-    """Return what is not watched or was lost, in sentences: warnings first, then notes of the coverage."""
+    """Return what was not recorded or was lost, in sentences: warnings first, then notes of the coverage."""
     processes = dict(timeline.tracks.select("id", pl.struct("pid", "role")).iter_rows())
     found = list(timeline.warnings)
     rows = timeline.coverage.select("what", "track", "note").drop_nulls("note").unique(maintain_order=True)
     together: dict[tuple[str, str], list[int]] = {}
     for what, track, note in rows.iter_rows():
         process = processes.get(track) or {}
-        # Workers end by os._exit as a rule, and what the journals lost stands in the warnings.
+        # Workers usually end by os._exit, and the warnings have what the journals lost.
         if what != "journal" and process.get("role") != "worker":
             together.setdefault((what, note), []).append(process.get("pid") or 0)
     for (what, note), members in together.items():
@@ -148,14 +155,14 @@ def problems(timeline: Timeline) -> tuple[str, ...]:
 
 
 def _trainer(evidence: Evidence, trainer: Trainer) -> tuple[str, int, float | None]:
-    """Return what is told of one trainer beside others."""
-    steps = evidence.steps(trainer)
+    """Return name, steps and median step time of one trainer."""
+    steps = evidence.get(find_steps, trainer)
     return trainer.name, steps.count, steps.median_ns
 
 
 def _progress(evidence: Evidence, main: Trainer, run: Counted, whole: bool) -> Progress:
-    """Return how far a trainer is; what lies before the timeline is counted by what ends its steps."""
-    steps = evidence.steps(main)
+    """Return the progress of a trainer; steps before the timeline are counted by the operations that end them."""
+    steps = evidence.get(find_steps, main)
     before = Counter[int]() if whole else run.counted_before(main.pid)
     earlier = 0
     for name, kind in ANCHORS:
@@ -168,19 +175,19 @@ def _progress(evidence: Evidence, main: Trainer, run: Counted, whole: bool) -> P
 
 
 def _epoch(evidence: Evidence, main: Trainer, run: Counted) -> tuple[int | None, int | None, int | None]:
-    """Return the epoch, the batches in it, and those of the epoch before; None where no loader tells."""
-    steps = evidence.steps(main)
+    """Return the epoch, its batches, and those of the previous epoch; None without a loader."""
+    steps = evidence.get(find_steps, main)
     trained = steps.events.loader.key[steps.phases.use == TRAINED]
     if not trained.size:
         return None, None, None
     name = steps.events.names[int(trained[-1])]
-    loaders, facts = run.loaders(main.pid), evidence.facts(main.process)
+    loaders, facts = run.loaders(main.pid), evidence.get(find_facts, main.process)
     if name not in loaders:
         return None, None, None
     started, batch, batches = loaders[name]
     if started != 1:
         return started or None, batch, batches
-    # A loader that is made anew for each epoch has a new name and is made at the same line.
+    # A loader that is created for each epoch has a new name each time, but the same line.
     place = facts.get(f"{name}/created")
     same = [other for other in loaders if place and facts.get(f"{other}/created") == place] or [name]
     evaluated = {

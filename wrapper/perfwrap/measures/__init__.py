@@ -1,1 +1,1 @@
-"""Figures worked out from the timeline; one file each."""
+"""Figures computed from the timeline: a folder per topic, a file per measure; rules ask ``evidence`` for them."""

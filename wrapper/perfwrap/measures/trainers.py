@@ -6,31 +6,33 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from perfwrap.measures.evidence import Evidence
+from perfwrap.timeline.lookup import once
 from perfwrap.timeline.model import Timeline
 
 TRAINING_SIGNS = (("optimizer", "scaler_step"), ("backward",), ("forward",), ("data",), ("step",))
-"""Operations that tell a trainer, the surest first; the first one that any process shows decides."""
+"""Operations that identify a training thread, most reliable first; the first one found in any process decides."""
 
 LAUNCH = r"(?i)^(?:cu|cuda|hip)\w*Launch\w*Kernel"
-"""Calls that launch kernels: where somebody else recorded and nothing else tells, who launches most trains."""
+"""Calls that launch kernels: if another tool recorded, the thread with most launches trains."""
 
 NOT_TRAINERS = ("worker", "monitor")
-"""Roles that never train, whatever they call."""
+"""Roles of processes that never train, whatever they call."""
 
 RESTARTS = "restart_count"
-"""The fact that says how often the launcher had restarted the ranks before."""
+"""The fact with the number of restarts of the ranks by the launcher."""
 
-LEAST_SHARE_OF_THREADS = 0.2
-"""A second thread of one process counts as a trainer from this share of the busiest thread's events on."""
+MIN_THREAD_SHARE = 0.2
+"""Share of the busiest thread's events from which a second thread of a process counts as training."""
 
-MOST_BESIDE = 64
-"""Of the trainers of one rank, or of none, so many are looked at, those with the most steps: a program may start
-thousands of children that make a step each, and each one is a diagnosis of its own."""
+MAX_PER_RANK = 64
+"""How many training threads of one rank, or without a rank, are analyzed, those with most steps first: a program may
+start thousands of children that make one step each."""
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """One training thread: ``process`` and ``thread`` are tracks, ``rank`` is None outside of a job."""
+    """One training thread: ``process`` and ``thread`` are tracks, ``rank`` is None outside a job."""
 
     process: int
     thread: int
@@ -39,43 +41,51 @@ class Trainer:
     pid: int | None
     host: str
     start: int = 1
-    """Which start of its rank it is: launchers start a rank anew when one has failed."""
+    """Which start of its rank this is, from 1: launchers restart a rank after a failure."""
     first_ns: int = 0
-    """When the first event began that tells a trainer."""
+    """Start of the first event that identifies it."""
     last_ns: int = 0
-    """When the last of them ended."""
+    """End of the last of them."""
 
 
-def find_trainers(timeline: Timeline) -> tuple[Trainer, ...]:
+def find_trainers(evidence: Evidence) -> tuple[Trainer, ...]:
     """Return the trainers by rank, then by the time of their first event.
 
-    Several processes that train without a rank (hogwild) are all trainers. Launchers, agents, DataLoader
-    workers and actors that only run a model while others train it are not. Of very many without ranks of their own
-    only the busiest are returned (`MOST_BESIDE`); `training_processes` knows all.
+    Several processes that train without a rank (hogwild) are all trainers. Launchers, agents, DataLoader workers and
+    actors that only run a model while others train it are not. Of very many without separate ranks only the busiest are
+    returned (`MAX_PER_RANK`); `training_processes` returns all.
     """
     beside = pl.col("count").rank("ordinal", descending=True).over("rank")
-    return _named(_training_threads(timeline).filter(beside <= MOST_BESIDE), _restarts(timeline))
+    return _named(
+        _training_threads(evidence.timeline).filter(beside <= MAX_PER_RANK), _restarts(evidence.timeline)
+    )
 
 
-def training_processes(timeline: Timeline) -> frozenset[int]:
-    """Return the tracks of all processes that trained, also of those that are not looked at."""
-    return frozenset(_training_threads(timeline)["parent"].to_list())
+def training_processes(evidence: Evidence) -> frozenset[int]:
+    """Return the tracks of all processes that trained, including those that are not analyzed."""
+    return frozenset(_training_threads(evidence.timeline)["parent"].to_list())
 
 
 def _training_threads(timeline: Timeline) -> pl.DataFrame:
     """Return the threads that train, by rank and then by the time of their first event."""
+    return once(timeline, "training_threads", _find_training_threads)
+
+
+def _find_training_threads(timeline: Timeline) -> pl.DataFrame:
+    """Return the threads with the most reliable sign of training that any thread has."""
     counted = _counted(timeline)
     for operations in TRAINING_SIGNS:
         signs = counted.filter(pl.col("operation").is_in(operations))
         if not signs.is_empty():
             return _busiest_threads(signs)
     launches = counted.filter(pl.col("operation").str.contains(LAUNCH), "imported" in timeline.run)
-    # A backward pass launches from a thread of its own, which trains nothing by itself.
-    return _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first")
+    # A backward pass launches from a separate thread, which does not train by itself.
+    busiest = _busiest_threads(launches).sort("count", descending=True).unique("parent", keep="first")
+    return busiest.sort("rank", "start", "track", nulls_last=True)
 
 
 def _counted(timeline: Timeline) -> pl.DataFrame:
-    """Return how often each thread of a possible trainer did what, thinned steps included."""
+    """Return how often each candidate thread ran each operation, including steps without detail."""
     end = (pl.col("start") + pl.col("duration")).max().alias("end")
     detail = timeline.spans.group_by("track", "operation").agg(
         pl.len().alias("count"), pl.col("start").min(), end
@@ -98,25 +108,25 @@ def _counted(timeline: Timeline) -> pl.DataFrame:
 
 
 def _busiest_threads(signs: pl.DataFrame) -> pl.DataFrame:
-    """Return the threads that show the sign about as often as the busiest thread of their process."""
+    """Return the threads that run the operation about as often as the busiest thread of their process."""
     threads = signs.group_by("track", "parent", "rank", "pid", "host").agg(
         pl.col("count").sum(), pl.col("start").min(), pl.col("end").max()
     )
-    enough = pl.col("count") >= LEAST_SHARE_OF_THREADS * pl.col("count").max().over("parent")
+    enough = pl.col("count") >= MIN_THREAD_SHARE * pl.col("count").max().over("parent")
     return threads.filter(enough).sort("rank", "start", "track", nulls_last=True)
 
 
 def _restarts(timeline: Timeline) -> dict[int, int]:
-    """Return how often torchrun had restarted the ranks before each process began, where it said so."""
-    told = timeline.facts.filter(pl.col("key") == RESTARTS, pl.col("value").str.contains(r"^\d+$"))
-    return dict(zip(told["track"].to_list(), told["value"].cast(pl.Int64).to_list(), strict=True))
+    """Return the number of restarts by torchrun before each process started, if known."""
+    known = timeline.facts.filter(pl.col("key") == RESTARTS, pl.col("value").str.contains(r"^\d+$"))
+    return dict(zip(known["track"].to_list(), known["value"].cast(pl.Int64).to_list(), strict=True))
 
 
 def _named(threads: pl.DataFrame, restarts: dict[int, int]) -> tuple[Trainer, ...]:
-    """Return the trainers with the names that reports call them by.
+    """Return the trainers with their names in reports.
 
-    Without a word from the launcher, a process of the same rank that began after the one before it had ended is that
-    rank started anew; one that began earlier trains beside it.
+    If the launcher does not say it, a process of the same rank that started after the previous one had ended is a
+    restart of that rank; one that started earlier trains at the same time.
     """
     found: list[Trainer] = []
     for number, row in enumerate(threads.iter_rows(named=True), start=1):

@@ -1,4 +1,19 @@
-"""Watchers beside the program; one file each."""
+"""Monitors outside the program, a folder per topic."""
+
+MODULES = {
+    "host": "host.host_load",
+    "cgroup": "host.cgroup",
+    "processes": "processes.processes",
+    "gpu": "gpu.nvidia",
+    "gpm": "gpu.gpm",
+    "nvlink": "gpu.nvlink",
+    "gpu_health": "gpu.gpu_health",
+    "pcie": "gpu.pcie",
+    "pyspy": "pyspy.pyspy_sampling",
+    "stalls": "stalls.stall_watch",
+    "metrics": "metrics.metrics_monitor",
+}
+"""Each monitor, and the module whose ``watch()`` opens it."""
 
 MONITORS = (
     (("host", "cgroup", "processes"), True),
@@ -7,7 +22,7 @@ MONITORS = (
     (("pyspy",), True),
     (("stalls", "metrics"), False),
 )
-"""A row is a thread: its modules, and whether it looks ten times a second or once.
+"""A row is a thread: its monitors, and whether it samples ten times a second or once.
 
-What can be read without waiting shares a thread, because waking up costs more than looking.
+Monitors that never block share a thread, because waking up costs more than sampling.
 """

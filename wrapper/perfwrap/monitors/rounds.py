@@ -1,7 +1,7 @@
-"""Look at many things in turn, as often as a share of one core allows.
+"""Sample many things in turn, as often as a share of one core allows.
 
-What a look costs depends on the machine and on the process looked at, so it is measured: whoever was not looked
-at for the longest time comes first, and when the time is spent the others wait for the next round.
+The cost of a sample depends on the machine and on the process, so it is measured: members that were not sampled for
+the longest time come first, and when the time is used up, the others wait for the next round.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ SECOND_NS = 1_000_000_000
 
 
 class Ends(Protocol):
-    """Something that is looked at until it has ended."""
+    """Something that is sampled until it has ended."""
 
     ended: bool
 
 
-Looked = TypeVar("Looked", bound=Ends)
+Sampled = TypeVar("Sampled", bound=Ends)
 
 
-class Round(Generic[Looked]):
-    """Looks at each of its members every ``interval_ns`` at most, for ``share`` of a core at most."""
+class Round(Generic[Sampled]):
+    """Samples each of its members at most every ``interval_ns``, with at most ``share`` of a core."""
 
     def __init__(self, share: float, most_ns: int, interval_ns: int) -> None:
-        """``most_ns`` is what may be saved up, to look at many at once."""
+        """``most_ns`` limits the time that may be saved up to sample many at once."""
         self._share, self._most_ns, self._interval_ns = share, most_ns, interval_ns
         self._left_ns = float(most_ns)
         self._last_ns = 0
-        self._members: deque[tuple[int, Looked]] = deque()
+        self._members: deque[tuple[int, Sampled]] = deque()
 
-    def enter(self, member: Looked, now_ns: int = 0) -> None:
-        """Take in somebody new, who comes first, or, as if looked at now, an interval later."""
+    def enter(self, member: Sampled, now_ns: int = 0) -> None:
+        """Add a member that is sampled next, or, as if it had just been sampled, an interval later."""
         if now_ns:
             self._members.append((now_ns, member))
         else:
             self._members.appendleft((0, member))
 
-    def go(self, now_ns: int, look: Callable[[Looked], None]) -> None:
-        """Look at those whose turn it is, as long as there is time left."""
+    def go(self, now_ns: int, look: Callable[[Sampled], None]) -> None:
+        """Sample the members that are due, as long as time is left."""
         earned = self._share * max(0, min(now_ns - self._last_ns, 60 * SECOND_NS))
         self._left_ns = min(self._most_ns, self._left_ns + earned)
         self._last_ns = now_ns

@@ -1,7 +1,7 @@
-"""Look at some monitors again and again, in a thread of its own.
+"""Call some monitors periodically, in a separate thread.
 
-A monitor that fails takes nothing from the others: what ended it becomes coverage, and the rest goes on in a
-new thread. A monitor that may have to wait (a stuck driver) has a thread for itself.
+A monitor that fails does not affect the others: the error is reported as coverage, and the rest continues in a new
+thread. A monitor that may block (a stuck driver) has a thread of its own.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from perfwrap.monitors.journal import JournalWriter
+from perfwrap.monitors.monitor_journal import JournalWriter
 
 SECOND_NS = 1_000_000_000
 LARGEST_STRIDE = 64
 LONGEST_LATENESS_NS = 5 * SECOND_NS
-"""A look that comes so much too late leaves a hole in the coverage: the machine, or this process, stood still."""
+"""A sample that is this late leaves a gap in the coverage: the machine, or this process, was suspended."""
 
 
 class Monitor(Protocol):
-    """Something that can be looked at; times are CLOCK_MONOTONIC in nanoseconds."""
+    """Something that can be sampled; times are CLOCK_MONOTONIC in nanoseconds."""
 
     def quick(self, now_ns: int) -> None:
-        """Take what is worth ten looks a second; after a pause every line of code costs ten times as much."""
+        """Sample what is needed ten times a second; after a pause every line of code costs ten times as much."""
 
     def full(self, now_ns: int) -> None:
-        """Write what was taken since the last time, and what one look a second is enough for."""
+        """Write the samples since the last call, and sample what is needed once a second."""
 
     def close(self) -> None:
-        """Write the rest and let go."""
+        """Write the rest and close."""
 
 
 class Ending:
-    """The end of the run, for several threads to wait for; half as dear as a threading.Event."""
+    """The end of the run, for several threads to wait for; half as expensive as a threading.Event."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
 
     def announce(self) -> None:
-        """Wake everybody; to be called once."""
+        """Wake all waiting threads; called once."""
         os.close(self._write)
 
     def waiter(self) -> Callable[[float], bool]:
-        """Return a function that waits so many seconds and says whether the end has come."""
+        """Return a function that waits for a number of seconds and returns whether the run has ended."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN | select.POLLHUP)
         return lambda seconds: bool(poll.poll(math.ceil(seconds * 1000)))
@@ -68,9 +68,9 @@ class Watcher:
         quick: bool,
     ) -> None:
         self.stride = 1
-        """It looks at every so many-th of its moments only."""
+        """It uses only every ``stride``-th of its ticks."""
         self.cost_ns = 0
-        """Processor time of looking so far."""
+        """CPU time of sampling so far."""
         self._journal, self._unopened, self._ending = journal, dict(watches), ending
         self._interval_ns, self._quick = interval_ns, quick
         self._monitors: dict[str, Monitor] = {}
@@ -79,21 +79,21 @@ class Watcher:
         self._thread: WatcherThread | None = None
 
     def start(self) -> None:
-        """Begin, or go on with the monitors that are left."""
+        """Start, or continue with the monitors that are left."""
         self._thread = WatcherThread(self)
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for the last look; what does not answer is given up, and coverage says so."""
+        """Wait for the last samples; a monitor that does not respond is dropped, with a note in the coverage."""
         deadline = time.monotonic() + seconds
         # One that failed may have been followed by another, for the monitors that are left.
         while (thread := self._thread) is not None and time.monotonic() < deadline:
             thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread is not None:
-            self.drop("did not answer when the command ended")
+            self.drop("did not respond when the command ended")
 
     def run(self) -> None:
-        """Open what is not open yet and look until the end; a last look then, too."""
+        """Open the monitors that are not open yet, and sample until the end and once more at the end."""
         while self._unopened:
             self._current, watch = next(iter(self._unopened.items()))
             monitor = watch()
@@ -112,7 +112,7 @@ class Watcher:
         self._thread = None
 
     def drop(self, why: str) -> bool:
-        """Write down that the current monitor is given up; say whether others are left."""
+        """Record that the current monitor is dropped; return whether others are left."""
         since_ns = self._since_ns.get(self._current)
         if since_ns is None:
             self._journal.not_watched(self._current, why)
@@ -133,34 +133,38 @@ class Watcher:
             self._journal.flush()
 
     def _in_turn(self) -> Iterator[Monitor]:
-        """Yield the monitors, remembering which one has its turn."""
+        """Yield the monitors, remembering the current one."""
         for name, monitor in list(self._monitors.items()):
             self._current = name
             yield monitor
 
     def slow_down(self) -> None:
-        """Look half as often from now on, and say so."""
+        """Sample half as often from now on, and record that."""
         if self.stride < LARGEST_STRIDE:
             self._set_stride(2 * self.stride)
 
     def speed_up(self) -> None:
-        """Look twice as often from now on, as far as it was slowed down before, and say so."""
+        """Sample twice as often from now on, up to the original rate, and record that."""
         if self.stride > 1:
             self._set_stride(self.stride // 2)
 
     def explain_pace(self, why: str) -> None:
-        """Write into the coverage how often is looked now, and why not more often."""
+        """Write the current sampling interval into the coverage, and why it is not shorter."""
         stride = self.stride * self._journal.stride
-        pace = f"at last, every {self._interval_ns * stride / SECOND_NS:g} s" if stride > 1 else "for a while"
+        pace = (
+            f"at the end, every {self._interval_ns * stride / SECOND_NS:g} s"
+            if stride > 1
+            else "for some time"
+        )
         for name in list(self._monitors):
-            self._journal.watched(name, self._since_ns[name], note=f"looked less often {pace}: {why}")
+            self._journal.watched(name, self._since_ns[name], note=f"sampled less often {pace}: {why}")
 
-    def _tell_hole(self, until_ns: int, now_ns: int) -> None:
-        """Write down that nobody looked between two moments."""
+    def _record_gap(self, until_ns: int, now_ns: int) -> None:
+        """Record that there are no samples between two moments."""
         seconds = (now_ns - until_ns) // SECOND_NS
         for name, since_ns in self._since_ns.items():
             if name in self._monitors:
-                why = f"nothing was looked at for {seconds} s: the machine or the monitors stood still"
+                why = f"no samples for {seconds} s: the machine or the monitors were suspended"
                 self._journal.watched(name, since_ns, until_ns, why)
                 self._since_ns[name] = now_ns
                 self._journal.watched(name, now_ns)
@@ -169,7 +173,7 @@ class Watcher:
         self.stride = stride
         for name in list(self._monitors):
             self._journal.thin(name, stride)
-        self.explain_pace("looking took too much of a core")
+        self.explain_pace("sampling used too much CPU time")
 
     def _look_until_the_end(self) -> None:
         ended = self._ending.waiter()
@@ -179,7 +183,7 @@ class Watcher:
             now_ns = time.monotonic_ns()
             stride = self.stride * self._journal.stride
             if now_ns - due > LONGEST_LATENESS_NS:
-                self._tell_hole(due, now_ns)
+                self._record_gap(due, now_ns)
             full = now_ns >= next_full
             self._look(now_ns, full)
             if full:
@@ -187,7 +191,7 @@ class Watcher:
                 next_full = now_ns + SECOND_NS * stride - self._interval_ns // 2
                 self.cost_ns = time.thread_time_ns() - opening_ns
             interval_ns = stride * (self._interval_ns if self._quick else max(self._interval_ns, SECOND_NS))
-            # A look that came late does not make the next ones come in a hurry.
+            # A late sample does not make the next ones come sooner.
             due += (1 + max(0, now_ns - due) // interval_ns) * interval_ns
 
 
@@ -204,7 +208,7 @@ class WatcherThread(threading.Thread):
 
 
 def survive(failure: threading.ExceptHookArgs) -> None:
-    """Turn what ended a thread into coverage and go on without that monitor; for ``threading.excepthook``."""
+    """Report the error that ended a thread as coverage, continue without that monitor; for ``threading.excepthook``."""
     if not isinstance(failure.thread, WatcherThread):
         return
     trace = failure.exc_traceback

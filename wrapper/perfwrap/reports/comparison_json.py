@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.compare.comparison import Comparison
-from perfwrap.compare.judgement import Judgement
-from perfwrap.compare.noise import Change
+from perfwrap.comparison.comparing import Comparison
+from perfwrap.comparison.judgement import Judgement
+from perfwrap.comparison.noise import Change
 
 FORMAT = 1
 """Version of the document. 1: first."""
 
 SCHEMA = Path(__file__).with_name("comparison.schema.json")
-"""The JSON Schema of the document, with and without what a check came to."""
+"""The JSON Schema of the document, with and without the result of a check."""
 
 
 def document(comparisons: Sequence[Comparison], judgement: Judgement | None = None) -> dict[str, Any]:
-    """Return the comparisons, and what a check came to, as plain values."""
+    """Return the comparisons, and the result of a check, as plain values."""
     judged = {} if judgement is None else {"check": asdict(judgement)}
     return {"format": FORMAT, **judged, "comparisons": [_comparison(found) for found in comparisons]}
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from perfwrap import units
-from perfwrap.compare.comparison import Comparison
-from perfwrap.compare.judgement import Judgement
-from perfwrap.reports.comparison import condition_words, finding_words
+from perfwrap.comparison.comparing import Comparison
+from perfwrap.comparison.judgement import Judgement
 from perfwrap.reports.markdown_text import code, escaped, table
+from perfwrap.reports.terminal.comparison import condition_words, finding_words
 
-MOST_CONDITIONS = 20
+MAX_CONDITIONS = 20
 SIGNS = {"ok": "✅", "regression": "❌", "not comparable": "⚠️", "too noisy": "⚠️"}
 
 
 def text(comparison: Comparison, judgement: Judgement | None = None) -> str:
-    """Return the whole comparison; with a judgement that comes first."""
-    names = f"{code(comparison.after)} against {code(comparison.before)}"
+    """Return the whole comparison; a judgement comes first."""
+    names = f"{code(comparison.after)} compared with {code(comparison.before)}"
     lines = [f"### perfwrap: {names}", ""]
     if judgement is not None:
         lines += [f"{SIGNS[judgement.state]} **{judgement.state}**: {escaped(judgement.sentence)}", ""]
@@ -26,7 +26,7 @@ def text(comparison: Comparison, judgement: Judgement | None = None) -> str:
     lines += ["", *_figures(comparison)]
     for title, items in (
         ("Findings, as shares of the loop", [finding_words(finding) for finding in comparison.findings]),
-        ("What else is different", _conditions(comparison)),
+        ("Other differences", _conditions(comparison)),
     ):
         if items:
             inner = [f"- {escaped(item)}" for item in items]
@@ -35,7 +35,7 @@ def text(comparison: Comparison, judgement: Judgement | None = None) -> str:
 
 
 def _figures(comparison: Comparison) -> list[str]:
-    """Return the step times and the parts of a step that moved, as a table."""
+    """Return the step times and the parts of a step that changed, as a table."""
     rows = []
     for label, change in (("typical step", comparison.typical), ("mean step", comparison.whole)):
         if change is not None:
@@ -45,13 +45,13 @@ def _figures(comparison: Comparison) -> list[str]:
         if part.is_real:
             times = (units.duration(part.before_ns), units.duration(part.after_ns))
             rows.append(
-                (f"of it {part.part}", *times, units.signed_duration(part.after_ns - part.before_ns), "")
+                (f"of which {part.part}", *times, units.signed_duration(part.after_ns - part.before_ns), "")
             )
     return table(("", "before", "after", "change", "noise"), rows) if rows else []
 
 
 def _conditions(comparison: Comparison) -> list[str]:
     """Return the first differences in settings."""
-    told = [condition_words(change) for change in comparison.conditions[:MOST_CONDITIONS]]
-    left = len(comparison.conditions) - len(told)
-    return [*told, f"and {units.count(left)} more"] if left else told
+    shown = [condition_words(change) for change in comparison.conditions[:MAX_CONDITIONS]]
+    left = len(comparison.conditions) - len(shown)
+    return [*shown, f"and {units.count(left)} more"] if left else shown

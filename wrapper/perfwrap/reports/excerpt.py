@@ -1,4 +1,4 @@
-"""The lines of the user's program that a finding names, as they stand in the file now."""
+"""The lines of the user's program that a finding names, as they are in the file now."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from perfwrap.redaction import masked
 from perfwrap.rules.model import Location
 
-MOST_LINES = 6
-"""Lines shown of a longer stretch; the rest is told by a count."""
+MAX_LINES = 6
+"""Lines shown of a longer stretch; the others are counted."""
 
-MOST_BYTES = 4 << 20
-"""No program file is larger; what is, is not read."""
+MAX_BYTES = 4 << 20
+"""Larger files are not read."""
 
 Numbered = tuple[int, str]
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Numbered lines; ``left_out`` more belong to the stretch. ``changed``: the file is newer than the run.
+    """Numbered lines; ``left_out`` more lines belong to it. ``changed``: the file is newer than the run.
 
     ``around`` are the numbers of those lines that only stand around the stretch.
     """
@@ -44,7 +44,7 @@ def read_excerpt(
     path = Path(directory, location.file)
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
             return None
         text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):  # ValueError: a null byte in the name.
@@ -62,7 +62,7 @@ def read_excerpt(
 
 
 def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> list[Numbered]:
-    """Return the lines with those before the first and after the last; a stretch round a loop stays alone."""
+    """Return the lines with those before the first and after the last; not for a stretch around a loop."""
     first, last = kept[0][0], kept[-1][0]
     if not around or last < first:
         return kept
@@ -114,7 +114,7 @@ def _statement_end(tree: ast.Module, line: int) -> int:
 
 
 def _innermost_loop(tree: ast.Module, first: int, last: int) -> tuple[int, int] | None:
-    """Return the lines of the smallest loop around both lines, None where there is none."""
+    """Return the lines of the smallest loop around both lines, None if there is none."""
     loops = [
         (node.lineno, node.end_lineno)
         for node in ast.walk(tree)
@@ -125,11 +125,11 @@ def _innermost_loop(tree: ast.Module, first: int, last: int) -> tuple[int, int] 
 
 
 def _kept(lines: list[Numbered], location: Location) -> list[Numbered]:
-    """Return as many lines as are shown, none of them empty: of a round trip both its beginning and its end."""
+    """Return the lines to show, without empty ones; for a stretch that wraps around a loop, its beginning and end."""
     full = [(number, text) for number, text in lines if text.strip()] or lines[:1]
-    if len(full) <= MOST_LINES or location.until_line is None or location.until_line >= location.line:
-        return full[:MOST_LINES]
-    half = MOST_LINES // 2
+    if len(full) <= MAX_LINES or location.until_line is None or location.until_line >= location.line:
+        return full[:MAX_LINES]
+    half = MAX_LINES // 2
     return full[:half] + full[-half:]
 
 

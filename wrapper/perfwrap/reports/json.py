@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew
+from perfwrap.diagnosis.model import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew
 from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding, Location
 
@@ -26,7 +26,7 @@ SCHEMA = Path(__file__).with_name("diagnosis.schema.json")
 
 ACCOUNT_GRAIN = 2**13
 """Shares of the account are multiples of one over this power of two, so that their sum is exactly 1 in binary
-floating point too, in whatever order they are added."""
+floating point too, in any order of addition."""
 
 NUMBERS = re.compile(r"\[\n([-+0-9.eE,\s]+)\n\s*\]")
 """A list of numbers, each on a line of its own."""
@@ -88,13 +88,13 @@ def dumped(value: object) -> str:
 
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
-    """Write the document in one step, so that a reader never sees half of it."""
+    """Write the document in one step, so that a reader never sees an incomplete file."""
     # A lone surrogate (a file name that is no UTF-8) is no JSON text: a question mark stands for it.
     replace_text(path, text(diagnosis), errors="replace")
 
 
 def account_shares(account: Mapping[str, int]) -> dict[str, float]:
-    """Return each part's share of the training loop; they sum to exactly 1, or nothing is there."""
+    """Return each part's share of the training loop; the sum is exactly 1, or it is empty."""
     parts = units.apportion({part: float(value) for part, value in account.items()}, ACCOUNT_GRAIN)
     return {part: grains / ACCOUNT_GRAIN for part, grains in parts.items()} if sum(parts.values()) else {}
 
@@ -147,7 +147,7 @@ def _rank(figures: RankFigures) -> dict[str, Any]:
 
 
 def _skew(skew: Skew | None) -> dict[str, Any] | None:
-    """Return how far the ranks come apart; None where that is not known."""
+    """Return how far the ranks differ in time; None if that is not known."""
     if skew is None:
         return None
     return {
@@ -163,7 +163,7 @@ def _skew(skew: Skew | None) -> dict[str, Any] | None:
 
 
 def _run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was run, when, for how long and how it ended; null where that is not known."""
+    """Return what was run, when, for how long and how it ended; null if that is unknown."""
     start, end = run.get("start") or {}, run.get("end") or {}
     return {
         "name": run.get("name"),
@@ -179,7 +179,7 @@ def _run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
-    """Return how busy the trainer's machine was during the steady loop; None where nobody watched."""
+    """Return how busy the trainer's machine was during the steady loop; None if not recorded."""
     processors = diagnosis.processors
     if processors is None or processors.busy is None or processors.tree_busy is None:
         return None
@@ -193,7 +193,7 @@ def _machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
 
 
 def _cost(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return what perfwrap itself cost."""
+    """Return the overhead of perfwrap."""
     cost = diagnosis.perfwrap_cost
     return {
         "share": _share(cost.share) if cost else None,
@@ -202,6 +202,14 @@ def _cost(diagnosis: Diagnosis) -> dict[str, Any]:
         "measured": cost.measured if cost else None,
         "monitor_cores": _rounded(cost.monitor_cores, 2) if cost else None,
         "journal_bytes": cost.journal_bytes if cost else None,
+        "processor": None
+        if cost is None or cost.processor is None
+        else {
+            "share": _rounded(cost.processor.share, 4),
+            "command_s": _rounded(cost.processor.command, 3),
+            "recorder_s": _rounded(cost.processor.recorder, 3),
+            "monitors_s": _rounded(cost.processor.monitors, 3),
+        },
     }
 
 
@@ -255,7 +263,7 @@ def _gpu(figures: GpuFigures) -> dict[str, Any]:
 
 
 def _memory(memory: GpuMemory) -> dict[str, Any]:
-    """Return what held the memory of one GPU."""
+    """Return what used the memory of one GPU."""
     return {
         "device": memory.device,
         "host": memory.host,
@@ -279,12 +287,12 @@ def _memory(memory: GpuMemory) -> dict[str, Any]:
 
 
 def _shares(parts: Mapping[str, float] | None) -> dict[str, float | None] | None:
-    """Return shares with six digits, so that they still sum up; None where they are not known."""
+    """Return shares with six digits, so that they still sum up; None if they are not known."""
     return None if parts is None else {part: _rounded(share, 6) for part, share in parts.items()}
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
-    """Return the value with so many significant digits; None for what is no number."""
+    """Return the value with so many significant digits; None for NaN and infinity."""
     return None if value is None or not math.isfinite(value) else units.significant(float(value), digits)
 
 
@@ -299,5 +307,5 @@ def _share(value: float | None) -> float | None:
 
 
 def _nanoseconds(value: float | None) -> int | None:
-    """Return whole nanoseconds; None for what is no number."""
+    """Return whole nanoseconds; None for NaN and infinity."""
     return None if value is None or not math.isfinite(value) else round(value)

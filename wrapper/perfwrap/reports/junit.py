@@ -1,18 +1,18 @@
-"""What a check came to, in the XML that continuous integrations read (JUnit's, as Jenkins and GitLab take it)."""
+"""The result of `perfwrap check` as JUnit XML, which Jenkins, GitLab and other CI systems read."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree  # nosec B405 # it writes XML and reads none
 
-from perfwrap.compare.comparison import Comparison
-from perfwrap.compare.judgement import Judgement
+from perfwrap.comparison.comparing import Comparison
+from perfwrap.comparison.judgement import Judgement
 from perfwrap.shown_text import visible
 
 SUITE = "perfwrap check"
 
 
 def text(comparison: Comparison, judgement: Judgement, strict: bool = False) -> str:
-    """Return the document: a regression is a failure, runs that cannot be compared an error."""
+    """Return the document: a regression is a failure, runs that cannot be compared are an error."""
     failed, broken = judgement.state == "regression", judgement.state == "not comparable"
     noisy = judgement.state == "too noisy"
     counts = {
@@ -24,7 +24,7 @@ def text(comparison: Comparison, judgement: Judgement, strict: bool = False) -> 
     root = ElementTree.Element("testsuites", {"name": SUITE, **counts})
     suite = ElementTree.SubElement(root, "testsuite", {"name": SUITE, **counts, "time": "0"})
     seconds = f"{comparison.typical.after_ns / 1e9:.9f}" if comparison.typical else "0"
-    name = visible(f"step time of {comparison.after} against {comparison.before}")
+    name = visible(f"step time of {comparison.after} compared with {comparison.before}")
     case = ElementTree.SubElement(suite, "testcase", {"classname": "perfwrap", "name": name, "time": seconds})
     sentence = visible(judgement.sentence)
     if judgement.state != "ok":

@@ -6,12 +6,13 @@ import shlex
 from pathlib import Path, PurePath
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.reports.gain import expected
 from perfwrap.reports.markdown_text import code, escaped, table
 from perfwrap.rules.model import Finding, Outcome
 
 WHOLE = 1000
-"""Shares of the account are told in tenths of a per cent and sum to 100.0 %."""
+"""Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
 
 
 def text(diagnosis: Diagnosis, folder: Path) -> str:
@@ -48,7 +49,7 @@ def _account(diagnosis: Diagnosis) -> list[str]:
 
 
 def _finding(number: int, finding: Finding, directory: str) -> list[str]:
-    """Return one finding: the sentence, the line, the fix, and the evidence folded away."""
+    """Return one finding: the sentence, the line, the fix, and the collapsed evidence."""
     share = f", {units.share(finding.share)}" if finding.share > 0 else ""
     lines = [f"**{number}. {code(finding.rule)}** ({finding.severity}{share})", "", escaped(finding.sentence)]
     if finding.location is not None:
@@ -56,8 +57,8 @@ def _finding(number: int, finding: Finding, directory: str) -> list[str]:
         shown = path.relative_to(directory) if directory and path.is_relative_to(directory) else path
         lines += ["", f"At {code(f'{shown}:{finding.location.line}')}."]
     lines += ["", f"Fix: {escaped(finding.advice)}"]
-    if finding.saving[0] < 0.995:
-        lines += ["", f"Gain: {units.saving(*finding.saving)}; {finding.confidence}."]
+    if expected(finding):
+        lines += ["", f"Gain: {expected(finding)}."]
     if finding.evidence:
         inner = [f"- {escaped(sentence)}" for sentence in finding.evidence]
         lines += ["", "<details><summary>Evidence</summary>", "", *inner, "", "</details>"]

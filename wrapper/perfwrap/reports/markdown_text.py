@@ -1,4 +1,4 @@
-"""Text that Markdown leaves as it is."""
+"""Escapes text for Markdown."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from perfwrap.shown_text import visible
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~]|&(?=[#\w]))")
-"""Signs that would begin formatting, a link, a table's cell, HTML or what stands for another sign."""
+"""Characters that would begin formatting, a link, a table cell, HTML or an entity."""
 CALLS = re.compile(r"(@|\\#)(?=\w)")
-"""Begins what calls somebody (``@name``) or refers to something (``#12``): that a name of a function must not do."""
+"""Characters that begin a mention (``@name``) or a reference (``#12``), which a function name must not create."""
 NOTHING = "&#8203;"
-"""A blank without any width."""
+"""A space of zero width."""
 
 
 def escaped(text: str) -> str:
-    """Return the text so that it reads as it is, on one line."""
+    """Return the escaped text on one line."""
     return CALLS.sub(rf"\1{NOTHING}", SPECIAL.sub(r"\\\1", visible(text)))
 
 
 def code(text: str) -> str:
-    """Return the text as code on one line, whatever backticks it has."""
+    """Return the text as code on one line, with any backticks in it."""
     shown = visible(text)
     longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
     fence = "`" * (longest + 1)

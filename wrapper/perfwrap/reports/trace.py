@@ -12,14 +12,15 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.private_files import replacing
 from perfwrap.reports.trace_tracks import TraceTracks
 from perfwrap.shown_text import visible
@@ -28,15 +29,20 @@ from perfwrap.timeline.model import Timeline
 FORMAT = 1
 """Version of ``otherData``. 1: first."""
 
-MOST_SPANS = 100_000
+MAX_SPANS = 100_000
 """The shortest spans are left out beyond that: so many are written within some seconds and opened at once."""
 
-MOST_SAMPLES = 50_000
+MAX_SAMPLES = 50_000
 """Of all counters together; of longer ones every second, third and so on is kept."""
 
 OWN_SOURCE = "recorder"
 CHUNK = 10_000
+COMPRESSION = 3
+"""Of zlib's levels. 5 makes the file an eighth smaller and takes twice as long."""
 Event = dict[str, Any]
+Drawn = tuple[int, int, bytes]
+"""When an event begins, how long it lasts with the sign changed, and its text: events are sorted by the first two."""
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,10 @@ class Written:
     flows: int
 
 
-def write(diagnosis: Diagnosis, timeline: Timeline, path: Path, most_spans: int = MOST_SPANS) -> Written:
+def write(diagnosis: Diagnosis, timeline: Timeline, path: Path, most_spans: int = MAX_SPANS) -> Written:
     """Write the trace in one step, so that nobody sees half of it; OSError where it cannot be written."""
     picture = _Picture(diagnosis, timeline, most_spans)
-    with replacing(path) as plain, gzip.GzipFile("", "wb", compresslevel=5, fileobj=plain) as file:
+    with replacing(path) as plain, gzip.GzipFile("", "wb", compresslevel=COMPRESSION, fileobj=plain) as file:
         for piece in picture.text():
             file.write(piece)
     return picture.written
@@ -67,7 +73,7 @@ class _Picture:
         self._tracks = TraceTracks(timeline)
         spans = timeline.spans
         self._spans = spans if spans.height <= most_spans else _longest(spans, most_spans)
-        every = -(-timeline.samples.height // MOST_SAMPLES) or 1
+        every = -(-timeline.samples.height // MAX_SAMPLES) or 1
         self._samples = timeline.samples.filter(pl.int_range(pl.len()).over("track") % every == 0)
         self._base = _base(timeline)
         self._flows = 0
@@ -90,29 +96,33 @@ class _Picture:
         yield b'{"displayTimeUnit":"ns","traceEvents":['
         first = True
         for chunk in iter(lambda: list(islice(events, CHUNK)), []):
-            yield (b"" if first else b",\n") + b",\n".join(msgspec.json.encode(event) for event in chunk)
+            yield (b"" if first else b",\n") + b",\n".join(chunk)
             first = False
-        names = [msgspec.json.encode(event) for event in self._tracks.named()]
+        names = [_encode(event) for event in self._tracks.named()]
         yield (b"" if first or not names else b",\n") + b",\n".join(names)
-        yield b'],"otherData":' + msgspec.json.encode(self._other()) + b"}\n"
+        yield b'],"otherData":' + _encode(self._other()) + b"}\n"
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[bytes]:
         """Yield all events, by time; of those that begin together the longer first."""
-        drawn: list[tuple[int, int, Event]] = []
-        for start, duration, event in chain(
-            self._span_events(),
-            self._step_events(),
-            self._finding_events(),
-            self._mark_events(),
-            self._counters(),
-        ):
-            drawn.append((start, -duration, event))
-        drawn.sort(key=lambda item: item[:2])
+        drawn = [
+            *self._span_events(),
+            *self._step_events(),
+            *self._finding_events(),
+            *self._mark_events(),
+            *self._counters(),
+        ]
+        drawn.sort(key=itemgetter(0, 1))
         return (event for _, _, event in drawn)
 
-    def _span_events(self) -> Iterator[tuple[int, int, Event]]:
-        """Yield the spans and, between those that a link joins, the flows."""
+    def _span_events(self) -> Iterator[Drawn]:
+        """Yield the spans and, between those that a link joins, the flows.
+
+        There may be 100,000: what many of them share is encoded once.
+        """
         lanes: dict[tuple[int, str], list[list[int]]] = {}
+        places: dict[tuple[int, str, str], tuple[int, int, bytes]] = {}
+        labels: dict[tuple[Any, ...], bytes] = {}
+        streams = {track for track in self._spans["track"].unique() if self._tracks.kind(track) == "stream"}
         launches: list[tuple[Any, int, int, int]] = []
         works: list[tuple[Any, int, int, int]] = []
         columns = (
@@ -128,24 +138,35 @@ class _Picture:
             "link",
             "source",
         )
-        for row in self._spans.select(columns).iter_rows():
+        starts = self._moments_us(self._spans["start"])
+        lengths = _numbers([length / 1000 for length in self._spans["duration"].to_list()])
+        for row, ts, dur in zip(self._spans.select(columns).iter_rows(), starts, lengths, strict=False):
             start, duration, track, name, category, operation, file, line, value, link, source = row
             lane = _lane(lanes.setdefault((track, source), []), start, start + duration)
-            words = (
-                "" if source == OWN_SOURCE or self._tracks.kind(track) == "stream" else source or "",
-                lane,
-            )
-            pid, tid = self._tracks.thread(track, " ".join(word for word in words if word))
-            told = {"operation": operation, "at": _place(file, line), "value": value, "source": source}
-            yield start, duration, self._slice(pid, tid, name or operation, category, start, duration, told)
+            place = places.get((track, source, lane))
+            if place is None:
+                words = ("" if source == OWN_SOURCE or track in streams else source or "", lane)
+                pid, tid = self._tracks.thread(track, " ".join(word for word in words if word))
+                place = pid, tid, _encode({"ph": "X", "pid": pid, "tid": tid})[:-1]
+                places[track, source, lane] = place
+            label = name, category, operation, file, line, source, value
+            if label not in labels:
+                details = {"operation": operation, "at": _place(file, line), "value": value, "source": source}
+                names = {
+                    "name": visible(str(name or operation)),
+                    "cat": category,
+                    "args": _without_unknown(details),
+                }
+                labels[label] = _encode(names)[1:]
+            yield start, -duration, b'%b,"ts":%b,"dur":%b,%b' % (place[2], ts, dur, labels[label])
             if link is not None:
-                side = works if self._tracks.kind(track) == "stream" else launches
-                side.append(((link, source, self._tracks.parent(track)), start, pid, tid))
+                side = works if track in streams else launches
+                side.append(((link, source, self._tracks.parent(track)), start, *place[:2]))
         yield from self._flow_events({key: place for key, *place in launches}, works)
 
     def _flow_events(
         self, launches: dict[Any, list[int]], works: list[tuple[Any, int, int, int]]
-    ) -> Iterator[tuple[int, int, Event]]:
+    ) -> Iterator[Drawn]:
         """Yield an arrow from each launch to the work that it started, where both are drawn and in that order."""
         for key, start, pid, tid in works:
             begun = launches.get(key)
@@ -153,62 +174,71 @@ class _Picture:
                 continue
             self._flows += 1
             arrow = {"id": self._flows, "name": "launch", "cat": "launch"}
-            yield (
-                begun[0],
-                0,
-                {"ph": "s", "pid": begun[1], "tid": begun[2], "ts": self._us(begun[0]), **arrow},
-            )
-            yield start, 0, {"ph": "f", "bp": "e", "pid": pid, "tid": tid, "ts": self._us(start), **arrow}
+            begin = {"ph": "s", "pid": begun[1], "tid": begun[2], "ts": self._us(begun[0]), **arrow}
+            yield begun[0], 0, _encode(begin)
+            end = {"ph": "f", "bp": "e", "pid": pid, "tid": tid, "ts": self._us(start), **arrow}
+            yield start, 0, _encode(end)
 
-    def _step_events(self) -> Iterator[tuple[int, int, Event]]:
+    def _step_events(self) -> Iterator[Drawn]:
         """Yield each trainer's steps on a lane of their own."""
         for track, table in self._diagnosis.step_tables.items():
             columns = ("index", "start", "duration", "steady", "windowed", "detailed")
             for index, start, duration, steady, windowed, detailed in table.select(columns).iter_rows():
                 pid, tid = self._tracks.thread(track, "steps", -2)
-                told = {
+                details = {
                     "steady": steady,
                     "watched by torch.profiler": windowed or None,
                     "recorded in detail": detailed,
                 }
-                yield start, duration, self._slice(pid, tid, f"step {index}", "step", start, duration, told)
+                place = {"ph": "X", "pid": pid, "tid": tid, "ts": self._us(start), "dur": duration / 1000}
+                event = {**place, "name": f"step {index}", "cat": "step", "args": _without_unknown(details)}
+                yield start, -duration, _encode(event)
 
-    def _finding_events(self) -> Iterator[tuple[int, int, Event]]:
-        """Yield what each finding claims, on a lane of their own; the shortest left out where they are very many."""
+    def _finding_events(self) -> Iterator[Drawn]:
+        """Yield what each finding claims, on a lane of their own; except the shortest if there are very many."""
         sentences = {finding.rule: finding for finding in self._diagnosis.findings}
+        labels: dict[str, bytes] = {}
         for track, table in self._diagnosis.claimed.items():
             kept = table.with_columns((pl.col("end") - pl.col("start")).alias("duration"))
-            kept = kept.top_k(MOST_SAMPLES, by="duration").sort("start")
+            kept = kept.top_k(MAX_SAMPLES, by="duration").sort("start")
             for start, duration, rule in kept.select("start", "duration", "rule").iter_rows():
                 pid, tid = self._tracks.thread(track, "findings", -1)
-                finding = sentences.get(rule)
-                told = {} if finding is None else {"found": finding.sentence, "fix": finding.advice}
-                yield start, duration, self._slice(pid, tid, rule, "finding", start, duration, told)
+                if rule not in labels:
+                    finding = sentences.get(rule)
+                    details = {} if finding is None else {"found": finding.sentence, "fix": finding.advice}
+                    names = {"name": visible(str(rule)), "cat": "finding", "args": _without_unknown(details)}
+                    labels[rule] = _encode(names)[1:]
+                place = {"ph": "X", "pid": pid, "tid": tid, "ts": self._us(start), "dur": duration / 1000}
+                yield start, -duration, b"%b,%b" % (_encode(place)[:-1], labels[rule])
 
-    def _mark_events(self) -> Iterator[tuple[int, int, Event]]:
+    def _mark_events(self) -> Iterator[Drawn]:
         """Yield the marks."""
         columns = ("time", "track", "name", "detail", "file", "line", "value")
         for time, track, name, detail, file, line, value in (
             _moments(self._timeline).select(columns).iter_rows()
         ):
             pid, tid = self._tracks.thread(track)
-            told = {"detail": detail, "at": _place(file, line), "value": value}
+            details = {"detail": detail, "at": _place(file, line), "value": value}
             event = {"ph": "i", "s": "t", "pid": pid, "tid": tid, "ts": self._us(time), "cat": "mark"}
-            yield time, 0, {**event, "name": visible(str(name)), "args": _told(told)}
+            yield time, 0, _encode({**event, "name": visible(str(name)), "args": _without_unknown(details)})
 
-    def _counters(self) -> Iterator[tuple[int, int, Event]]:
+    def _counters(self) -> Iterator[Drawn]:
         """Yield the samples."""
-        for time, track, value in self._samples.select("time", "track", "value").iter_rows():
-            event = {"ph": "C", "pid": self._tracks.process(track), "ts": self._us(time)}
-            told = {self._tracks.unit(track): value if value == value else None}
-            yield time, 0, {**event, "name": self._tracks.counter_name(track), "args": _told(told)}
+        known: dict[int, tuple[bytes, bytes, bytes]] = {}
+        times, tracks, values = (self._samples[name].to_list() for name in ("time", "track", "value"))
+        texts = zip(self._moments_us(self._samples["time"]), _numbers(values), strict=True)
+        for time, track, value, (ts, number) in zip(times, tracks, values, texts, strict=False):
+            if track not in known:
+                place = _encode({"ph": "C", "pid": self._tracks.process(track)})[:-1]
+                name = _encode({"name": self._tracks.counter_name(track)})[1:-1]
+                known[track] = place, name, _encode(self._tracks.unit(track))
+            place, name, unit = known[track]
+            counted = b"" if value is None or value != value else b"%b:%b" % (unit, number)
+            yield time, 0, b'%b,"ts":%b,%b,"args":{%b}}' % (place, ts, name, counted)
 
-    def _slice(
-        self, pid: int, tid: int, name: str, category: str, start: int, duration: int, told: Event
-    ) -> Event:
-        """Return a span."""
-        place = {"ph": "X", "pid": pid, "tid": tid, "ts": self._us(start), "dur": duration / 1000}
-        return {**place, "name": visible(str(name)), "cat": category, "args": _told(told)}
+    def _moments_us(self, moments: pl.Series) -> list[bytes]:
+        """Return the texts of microseconds since the first event; a single empty one without any."""
+        return _numbers([(moment - self._base) / 1000 for moment in moments.to_list()])
 
     def _us(self, moment: int) -> float:
         """Return microseconds since the first event."""
@@ -225,6 +255,11 @@ class _Picture:
             "spans_left_out": written.left_out_spans,
             "samples_left_out": written.left_out_samples,
         }
+
+
+def _numbers(values: list[float]) -> list[bytes]:
+    """Return the texts of numbers, encoded all at once; a single empty one where there are none."""
+    return _encode(values)[1:-1].split(b",")
 
 
 def _longest(spans: pl.DataFrame, most: int) -> pl.DataFrame:
@@ -261,8 +296,8 @@ def _place(file: str | None, line: int | None) -> str | None:
     return None if file is None else f"{visible(PurePath(file).name)}:{line}"
 
 
-def _told(values: Event) -> Event:
-    """Return what is known."""
+def _without_unknown(values: Event) -> Event:
+    """Return the values without those that are None, safe to show."""
     return {
         key: visible(value) if isinstance(value, str) else value
         for key, value in values.items()

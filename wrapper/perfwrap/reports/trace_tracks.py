@@ -1,4 +1,4 @@
-"""Which process and thread of a trace each track of a timeline becomes, and what they are called."""
+"""Maps tracks of a timeline to processes and threads of a trace, with their names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from perfwrap.shown_text import visible
 from perfwrap.timeline.model import Timeline
 
 MADE_UP = 10_000_000
-"""Numbers from here on are no process or thread of any system: Linux's end at 4,194,304."""
+"""Numbers from here on are not used by any process or thread: those of Linux end at 4,194,304."""
 
 ROLE_ORDER = ("main", "worker", "agent", "helper", "other", "monitor")
 
 
 @dataclass
 class TraceTracks:
-    """Places of the tracks, handed out at the first question, each with its names."""
+    """Places of the tracks, assigned at first use, each with its names."""
 
     timeline: Timeline
     _rows: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class TraceTracks:
         return None if found is None else int(found)
 
     def named(self) -> Iterator[dict[str, Any]]:
-        """Yield the metadata of all that was handed out."""
+        """Yield the metadata of all assigned places."""
         yield from self._named
 
     def _owner(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +91,10 @@ class TraceTracks:
     def _name(self, what: str, pid: int, tid: int | None = None, **values: object) -> None:
         """Keep one event of metadata."""
         place = {"pid": pid} if tid is None else {"pid": pid, "tid": tid}
-        told = {key: visible(value) if isinstance(value, str) else value for key, value in values.items()}
-        self._named.append({"ph": "M", "name": what, "ts": 0, **place, "args": told})
+        arguments = {
+            key: visible(value) if isinstance(value, str) else value for key, value in values.items()
+        }
+        self._named.append({"ph": "M", "name": what, "ts": 0, **place, "args": arguments})
 
 
 def _process_name(row: dict[str, Any]) -> str:
@@ -105,7 +107,7 @@ def _process_name(row: dict[str, Any]) -> str:
 
 
 def _order(row: dict[str, Any]) -> int:
-    """Return where a process stands in the picture: ranks first, then other processes by role, GPUs, hosts."""
+    """Return the order of a process: ranks first, then other processes by role, GPUs, hosts."""
     if row["kind"] == "gpu":
         return 100_000
     if row["kind"] != "process":

@@ -85,5 +85,5 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Return the value with some digits; None for what is no number."""
+    """Return the value with some digits; None for NaN and infinity."""
     return None if value is None or not math.isfinite(value) else units.significant(float(value), DIGITS)

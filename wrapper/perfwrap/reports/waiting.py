@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from perfwrap.shown_text import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 PATIENCE_SECONDS = 1.0
 
@@ -23,7 +26,7 @@ class Waiting:
         self._lock = threading.Lock()
         self._over = False
         self._bar: Progress | None = None
-        self._task = TaskID(0)
+        self._task: TaskID | None = None
         self._timer = threading.Timer(PATIENCE_SECONDS, self._show)
         self._timer.daemon = True
 
@@ -47,11 +50,14 @@ class Waiting:
         """Say that one more part is done."""
         with self._lock:
             self._done += 1
-            if self._bar is not None:
+            if self._bar is not None and self._task is not None:
                 self._bar.update(self._task, completed=self._done)
 
     def _show(self) -> None:
         """Show the bar, unless the wait is over already."""
+        # Imported here, not above: most waits are over before a bar is shown.
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
         with self._lock:
             if self._over:
                 return

@@ -1,7 +1,7 @@
 """GitHub's workflow commands: annotations beside the lines of a pull request, and the summary of a job.
 
-Format: docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands. GitHub shows some ten annotations
-of each level for a step; the costliest come first.
+Format: docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands. GitHub shows about ten annotations
+of each level for a step; the most expensive come first.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from perfwrap.diagnosis import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.private_files import why_not, write_plain
 from perfwrap.rules.model import Finding
 from perfwrap.shown_text import say, visible
 
-MOST_ANNOTATIONS = 10
+MAX_ANNOTATIONS = 10
 
 
 def annotated(diagnosis: Diagnosis, root: str | None = None) -> str:
-    """Return one line for the verdict and one for each finding; paths below ``root`` are told from there."""
+    """Return one line for the verdict and one for each finding; paths are relative to ``root``."""
     below = root if root is not None else str(diagnosis.run.get("cwd") or "")
-    wasteful = [finding for finding in diagnosis.findings if not finding.benign]
+    wasteful = [finding for finding in diagnosis.findings if not finding.informational]
     lines = [command("notice", diagnosis.verdict.sentence, {"title": "perfwrap"})]
-    lines += [_annotation(finding, below) for finding in wasteful[:MOST_ANNOTATIONS]]
+    lines += [_annotation(finding, below) for finding in wasteful[:MAX_ANNOTATIONS]]
     return "".join(line + "\n" for line in lines)
 
 
 def command(kind: str, message: str, properties: Mapping[str, str]) -> str:
     """Return a workflow command, escaped as GitHub's own toolkit does it (toolkit/packages/core/src/command.ts)."""
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
-    return f"::{kind} {told}::{_message(message)}" if told else f"::{kind}::{_message(message)}"
+    joined = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
+    return f"::{kind} {joined}::{_message(message)}" if joined else f"::{kind}::{_message(message)}"
 
 
 def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> bool:
-    """Append to the job's summary, where GitHub named one; say whether it did.
+    """Append to the job's summary, where GitHub named one; return whether it did.
 
-    Where that file cannot be written, this is said and no more: what a check came to must not be lost over it.
+    If that file cannot be written, print a message only: the result of a check must not be lost.
     """
     path = variables.get("GITHUB_STEP_SUMMARY")
     if not path:
@@ -44,13 +44,13 @@ def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> 
     try:
         write_plain(Path(path), markdown, append=True)
     except OSError as error:
-        say(f"perfwrap: GITHUB_STEP_SUMMARY names {path}, which cannot be written: {why_not(error)}")
+        say(f"perfwrap: cannot write the job summary {path}: {why_not(error)}")
         return False
     return True
 
 
 def _annotation(finding: Finding, root: str) -> str:
-    """Return the annotation of one finding; notes are notices, all else is a warning: nothing failed."""
+    """Return the annotation of one finding; a note is a notice, all others are warnings."""
     place = finding.location
     where = {} if place is None else {"file": _relative(place.file, root), "line": str(place.line)}
     if place is not None and place.until_line is not None and place.until_line > place.line:
@@ -61,13 +61,13 @@ def _annotation(finding: Finding, root: str) -> str:
 
 
 def _relative(file: str, root: str) -> str:
-    """Return the path as the repository has it, when it lies below."""
+    """Return the path relative to the repository, if it is below it."""
     path = PurePath(file)
     return str(path.relative_to(root)) if root and path.is_relative_to(root) else file
 
 
 def _message(text: str) -> str:
-    """Return the text of a command, escaped; whatever else than new lines steers a terminal is made visible."""
+    """Return the text of a command, escaped; control characters other than new lines are made visible."""
     lines = "\n".join("\r".join(map(visible, line.split("\r"))) for line in text.split("\n"))
     return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -1,86 +1,87 @@
-"""What the rules share that rest on a record of the GPU's kernels."""
+"""What the rules that need a record of GPU kernels share."""
 
 from __future__ import annotations
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.gpu_activity import GpuActivity
+from perfwrap.measures.gpu.own_gpus import find_own_gpus
+from perfwrap.measures.kernels.gpu_activity import GpuActivity, gpu_of
+from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import NotChecked
 
-LEAST_KERNELS = 50
-"""Kernels below which a record says nothing about a loop: a small network's step has some hundred."""
+MIN_KERNELS = 50
+"""Fewer kernels are too few to judge a loop: one step of a small network has some hundred."""
 
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 
 NAMELESS = ("(anonymous namespace)::", "<unnamed>::", "unnamed>::")
-"""How compilers and profilers write namespaces without a name."""
+"""How compilers and profilers write anonymous namespaces."""
 
 TERA = 1e12
 
-LIMITS = 0.60
-"""Of the peak; below that ncu calls neither arithmetic nor memory the limit (SpeedOfLight.py)."""
+LIMIT_SHARE = 0.60
+"""Share of the peak below which ncu calls neither compute nor memory the limit (SpeedOfLight.py)."""
 
 
 def recorded(evidence: Evidence, trainer: Trainer) -> GpuActivity | NotChecked:
-    """Return what the trainer's GPU did, or why that cannot be said."""
-    gpu = evidence.gpu_of(trainer)
+    """Return the activity of the trainer's GPU, or why it is unknown."""
+    gpu = evidence.get(gpu_of, trainer)
     if gpu is None or not gpu.window_ns:
-        return NotChecked("The kernels of this trainer's GPU were not recorded.")
+        return NotChecked("Kernels of this training thread's GPU were not recorded.")
     kernels = gpu.count("kernel")
-    if kernels < LEAST_KERNELS:
+    if kernels < MIN_KERNELS:
         return NotChecked(
-            f"Only {units.counted(kernels, 'kernel')} of this trainer's GPU were recorded, "
-            f"{LEAST_KERNELS} are wanted."
+            f"Needs {MIN_KERNELS} kernels; only {units.counted(kernels, 'kernel')} recorded on this GPU."
         )
     return gpu
 
 
 def with_blame(evidence: Evidence, trainer: Trainer) -> GpuActivity | NotChecked:
-    """Return the same where the GPU's idle time can be held against what the host did."""
+    """Return the same, if the GPU's idle time can be compared with the activity of the host."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, GpuActivity) and gpu.events.clock_is_off:
-        return NotChecked("The clocks of host and GPU do not fit together in this recording.")
+        return NotChecked("The clocks of host and GPU do not match in this recording.")
     return gpu
 
 
 def window(gpu: GpuActivity) -> str:
-    """Return what the shares are of, e.g. ``1.2 s of gpu/0's time, with 3 marked steps``."""
+    """Return the time that the shares refer to, e.g. ``1.2 s of gpu/0's time, with 3 marked steps``."""
     steps = gpu.steps.table.height
     marked = f", with {units.counted(steps, 'marked step')}" if steps else ""
     return f"{units.duration(gpu.window_ns)} of {gpu.device}'s time{marked}"
 
 
 def mfu(evidence: Evidence, gpu: GpuActivity) -> str:
-    """Return in a sentence how much of the GPU's peak the counted FLOPs are, or why that is not told."""
-    work = evidence.matrix_work(gpu)
+    """Return a sentence with the MFU, or why it is unknown."""
+    work = evidence.get(find_matrix_work, gpu)
     if work is None:
-        return "Its FLOPs were not counted; that needs sizes (`perfwrap run --window-detail shapes`)."
+        return "FLOPs were not counted; they need tensor shapes (`perfwrap run --window-detail shapes`)."
     if work.mfu is None or work.peaks is None:
-        return f"MFU is not told: {work.why_no_mfu}."
+        return f"MFU unknown: {work.why_no_mfu}."
     return (
-        f"MFU {units.share(work.mfu)}: so much of the time {units.number(work.flops / TERA)} TFLOP of matrix work take "
-        f"at the {work.peaks.product}'s peak in the precisions that were used ({work.peaks.source})."
+        f"MFU {units.share(work.mfu)}: {units.number(work.flops / TERA)} TFLOP of matrix work, compared with the peak "
+        f"of the {work.peaks.product} in the precisions used ({work.peaks.source})."
     )
 
 
 def units_at_work(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
-    """Return what the GPU's own counters say about arithmetic and memory; nothing where they were not read."""
-    told = [gpu for gpu in evidence.own_gpus(trainer) if {"tensor", "dram"} <= gpu.activity.keys()]
-    if not told:
+    """Return what the GPU's counters say about tensor cores and memory; nothing if they were not recorded."""
+    known = [gpu for gpu in evidence.get(find_own_gpus, trainer) if {"tensor", "dram"} <= gpu.activity.keys()]
+    if not known:
         return ()
-    tensor, dram = told[0].activity["tensor"], told[0].activity["dram"]
-    limit = "memory limits it" if dram >= LIMITS and dram > tensor else ""
-    limit = "tensor cores limit it" if tensor >= LIMITS and tensor >= dram else limit
+    tensor, dram = known[0].activity["tensor"], known[0].activity["dram"]
+    limit = "memory limits it" if dram >= LIMIT_SHARE and dram > tensor else ""
+    limit = "tensor cores limit it" if tensor >= LIMIT_SHARE and tensor >= dram else limit
     return (
-        f"{told[0].name}: tensor cores {units.share(tensor)}, memory bandwidth {units.share(dram)} of the peak; "
+        f"{known[0].name}: tensor cores {units.share(tensor)}, memory bandwidth {units.share(dram)} of the peak; "
         f"{limit or 'neither limits it'}.",
     )
 
 
 def short(name: str) -> str:
-    """Return a kernel's name without its arguments, cut to what fits a line."""
+    """Return a kernel's name without its arguments, short enough for one line."""
     plain = name.removeprefix("void ")
     for nowhere in NAMELESS:
         plain = plain.replace(nowhere, "")
-    return plain.split("(")[0].split("<")[0][:LONGEST_NAME] or name[:LONGEST_NAME]
+    return plain.split("(")[0].split("<")[0][:MAX_NAME_LENGTH] or name[:MAX_NAME_LENGTH]

@@ -1,44 +1,45 @@
-"""What a rule is given and what it answers."""
+"""The input and the answers of a rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import PurePath
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import polars as pl
 
 from perfwrap import units
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.lines import Line
 from perfwrap.measures.trainers import Trainer
 
 Severity = Literal["note", "minor", "major", "critical"]
 Confidence = Literal["measured", "inferred"]
 State = Literal["found", "clear", "not checked", "failed"]
 
-QUIET_SHARE = 0.02
-"""Share of the training loop below which a rule stays quiet, unless it is about health. Below it, run-to-run
-noise of a quiet machine is larger than the gain."""
+MIN_REPORTED_SHARE = 0.02
+"""Share of the training loop below which a rule reports nothing, unless it is about health. Smaller gains disappear in
+the run-to-run noise of a quiet machine."""
 
 MINOR_SHARE, MAJOR_SHARE, CRITICAL_SHARE = 0.05, 0.10, 0.20
-"""The one scale of severity, of the claimed share. 5 % is TensorBoard's threshold for input time; 10 and 20
-% are where TraceML warns and raises the alarm."""
+"""The severity scale of all rules, by the claimed share. 5 % is TensorBoard's threshold for input time; 10 % and 20 %
+are TraceML's warning and alarm."""
 
 SEVERITIES: tuple[Severity, ...] = ("note", "minor", "major", "critical")
-"""From the least to the worst."""
+"""From mild to severe."""
 
-LEAST_SHARES: dict[Severity, float] = {
+MIN_WEIGHTS: dict[Severity, float] = {
     "note": 0.0,
     "minor": MINOR_SHARE,
     "major": MAJOR_SHARE,
     "critical": 1.0,
 }
-"""What a finding counts for when findings are ordered, by its least severity: what ends a run stands first."""
+"""The minimum weight of a finding in the sort order, by its minimum severity: what ends a run comes first."""
 
 
 def severity_of(share: float) -> Severity:
-    """Return how bad it is to lose that share of the training loop, on the one scale of all rules."""
+    """Return the severity of losing that share of the training loop, on the scale of all rules."""
     if share >= CRITICAL_SHARE:
         return "critical"
     if share >= MAJOR_SHARE:
@@ -46,8 +47,20 @@ def severity_of(share: float) -> Severity:
     return "minor" if share >= MINOR_SHARE else "note"
 
 
+class Scope(Enum):
+    """The time that a finding's share refers to; the value is its name in reports."""
+
+    LOOP = "the loop"
+    """The steady training loop."""
+    WINDOW = "GPU time"
+    """The time in which GPU kernels were recorded. All kernels of some steps are in it, so a verdict needs no minimum
+    number of steps."""
+    RUN = "the run"
+    """The whole run. The share gets smaller in a longer run: at most minor, never the verdict."""
+
+
 SHARE = "{share}"
-"""Stands in a title for the finding's share, which the engine lowers when another finding has taken of it."""
+"""Placeholder in a title for the finding's share, which is lower if another finding claimed part of the time."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +71,25 @@ class Location:
     line: int
     function: str = ""
     until_line: int | None = None
-    """The last line of a stretch; it stands above ``line`` when the stretch goes round a loop."""
+    """The last line of a range; it is smaller than ``line`` if the range wraps around a loop."""
 
     def __str__(self) -> str:
-        """Return the file's own name and the line: what a reader looks for."""
+        """Return the file name and the line."""
         return f"{PurePath(self.file).name}:{self.line}"
 
 
 def locate(line: Line | None) -> Location | None:
-    """Return the location that a measure's line names."""
+    """Return the location of a measure's line."""
     return None if line is None else Location(line.file, line.line, line.function)
 
 
 def place(line: Line | Location | None, otherwise: str) -> str:
-    """Return e.g. ``train.py:31``, or ``otherwise`` where the line is not known."""
+    """Return e.g. ``train.py:31``, or ``otherwise`` if the line is unknown."""
     return otherwise if line is None else f"{PurePath(line.file).name}:{line.line}"
 
 
 def named(what: str, line: Line | Location | None) -> str:
-    """Return e.g. ``the DataLoader at train.py:31``, or just ``what`` where the line is not known."""
+    """Return e.g. ``the DataLoader at train.py:31``, or just ``what`` if the line is unknown."""
     return what if line is None else f"{what} at {place(line, '')}"
 
 
@@ -84,13 +97,12 @@ def named(what: str, line: Line | Location | None) -> str:
 class Finding:
     """A problem that was found.
 
-    ``title`` is one full sentence with the line and the number (SHARE stands for the share), ``evidence`` are
-    more of them, ``advice`` is what to change. ``share`` is the claimed part of the training loop's wall time
-    (0 to 1), of the whole run's when ``of_run`` is set. ``saving`` gives the step time after the fix over the
-    step time now, best case first: (0.4, 0.6) means that a step would take 40 to 60 % of today's time,
-    (1.0, 1.0) that there is nothing to gain. ``claims`` selects the segments of the account that the finding
-    takes; no segment is claimed twice. ``rule`` and ``ranks`` are filled in by the engine; a rule says ``ranks`` itself
-    where others than the rank that was asked about show the cause.
+    ``title`` is one full sentence with the line and the number (SHARE is replaced by the share), ``evidence`` has more
+    sentences, ``advice`` says what to change. ``share`` is the claimed part (0 to 1) of the wall time that ``scope``
+    names. ``saving`` is the step time after the fix over the step time now, best case first: (0.4, 0.6) means that a
+    step would take 40 to 60 % of its present time, (1.0, 1.0) that there is no gain. ``claims`` selects the segments of
+    the account that the finding claims; no segment is claimed twice. ``rule`` and ``ranks`` are filled in by the
+    engine; a rule sets ``ranks`` itself if the cause is on other ranks than the one that it checks.
     """
 
     title: str
@@ -99,91 +111,88 @@ class Finding:
     evidence: tuple[str, ...]
     advice: str
     verdict: str | None = None
-    """The verdict that it speaks for, with the others that speak for the same."""
+    """The verdict that it supports, together with other findings of the same verdict."""
     location: Location | None = None
     experiment: str | None = None
-    look_closer: str | None = None
-    """Options of ``perfwrap run`` with which another run would tell more."""
+    rerun_options: str | None = None
+    """Options of ``perfwrap run`` that record more detail about this problem."""
     confidence: Confidence = "measured"
     claims: pl.Expr | None = field(default=None, compare=False, repr=False)
-    of_run: bool = False
-    """The share is of the whole run, so a longer run dilutes it: never worse than minor, never the
-    verdict."""
-    of_window: bool = False
-    """The share is of the time in which the GPU's kernels were recorded; every kernel of some steps counts there, so a
-    verdict needs no more steps."""
+    scope: Scope = Scope.LOOP
     health: bool = False
-    """A correctness or health problem: shown however small its share."""
+    """A correctness or health problem: reported even if its share is small."""
     of_job: bool = False
-    """Every rank loses this share, whichever shows the cause or claims the time: it is not averaged over the ranks."""
-    at_least: Severity = "note"
-    """The least severity, for what costs no time but the run itself."""
-    at_most: Severity = "critical"
-    """The worst severity, for what may cost its share and may as well cost nothing."""
-    benign: bool = False
-    """No waste but the good end: always a note, shown last."""
+    """Every rank loses this share, whichever has the cause or claims the time: it is not averaged over the ranks."""
+    min_severity: Severity = "note"
+    """The minimum severity, for problems that cost no time but may end the run."""
+    max_severity: Severity = "critical"
+    """The maximum severity, for problems that may cost their share or nothing."""
+    informational: bool = False
+    """Information, not a problem: always a note, shown last."""
     rule: str = ""
     ranks: tuple[int, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """The title with the share in its place."""
+        """The title with the share filled in."""
         return self.title.replace(SHARE, units.share(self.share))
 
     @property
     def gain(self) -> float:
-        """The share that mending gains in the middle of its range; of the whole run, or what is no waste, all of it."""
-        if self.of_run or self.benign:
+        """The share that the fix gains in the middle of its range; the whole share if of the run or informational."""
+        if self.scope is Scope.RUN or self.informational:
             return self.share
         return min(self.share, 1.0 - sum(self.saving) / 2)
 
     @property
     def weight(self) -> float:
-        """What findings of one severity are ordered by: the gain, or the share that its least severity stands for.
+        """The sort key within one severity: the gain, or the share that the minimum severity corresponds to.
 
-        What costs 22 % for sure stands before what may cost 25 %, or nothing.
+        A certain loss of 22 % comes before a possible loss of 25 %.
         """
-        return max(self.gain, LEAST_SHARES[self.at_least])
+        return max(self.gain, MIN_WEIGHTS[self.min_severity])
 
     @property
     def severity(self) -> Severity:
-        """How bad it is, on the one scale of all rules."""
+        """The severity, on the scale of all rules."""
         return min(
-            max(self._severity, self.at_least, key=SEVERITIES.index), self.at_most, key=SEVERITIES.index
+            max(self._severity, self.min_severity, key=SEVERITIES.index),
+            self.max_severity,
+            key=SEVERITIES.index,
         )
 
     @property
     def _severity(self) -> Severity:
-        """How bad it is by its share."""
-        if self.benign:
+        """The severity by share."""
+        if self.informational:
             return "note"
-        if self.share >= MINOR_SHARE and self.of_run:
+        if self.share >= MINOR_SHARE and self.scope is Scope.RUN:
             return "minor"
         return severity_of(self.share)
 
 
 @dataclass(frozen=True)
 class Clear:
-    """The rule looked and found nothing; ``why`` says what it saw in one sentence."""
+    """The rule ran and found nothing; ``why`` says what it measured, in one sentence."""
 
     why: str = ""
 
 
 @dataclass(frozen=True)
 class NotChecked:
-    """The evidence is missing; ``why`` names it and the option that would supply it."""
+    """Evidence is missing; ``why`` names it and how to record it."""
 
     why: str
 
 
 Answer = list[Finding] | Clear | NotChecked
-"""What a rule says about one trainer."""
+"""What a rule answers for one training thread."""
 
 
 class Rule(Protocol):
-    """A module of this folder: its docstring explains the problem, ``check`` looks for it in one trainer.
+    """A module of this folder: its docstring explains the problem, ``check`` looks for it in one training thread.
 
-    ``NEEDS`` are words of ``Evidence.missing``: the engine asks them before it calls the rule.
+    ``NEEDS`` are names of ``rules.needs``; the engine checks them before it calls the rule.
     """
 
     @property
@@ -196,10 +205,18 @@ class Rule(Protocol):
 
     @property
     def NEEDS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
-        """The evidence without which the rule cannot be checked."""
+        """The evidence without which the rule cannot run."""
 
     def check(self, evidence: Evidence, trainer: Trainer, /) -> Answer:
-        """Look for the problem in one trainer's steady loop."""
+        """Look for the problem in the steady loop of one training thread."""
+
+
+@runtime_checkable
+class RunRule(Protocol):
+    """A rule that also looks at a run in which nothing trained."""
+
+    def check_run(self, evidence: Evidence, /) -> Answer:
+        """Look for the problem in the whole run."""
 
 
 def rule_id(rule: Rule) -> str:
@@ -209,7 +226,7 @@ def rule_id(rule: Rule) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one rule: found, clear, not checked (and why), or failed (and how)."""
+    """The result of one rule: found, clear, not checked (and why), or failed (with the error)."""
 
     rule: str
     state: State

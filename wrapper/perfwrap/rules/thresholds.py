@@ -1,4 +1,4 @@
-"""The thresholds of the rules: every named number of a rule's module, which a user may set otherwise."""
+"""The thresholds of the rules: every named number of a rule's module, which users can change."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Thresholds = Mapping[str, Mapping[str, float]]
 """Names of rules -> names of constants -> values."""
 
 UNITS = ("SECOND", "MILLISECOND", "MICROSECOND")
-"""Numbers that are no thresholds."""
+"""Numbers that are not thresholds."""
 
 
 def thresholds_of(rule: Rule) -> dict[str, float]:
-    """Return the rule's thresholds by their names, e.g. ``{"LARGE_SHARE": 0.2, "QUIET_SHARE": 0.02}``."""
+    """Return the rule's thresholds by their names, e.g. ``{"LARGE_SHARE": 0.2, "MIN_REPORTED_SHARE": 0.02}``."""
     return {
         name: value
         for name, value in sorted(vars(rule).items())
@@ -25,7 +25,7 @@ def thresholds_of(rule: Rule) -> dict[str, float]:
 
 @contextmanager
 def applied(rules: Mapping[str, Rule], thresholds: Thresholds) -> Iterator[None]:
-    """Have the rules go by these thresholds meanwhile; KeyError for a rule or a threshold that there is not."""
+    """Use these thresholds inside the context; KeyError for an unknown rule or threshold."""
     before = [
         (vars(rules[rule]), name, thresholds_of(rules[rule])[name])
         for rule, values in thresholds.items()

@@ -1,20 +1,20 @@
-"""Readers of recorded formats; each ends in the timeline and knows no consumer."""
+"""Readers of recorded formats, a folder per format; each writes to the timeline."""
 
-SOURCES = (
-    "journal",
-    "kineto",
-    "nsys",
-    "nsys_stats",
-    "torch_memory",
-    "ncu",
-    "nvidia_smi",
-    "traceml",
-    "pyspy",
-    "speedscope",
-    "collapsed",
-)
-"""The formats that are read, in the order shown to the user; each is the module of that name.
+SOURCES = {
+    "journal": "journals.run_journals",
+    "kineto": "kineto.kineto_trace",
+    "nsys": "nsys.nsys_export",
+    "nsys_stats": "tables.nsys_stats",
+    "torch_memory": "gpu_memory.torch_memory",
+    "ncu": "tables.ncu_tables",
+    "nvidia_smi": "tables.nvidia_smi",
+    "traceml": "tables.traceml",
+    "pyspy": "stack_samples.pyspy_trace",
+    "speedscope": "stack_samples.speedscope",
+    "collapsed": "stack_samples.collapsed",
+}
+"""The supported formats, in the order shown to the user, and the module of each.
 
-All but the journal read files that other tools made: ``recognises(path, head)`` says by a file's first bytes whether
-it is one of theirs, ``add(builder, path)`` adds it to a timeline.
+All but the journal read files of other tools: ``recognises(path, head)`` detects the format by a file's first bytes,
+``add(builder, path)`` adds the file to a timeline.
 """

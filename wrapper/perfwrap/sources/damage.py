@@ -1,4 +1,4 @@
-"""What reading a damaged file may raise that its reader did not foresee: it costs that file, never the others."""
+"""Exceptions that a damaged file may cause in its reader: only that file is skipped."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ UNFORESEEN = (
     *(ValueError, TypeError, ArithmeticError, LookupError, AttributeError),
     PolarsError,
 )
-"""What Python, numpy and polars raise where a value is missing, of another kind, or out of every range."""
+"""Exceptions of Python, numpy and polars for a value that is missing, of another type, or out of range."""

@@ -1,7 +1,7 @@
-"""Reads files that other tools recorded, any mix of formats, into one timeline.
+"""Reads files of other tools, in any mix of formats, into one timeline.
 
-Each file is recognised by its content, whatever its name. A file that cannot be read costs only itself, and so does
-one that nobody recognises: the timeline says so as a warning.
+The format of a file is detected by its content, not by its name. A file that cannot be read, or has an unknown
+format, is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
 HEAD_BYTES = 1 << 18
-MOST_FILES = 1024
-"""Of a folder; more are the ranks of no job that one machine can look at."""
+MAX_FILES = 1024
+"""Maximum number of files in a folder; one machine cannot read a job with more ranks."""
 
 
 class Source(Protocol):
-    """What the module of a format offers."""
+    """The interface of a format's module."""
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """Say whether a file is one of this format's; ``head`` is how it begins on the disk."""
+        """Return whether a file has this format; ``head`` are its first bytes on disk."""
 
     def add(self, builder: TimelineBuilder, path: Path) -> None:
-        """Add the file; PerfwrapError when it cannot be read at all."""
+        """Add the file; PerfwrapError if it cannot be read at all."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """One file, and how it was read: ``format`` is None where nobody recognised it, ``problem`` why it is missing."""
+    """One file and its result: ``format`` is None if unknown, ``problem`` is why the file was skipped."""
 
     path: Path
     format: str | None
@@ -45,7 +45,7 @@ class Imported:
 
     @property
     def read(self) -> bool:
-        """Whether it stands in the timeline."""
+        """Whether it is in the timeline."""
         return not self.problem
 
 
@@ -55,20 +55,20 @@ def formats() -> tuple[str, ...]:
 
 
 def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files, for a folder those in it; PerfwrapError for what is not there."""
+    """Return the files, and for a folder the files in it; PerfwrapError for missing ones."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             inside = sorted(
                 file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")
             )
-            if len(inside) > MOST_FILES:
-                raise PerfwrapError(f"{path} holds {len(inside)} files.", "Name those to import.")
+            if len(inside) > MAX_FILES:
+                raise PerfwrapError(f"{path} contains {len(inside)} files.", "Give the files to import.")
             found += inside
         elif path.is_file():
             found.append(path)
         else:
-            what = f"{path} is no file." if path.exists() else f"There is no file {path}."
+            what = f"{path} is not a file." if path.exists() else f"There is no file {path}."
             raise PerfwrapError(what, "Give files that a profiler wrote, or a folder of them.")
     return tuple(dict.fromkeys(found))
 
@@ -76,22 +76,22 @@ def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
 def read(
     paths: Iterable[Path], run: dict[str, Any], given: str | None = None
 ) -> tuple[Timeline, tuple[Imported, ...]]:
-    """Return the timeline of the files, and what became of each; ``given`` is the format of all of them.
+    """Return the timeline of the files, and the result for each; ``given`` is the format of all of them.
 
-    ``run`` is the manifest; the timeline's has the files as ``imported``.
+    ``run`` is the manifest; the timeline's manifest lists the files as ``imported``.
     """
     builder = TimelineBuilder()
     files = tuple(_add(builder, path, given) for path in paths)
     for file in files:
         if not file.read:
-            builder.warn(f"{file.path.name} was left out: {file.problem}.")
+            builder.warn(f"{file.path.name} was skipped: {file.problem}.")
     listed = [{"file": str(file.path), "format": file.format} for file in files if file.read]
     timeline = builder.build({**run, "imported": listed})
     return replace(timeline, warnings=timeline.warnings + tuple(_apart(timeline))), files
 
 
 def _apart(timeline: Timeline) -> Iterator[str]:
-    """Return a warning for each format whose values or stacks lie outside of the time in which anything was done."""
+    """Yield a warning for each format whose values or stacks do not overlap in time with the spans."""
     if timeline.spans.is_empty():
         return
     begin, end = timeline.spans.select(
@@ -105,13 +105,13 @@ def _apart(timeline: Timeline) -> Iterator[str]:
         ):
             if last < begin or first > end:
                 yield (
-                    f"The {what} of {source} are from another time than what the other files recorded: they are of "
-                    "another run, or their clocks differ. What the report says of them together may be wrong."
+                    f"The {what} of {source} do not overlap in time with the other files: they are from another run, "
+                    "or the clocks differ. Results that combine them may be wrong."
                 )
 
 
 def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
-    """Add one file, if it is recognised and can be read."""
+    """Add one file, if its format is known and it can be read."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -121,7 +121,7 @@ def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
         return Imported(path, None, "it is empty")
     found = given or next(_recognising(path, head), None)
     if found is None:
-        return Imported(path, None, "its content is of no format that perfwrap reads")
+        return Imported(path, None, "perfwrap does not know its format")
     try:
         _source(found).add(builder, path)
     except PerfwrapError as error:
@@ -139,7 +139,7 @@ def _recognising(path: Path, head: bytes) -> Iterator[str]:
 
 
 def _recognises(name: str, path: Path, head: bytes) -> bool:
-    """Say whether a format recognises a file; one that is too damaged to be asked about is nobody's."""
+    """Return whether a format recognises a file; False if the file is too damaged to check."""
     try:
         return _source(name).recognises(path, head)
     except UNFORESEEN:
@@ -148,4 +148,4 @@ def _recognises(name: str, path: Path, head: bytes) -> bool:
 
 def _source(name: str) -> Source:
     """Return the module of a format."""
-    return cast(Source, import_module(f"perfwrap.sources.{name}"))
+    return cast(Source, import_module(f"perfwrap.sources.{SOURCES[name]}"))

@@ -1,4 +1,4 @@
-"""What NVTX ranges stand for: steps, phases that the recorder names, functions of the framework, or just ranges."""
+"""The meaning of NVTX ranges: steps, phases that the recorder names, functions of the framework, or other ranges."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import polars as pl
 MARK = "nvtx"
 """The name of marks that a program sets."""
 RECORDER_DOMAIN = "perfwrap"
-"""Where the recorder's ranges stand; the program's own may be there only where it uses the same word."""
+"""Domain of the recorder's ranges; the program's own ranges are there only if it uses the same name."""
 
 WINDOW = "perfwrap_window"
-"""The recorder's range around the steps that nsys captures; in no domain where there is no nvtx package."""
+"""The recorder's range around the steps that nsys captures; without a domain if there is no nvtx package."""
 
 PHASES = {
     "data": "data",
@@ -24,17 +24,17 @@ PHASES = {
 
 NUMBERED_STEP = r"(?i)^(?:profiler|train(?:ing)?)?[ _.-]?(?:step|iter|iteration|batch)[ _:#.=-]*(\d{1,9})$"
 UNNUMBERED_STEP = r"(?i)^(?:profiler|train(?:ing)?)[ _.-]?(?:step|iter|iteration)$"
-"""How programs name the ranges around a step."""
+"""Names that programs give the ranges around a step."""
 FRAMEWORK = r"^[A-Za-z_]\w*::[\w.]+(, \w+ = .*)?$|, (seq|op_id) = \d+"
-"""What torch.autograd.profiler.emit_nvtx names: ``aten::mm, op_id = 12``, ``AddmmBackward0, seq = 7``."""
+"""Names of torch.autograd.profiler.emit_nvtx: ``aten::mm, op_id = 12``, ``AddmmBackward0, seq = 7``."""
 DETAIL = r", (seq|op_id|sizes|input_op_ids) = .*$"
 
 
 def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
     """Return rows of start, end, globalTid, name and domain with operation, category and step.
 
-    Where the recorder was at work, its own ranges are left out and the program's phases stay plain ranges: the
-    recorder's spans tell the same, more exactly, and nothing is to be counted twice.
+    If the recorder was active, its own ranges are dropped and the program's phases stay plain ranges: the recorder's
+    spans have the same phases more precisely, and nothing may be counted twice.
     """
     rows = rows.with_columns(
         pl.col("name").str.extract(NUMBERED_STEP).cast(pl.Int32, strict=False).alias("step")
@@ -69,7 +69,7 @@ def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
 
 
 def _outermost(rows: pl.DataFrame) -> pl.Series:
-    """Return for each row whether it is a step that lies in no other: ``batch 3`` inside of ``step 7`` is none."""
+    """Return for each row whether it is a step that is not inside another one, like ``batch 3`` in ``step 7``."""
     steps = rows.with_row_index("row").filter("is_step").sort("globalTid", "start", -pl.col("end"))
     before = pl.col("end").cum_max().shift(1).over("globalTid")
     chosen = steps.filter(before.is_null() | (pl.col("start") >= before))["row"]

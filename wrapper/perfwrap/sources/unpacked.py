@@ -1,4 +1,4 @@
-"""Opens files that may be gzipped; of damaged ones everything before the damage can be read."""
+"""Opens files that may be gzipped; everything before damage can be read."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import IO
 
 GZIP = b"\x1f\x8b"
 PACKED = 1 << 18
-"""Packed bytes that are read at once."""
+"""Compressed bytes that are read at once."""
 STEP = 1 << 16
-"""Bytes that are unpacked at once: so much is lost before a damaged place."""
+"""Bytes that are decompressed at once: at most this much is lost before damage."""
 WITH_HEADER = 31
-"""Tells zlib to expect gzip's header and checksum."""
+"""Makes zlib expect gzip's header and checksum."""
 
 
 FREELY_UNPACKED, LARGEST_RATIO = 256 << 20, 200
-"""Bytes that any file may unpack to; beyond, only so many for each packed one. Recordings pack to a tenth, a file of
-nothing but zeros to a thousandth: that is no recording, and made to fill a memory or a disk."""
+"""Bytes that any file may decompress to; above, a maximum ratio applies. Recordings are compressed to 10 %, a file of
+zeros to 0.1 %: that is not a recording, but made to exhaust memory or disk."""
 
 
 class Damaged(Exception):
-    """Packed data end too early, are none, or unpack to far too much."""
+    """Compressed data are truncated, invalid, or decompress to far too much."""
 
 
 class Unpacked:
-    """A file's content, unpacked where it is gzipped."""
+    """A file's content, decompressed if it is gzipped."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; OSError when that fails."""
+        """Open the file; OSError if that fails."""
         self._file: IO[bytes] = path.open("rb")
         self._packed = self._file.read(len(GZIP)) == GZIP
         self._file.seek(0)
@@ -46,7 +46,7 @@ class Unpacked:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """Return about ``size`` bytes, none at the end; Damaged when nothing is left before damage."""
+        """Return about ``size`` bytes, none at the end; Damaged if there are no bytes before the damage."""
         if not self._packed:
             return self._file.read(size)
         found, total = [], 0
@@ -66,29 +66,29 @@ class Unpacked:
                 self._waiting = self._file.read(PACKED)
                 self._read += len(self._waiting)
             if self._decoder.eof:
-                # Several packed pieces may follow each other, and zeros behind the last one.
+                # A file may consist of several gzip members, with zeros after the last one.
                 self._waiting = self._waiting.lstrip(b"\0")
                 if not self._waiting:
                     return b""
                 self._decoder = zlib.decompressobj(WITH_HEADER)
             if not self._waiting:
-                raise Damaged("the packed data break off")
+                raise Damaged("the compressed data are truncated")
             found = self._decoder.decompress(self._waiting, STEP)
             self._waiting = self._decoder.unused_data if self._decoder.eof else self._decoder.unconsumed_tail
             self._unpacked += len(found)
             if is_bomb(self._read, self._unpacked):
-                raise Damaged("it unpacks to far more than a recording does")
+                raise Damaged("it decompresses to far more data than a recording has")
             if found:
                 return found
 
 
 def is_bomb(packed: int, unpacked: int) -> bool:
-    """Say whether a file unpacks to far more than a recording does."""
+    """Return whether a file decompresses to far more data than a recording has."""
     return unpacked > max(FREELY_UNPACKED, LARGEST_RATIO * packed)
 
 
 def whole(path: Path, most: int) -> bytes:
-    """Return a file's content; OSError when it cannot be opened, ValueError where it is damaged or larger than that."""
+    """Return a file's content; OSError if it cannot be opened, ValueError if it is damaged or larger than ``most``."""
     found = bytearray()
     try:
         with Unpacked(path) as file:
@@ -102,7 +102,7 @@ def whole(path: Path, most: int) -> bytes:
 
 
 def first_bytes(path: Path, size: int) -> bytes:
-    """Return the first bytes of a file's content, as many as can be read; OSError when it cannot be opened."""
+    """Return the first bytes of a file's content, as many as can be read; OSError if it cannot be opened."""
     with Unpacked(path) as file:
         try:
             return file.read(size)

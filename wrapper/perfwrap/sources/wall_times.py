@@ -1,4 +1,4 @@
-"""Reads moments as tools write them: dates with times, with or without a zone, and seconds since 1970."""
+"""Reads times of other tools: dates with times, with or without a zone, and seconds since 1970."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SECONDS = re.compile(r"^\d{9,10}(\.\d+)?$")
 
 @dataclass(frozen=True)
 class WallTime:
-    """Nanoseconds since 1970; ``zoned`` says whether the text told the zone, else it was taken as UTC."""
+    """Nanoseconds since 1970; ``zoned`` is whether the text has a time zone, else UTC is assumed."""
 
     nanoseconds: int
     zoned: bool
 
 
 def find_time(text: str) -> WallTime | None:
-    """Return the moment that a text stands for; None when it is none."""
+    """Return the time in a text; None if it is not one."""
     if SECONDS.match(text):
         seconds, _, part = text.partition(".")
         return WallTime(int(seconds) * 10**9 + int(part[:9].ljust(9, "0") or 0), True)

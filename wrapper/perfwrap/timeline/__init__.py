@@ -1,1 +1,1 @@
-"""The hub: one model of what happened, whatever recorded it."""
+"""The timeline: one model of the recorded data, independent of its source."""

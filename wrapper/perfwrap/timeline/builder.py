@@ -1,4 +1,4 @@
-"""Puts a timeline together: tracks by what they stand for, tables piece by piece, sorted at the end."""
+"""Builds a timeline: tracks by their identity, tables in pieces, sorted at the end."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
 TABLES = tuple(name for name in SCHEMAS if name != "tracks")
 
 TEXTS = {"facts": "value", "marks": "detail", "coverage": "note"}
-"""Columns with texts of the program's, in which a secret may stand: other tools' files keep those."""
+"""Columns with texts of the program, which may contain a secret in the files of other tools."""
 
 RANGES = ("nvtx", "step")
-"""Operations of spans that the program has named itself."""
+"""Operations of spans that the program itself named."""
 
 LARGEST, LARGEST_RANK = 1 << 63, 1 << 31
 
@@ -35,7 +35,7 @@ UNITS = (
 
 
 class TimelineBuilder:
-    """Collects what sources read; ``build`` sorts it and freezes it."""
+    """Collects the rows that sources read; ``build`` sorts them and returns the timeline."""
 
     def __init__(self) -> None:
         self._tracks: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ class TimelineBuilder:
         return self._track(("host", name), kind="host", name=name, host=name)
 
     def process(self, host: str, pid: int, identity: str = "") -> int:
-        """Return the track of a process; ``identity`` tells those of one pid apart (exec, reuse)."""
+        """Return the track of a process; ``identity`` distinguishes processes with one pid (exec, reuse)."""
         key = ("process", host, pid, identity)
         process = self._track(
             key,
@@ -65,12 +65,12 @@ class TimelineBuilder:
         return process
 
     def latest_process(self, host: str, pid: int) -> int:
-        """Return the track of the process of that pid that was named last; a new one when there is none."""
+        """Return the track of the last added process with that pid; a new one if there is none."""
         found = self._latest.get((host, pid))
         return self.process(host, pid) if found is None else found
 
     def process_of(self, host: str, pid: int, start_ticks: str) -> int:
-        """Return the track of the process that began then, as far as journals tell; else the latest of that pid."""
+        """Return the track of the process with that start, if a journal has it; else the last one with that pid."""
         known = [
             track
             for key, track in self._ids.items()
@@ -79,7 +79,7 @@ class TimelineBuilder:
         return known[-1] if known else self.latest_process(host, pid)
 
     def native_thread(self, process: int, native_id: int | None, name: str) -> int:
-        """Return the track of the thread that the system knows by that id; a new one where nobody named it yet."""
+        """Return the track of the thread with that system id; a new one if there is none."""
         if native_id is not None:
             for track in self._tracks:
                 if track["kind"] == "thread" and track["parent"] == process and track["tid"] == native_id:
@@ -98,7 +98,7 @@ class TimelineBuilder:
         )
 
     def thread(self, process: int, index: int, name: str, native_id: int | None) -> int:
-        """Return the track of a thread; ``index`` tells the threads of a process apart."""
+        """Return the track of a thread; ``index`` distinguishes the threads of a process."""
         owner = self._tracks[process]
         return self._track(
             ("thread", process, index),
@@ -112,7 +112,7 @@ class TimelineBuilder:
         )
 
     def stream(self, process: int, index: int, name: str) -> int:
-        """Return the track of a GPU's stream, as one process sees it; ``index`` is that of its records."""
+        """Return the track of a GPU stream in one process; ``index`` is that of its records."""
         owner = self._tracks[process]
         return self._track(
             ("thread", process, index),
@@ -125,7 +125,7 @@ class TimelineBuilder:
         )
 
     def device(self, host: str, entity: str) -> int:
-        """Return the track of a watched thing: ``gpu/0``, ``cpu/3``, ``cgroup``, or the host itself."""
+        """Return the track of a monitored device: ``gpu/0``, ``cpu/3``, ``cgroup``, or the host itself."""
         if entity == "host":
             return self.host(host)
         kind = entity.partition("/")[0]
@@ -154,11 +154,11 @@ class TimelineBuilder:
         self._tracks[track].update(columns)
 
     def column(self, track: int, name: str) -> Any:
-        """Return one column of a track as it stands."""
+        """Return the current value of one column of a track."""
         return self._tracks[track][name]
 
     def add(self, table: str, columns: pl.DataFrame | Mapping[str, Any]) -> None:
-        """Append rows; columns that are not given are null, columns that the table lacks are an error."""
+        """Append rows; columns that are not given are null; ValueError for columns that the table does not have."""
         schema = SCHEMAS[table]
         frame = columns if isinstance(columns, pl.DataFrame) else pl.DataFrame(dict(columns))
         unknown = set(frame.columns) - set(schema)
@@ -173,16 +173,16 @@ class TimelineBuilder:
             )
 
     def add_row(self, table: str, **values: object) -> None:
-        """Append one row; ValueError for a column that the table lacks."""
+        """Append one row; ValueError for a column that the table does not have."""
         unknown = values.keys() - SCHEMAS[table].keys()
         if unknown:
             raise ValueError(f"{table} has no columns {sorted(unknown)}")
-        # At the end it would cost the whole timeline, and not the file that it comes from.
+        # Found only at the end, it would fail the whole timeline instead of the file that it comes from.
         _demand_in_range(values)
         self._rows[table].append(values)
 
     def warn(self, text: str) -> None:
-        """Keep a full sentence that the user is to see; the same sentence once."""
+        """Keep a sentence for the user; the same sentence only once."""
         text = masked(text)
         if text not in self._warnings:
             self._warnings.append(text)
@@ -194,13 +194,13 @@ class TimelineBuilder:
         return Timeline(run=dict(run), tracks=tracks, warnings=tuple(self._warnings), **tables)
 
     def _finish(self, table: str) -> pl.DataFrame:
-        """Return the sorted table and let go of its pieces."""
+        """Return the sorted table and release its pieces."""
         pieces, self._pieces[table] = self._pieces[table], []
         if self._rows[table]:
             pieces.append(pl.DataFrame(self._rows.pop(table), schema=SCHEMAS[table], orient="row"))
         if not pieces:
             return empty(table)
-        # Longer spans first among those that start together, so that what contains comes before its contents.
+        # Of spans that start together, longer ones come first, so that a span comes before the spans inside it.
         time = pl.col(TIME_COLUMN[table])
         later = -pl.col("duration") if table == "spans" else time
         whole = _without_secrets(table, pl.concat(pieces))
@@ -210,7 +210,7 @@ class TimelineBuilder:
         return whole.sort(time, later, maintain_order=True)
 
     def _track(self, key: tuple[object, ...], **columns: object) -> int:
-        """Return the id of the track with that key, made at the first question."""
+        """Return the id of the track with that key; the first request creates it."""
         if key not in self._ids:
             _demand_in_range(columns)
             self._ids[key] = len(self._tracks)
@@ -220,20 +220,20 @@ class TimelineBuilder:
 
 
 def _demand_in_range(values: Mapping[str, object]) -> None:
-    """Raise OverflowError for a number that no column holds."""
+    """Raise OverflowError for a number that does not fit into a column."""
     for name, value in values.items():
         limit = LARGEST_RANK if name == "rank" else LARGEST
         if type(value) is int and not -limit <= value < limit:
-            raise OverflowError(f"its {name} is out of every range")
+            raise OverflowError(f"its {name} is out of range")
 
 
 def _named_safely(track: dict[str, Any]) -> dict[str, Any]:
-    """Return a track's columns with what looks like a secret masked in its name: programs name their threads."""
+    """Return a track's columns with possible secrets in its name masked: programs name their threads."""
     return {**track, "name": masked(track["name"])} if track["name"] else track
 
 
 def _without_secrets(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with what looks like a secret masked in its texts."""
+    """Return the table with possible secrets in its texts masked."""
     if table in ("spans", "sums"):
         mine = pl.col("operation").is_in(RANGES)
         column, texts = "name", frame.filter(mine)["name"]

@@ -1,9 +1,9 @@
-"""Brings the clocks of several hosts onto that of the run's first host.
+"""Converts the clocks of several hosts to that of the run's first host.
 
-CLOCK_MONOTONIC is comparable between the processes of one host, and only there. Journals carry pairs of
-monotonic and wall time; a time of another host goes from its monotonic clock to the wall clock, and from
-there to the monotonic clock of the first host. What remains unknown is how far the hosts' wall clocks differ;
-what ranks exchanged tells that (``measures/host_clocks.py``), and ``moved`` puts it right.
+CLOCK_MONOTONIC is comparable only between the processes of one host. Journals contain pairs of monotonic and wall
+time; a time of another host is converted from its monotonic clock to the wall clock, and from there to the
+monotonic clock of the first host. The remaining error is the difference between the hosts' wall clocks: exchanges
+between ranks show it (``measures/ranks/host_clocks.py``), and ``moved`` corrects it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HostClock:
     wall: Times
 
     def to_wall(self, monotonic: Times) -> Times:
-        """Return wall times, between pairs along the line that joins them, outside along the nearest pair."""
+        """Return wall times: interpolated between pairs, outside of them by the offset of the nearest pair."""
         return monotonic + _offset(monotonic, self.monotonic, self.wall - self.monotonic)
 
     def from_wall(self, wall: Times) -> Times:
@@ -49,19 +49,19 @@ def to_first_host(times: Times, own: HostClock, first: HostClock) -> Times:
 
 
 def drift_ns(clock: HostClock) -> int:
-    """Return how far the offset between both clocks moved over the pairs: a bound for the mapping's error."""
+    """Return how much the offset between both clocks changed over the pairs: a bound for the error."""
     offsets = clock.wall - clock.monotonic
     return int(offsets.max() - offsets.min())
 
 
 TIMES = {"spans": ("start",), "sums": ("start", "end"), "coverage": ("start", "end")}
-"""The columns of a table that are times, where they are not the one that it is sorted by."""
+"""Columns of a table that are times, besides the column that it is sorted by."""
 TIME_FACTS = ("started",)
 """Facts whose value is a time."""
 
 
 def moved(timeline: Timeline, offsets: Mapping[str, int]) -> Timeline:
-    """Return the timeline with all that some hosts recorded so many nanoseconds later."""
+    """Return the timeline with the times of some hosts shifted by these offsets in nanoseconds."""
     tracks = timeline.tracks.filter(pl.col("host").is_in(list(offsets)))
     offset_of = {
         track: offsets[host] for track, host in tracks.select("id", "host").iter_rows() if offsets[host]
@@ -84,7 +84,7 @@ def moved(timeline: Timeline, offsets: Mapping[str, int]) -> Timeline:
 
 
 def _offset(times: Times, at: Times, offsets: Times) -> Times:
-    """Interpolate offsets; relative to the first one, because 2^53 ns is too small for wall times."""
+    """Interpolate offsets relative to the first one, because floats are exact only up to 2^53 ns."""
     base = offsets[0]
     moved = np.interp((times - at[0]).astype(np.float64), (at - at[0]).astype(np.float64), offsets - base)
     return np.asarray(np.rint(moved).astype(np.int64) + base)

@@ -1,4 +1,4 @@
-"""Who watched what, what was lost, and what therefore nobody can say."""
+"""Coverage: what was recorded, what was lost, and why."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import polars as pl
 from perfwrap.timeline.model import Timeline
 
 RECORDER = "recorder"
-"""``what`` of the coverage row that each recorded process has."""
+"""``what`` of the coverage row of each recorded process."""
 
 WINDOW = "torch_profiler"
-"""``what`` of the rows that say when torch's profiler watched a process for perfwrap, or why it did not."""
+"""``what`` of the rows that say when torch.profiler recorded a process for perfwrap, or why it did not."""
 
 
 def notes(timeline: Timeline, what: str) -> tuple[str, ...]:
-    """Return the different notes about something, in the order in which they were made."""
+    """Return the different notes about something, in order."""
     rows = timeline.coverage.filter(pl.col("what") == what, pl.col("note").is_not_null())
     return tuple(rows["note"].unique(maintain_order=True).to_list())

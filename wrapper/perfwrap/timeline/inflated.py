@@ -1,4 +1,4 @@
-"""Tells tables that somebody made to fill a memory: a few kilobytes of Parquet hold a thousand million equal rows."""
+"""Detects tables made to exhaust memory: a few kilobytes of Parquet can contain a billion equal rows."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 import polars as pl
 
 FREE_ROWS = 4_000_000
-"""So many any file may have."""
-MOST_ROWS_PER_BYTE = 20
-"""Of larger ones; what we write has times, which take a byte and more of each row."""
+"""Number of rows that any file may have."""
+MAX_ROWS_PER_BYTE = 20
+"""Maximum for larger files; times in perfwrap's own files take at least one byte per row."""
 
 
 def is_inflated(path: Path) -> bool:
-    """Say whether a file has far more rows than its size allows; of its contents nothing is read.
+    """Return whether a file has far more rows than its size allows; reads no contents.
 
-    What polars raises for a damaged file is left to whoever reads it.
+    The caller handles the exceptions of polars for a damaged file.
     """
     try:
         rows = pl.scan_parquet(path).select(pl.len()).collect().item()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return False
-    return int(rows) > max(FREE_ROWS, MOST_ROWS_PER_BYTE * path.stat().st_size)
+    return int(rows) > max(FREE_ROWS, MAX_ROWS_PER_BYTE * path.stat().st_size)

@@ -1,13 +1,14 @@
-"""The timeline: everything that was recorded, as sorted columns on one clock.
+"""The timeline: all recorded data, as sorted columns on one clock.
 
 Times are integer nanoseconds of CLOCK_MONOTONIC on the run's first host; values are in base units (bytes,
 watts, hertz, shares from 0 to 1); every row names its source; tables are sorted by time and never change
-after they are built. Missing is not zero: ``coverage`` says who watched what, from when to when.
+after they are built. Missing is not zero: ``coverage`` says what was recorded, from when to when.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -34,7 +35,7 @@ CATEGORIES = (
 """The categories of spans, one word each, used everywhere."""
 
 SCHEMAS: dict[str, dict[str, Any]] = {
-    # One line of the picture. kind: host, process, thread, gpu, stream, counter, or another watched thing
+    # One line of the timeline. kind: host, process, thread, gpu, stream, counter, or another monitored device
     # of a host (cpu, disk, cgroup, mig: a slice of a GPU). A counter's parent is what it measures, a thread's
     # and a stream's its process, all others' their host. role (processes), as recorded: main, worker (DataLoader),
     # agent (a launcher), helper, monitor, or other when nothing was recorded inside; which of them train is a measure.
@@ -52,12 +53,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     # Something that lasted. operation: the recorder's kind in lower case (data, data_end, loader_start,
     # forward, backward, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import, and gpu:
-    # the GPU's work on a phase, which stands on a stream's track and in no thread's time) or the
+    # the GPU's work on a phase, which is on a stream's track and not part of a thread's time) or the
     # source's own word; value: bytes, batch size or flags, by operation.
-    # What a GPU did stands on a stream's track, whose name is "gpu/N stream S": category kernel (operation
+    # GPU work is on a stream's track, whose name is "gpu/N stream S": category kernel (operation
     # kernel), copy (operation h2d, d2h, d2d, p2p or h2h; value: bytes) or memset (operation memset; value: bytes).
-    # Its link is that of the call that launched it, which stands on a thread's track with category other and, as
-    # operation, the name in the driver's interface (cudaLaunchKernel, hipLaunchKernel, cudaStreamSynchronize).
+    # Its link is that of the call that launched it, which is on a thread's track with category other and, as
+    # operation, the name of the API call (cudaLaunchKernel, hipLaunchKernel, cudaStreamSynchronize).
     # A framework's own functions (aten::mm) have operation op, steps that a profiler or the program marks operation
     # step and category step, other ranges of the program's operation nvtx.
     "spans": {
@@ -75,8 +76,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "value": pl.Int64,
         "source": pl.String,
     },
-    # What thinned steps held: count spans of duration ns together, between start and end. In a rest the
-    # probes noted only how many steps there were (without their duration) and the waits for batches.
+    # Totals of thinned steps: count spans with a total duration in ns, between start and end. While detail is
+    # paused, probes recorded only the number of steps (without their duration) and the waits for batches.
     "sums": {
         "start": pl.Int64,
         "end": pl.Int64,
@@ -94,9 +95,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     # A value at a moment; the track is a counter, its unit is on the track.
     "samples": {"time": pl.Int64, "track": pl.Int32, "value": pl.Float64, "source": pl.String},
-    # A call stack at a moment, or weight equal ones from then on for some seconds; frames joined by ";" from
-    # the outermost. file, line and function are the user's innermost; operation is the phase or the function
-    # of torch's that was at work, null in the user's own Python.
+    # A call stack at a moment, or as many equal stacks as weight says, within the following seconds; frames are
+    # joined by ";" from the outermost. file, line and function are the user's innermost; operation is the phase
+    # or the torch function that was running, null in the user's own Python.
     "stacks": {
         "time": pl.Int64,
         "track": pl.Int32,
@@ -120,7 +121,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "value": pl.Float64,
         "source": pl.String,
     },
-    # What was learned about a process or host: settings, versions, sizes.
+    # Facts about a process or host: settings, versions, sizes.
     "facts": {
         "time": pl.Int64,
         "track": pl.Int32,
@@ -128,7 +129,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "value": pl.String,
         "source": pl.String,
     },
-    # Who watched what, from when to when, how many events were lost, and why it stopped.
+    # What was recorded, from when to when, how many events were lost, and why recording stopped.
     "coverage": {
         "what": pl.String,
         "track": pl.Int32,
@@ -161,7 +162,7 @@ def empty(table: str) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One run. ``run`` holds the manifest: command, start, end, exit, hosts, versions, clock pairs."""
+    """One run. ``run`` is the manifest: command, start, end, exit, hosts, versions, clock pairs."""
 
     run: dict[str, Any] = field(default_factory=dict)
     tracks: pl.DataFrame = field(default_factory=lambda: empty("tracks"))
@@ -173,3 +174,8 @@ class Timeline:
     facts: pl.DataFrame = field(default_factory=lambda: empty("facts"))
     coverage: pl.DataFrame = field(default_factory=lambda: empty("coverage"))
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def kept(self) -> dict[object, Any]:
+        """Results that lookups computed from these tables."""
+        return {}

@@ -1,7 +1,7 @@
-"""Each trainer's steps as a Parquet file that perfwrap and other programs read; described in docs/step-tables.md.
+"""Each trainer's steps in a Parquet file for perfwrap and other programs; described in docs/run-folder.md.
 
 FORMAT 1: ``steps/<host>-<pid>-<number>.parquet`` with the columns of COLUMNS, and ``steps/steps.json`` with the
-format's number and a summary of each file's trainer, which is written last: without it the tables are not whole.
+format's number and a summary of each file's trainer. It is written last: without it the tables are incomplete.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from perfwrap.timeline.inflated import is_inflated
 FORMAT = 1
 """Version of the step tables. 1: first."""
 INDEX = "steps.json"
-MOST_INDEX_BYTES = 64 << 20
+MAX_INDEX_BYTES = 64 << 20
 ROWS_IN_GROUP = 1 << 16
-"""So much of a file is unpacked at once."""
+"""Bytes of a file that are decompressed at once."""
 
 PARTS = (
     *("data", "transfer", "forward", "backward", "optimizer", "sync", "checkpoint", "validation"),
@@ -55,7 +55,7 @@ COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Summary:
-    """One trainer as a whole: what reading its table need not find again."""
+    """Totals of one trainer, so that they need not be computed from its table."""
 
     name: str
     rank: int | None
@@ -78,12 +78,12 @@ class StepTable:
     summary: Summary
 
     def scan(self) -> pl.LazyFrame:
-        """Return the table, of which nothing has been read yet."""
+        """Return the table as a lazy frame."""
         return pl.scan_parquet(self.path)
 
 
 def write(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
-    """Write the tables of a part into a folder, in place of what was there; nobody ever sees half of them."""
+    """Write the tables of a part into a folder, and replace the previous ones; the folder is always complete."""
     new, old = (folder.with_name(f".{folder.name}.{what}{os.getpid()}") for what in ("new", "old"))
     new.mkdir()
     try:
@@ -92,7 +92,7 @@ def write(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
             folder.rename(old)
         new.rename(folder)
     except OSError:
-        # Who else condensed the same recording at the same time has put the same there.
+        # Another process that read the same recording at the same time has written the same tables.
         if read(folder) is None:
             raise
     finally:
@@ -112,16 +112,16 @@ def _fill(folder: Path, tables: Iterable[tuple[Summary, pl.DataFrame]]) -> None:
 
 
 def read(folder: Path) -> tuple[StepTable, ...] | None:
-    """Return the tables of a part; None where they were not written, or not to their end."""
+    """Return the tables of a part; None if they were not written, or not completely."""
     try:
-        content = json.loads(read_plain(folder / INDEX, MOST_INDEX_BYTES))
+        content = json.loads(read_plain(folder / INDEX, MAX_INDEX_BYTES))
         number, trainers = content["format"], content["trainers"]
         if number > FORMAT:
             raise PerfwrapError(
                 f"{folder} was written by a newer perfwrap (format {number}, this one reads {FORMAT}).",
-                "Upgrade perfwrap to read it, or delete the folder to have it made again.",
+                "Upgrade perfwrap, or delete the folder; perfwrap then writes it again.",
             )
-        # Of whatever a file says only its name: somebody may have sent this folder to lead us elsewhere.
+        # Use only the file's name: a path in a folder from somebody else could lead outside of it.
         tables = tuple(StepTable(folder / Path(row.pop("file")).name, Summary(**row)) for row in trainers)
         return None if any(is_inflated(table.path) for table in tables) else tables
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

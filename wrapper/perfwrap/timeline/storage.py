@@ -1,7 +1,7 @@
 """Saves a timeline as Parquet files, one per table, and loads it again, equal.
 
 FORMAT 1: ``<table>.parquet`` for each table of the model, and ``timeline.json`` with the format's number,
-the run and the warnings. ``timeline.json`` is written last: a folder without it is not a saved timeline.
+the run and the warnings. ``timeline.json`` is written last: a folder without it is not a complete timeline.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ FORMAT = 1
 """Version of the saved timeline. 1: first."""
 
 INDEX = "timeline.json"
-MOST_INDEX_BYTES = 64 << 20
+MAX_INDEX_BYTES = 64 << 20
 
 
 def save(timeline: Timeline, folder: Path) -> None:
-    """Write the timeline into a folder, replacing what was saved there before."""
+    """Write the timeline into a folder, replacing a previous one."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = folder / INDEX
@@ -39,40 +39,40 @@ def save(timeline: Timeline, folder: Path) -> None:
     except OSError as error:
         raise PerfwrapError(
             f"The timeline cannot be saved in {folder}: {error.strerror}.",
-            "Choose another place with --out DIR.",
+            "Choose another folder with --out DIR.",
         ) from error
 
 
 def load(folder: Path) -> Timeline:
-    """Return the timeline saved in a folder; PerfwrapError when there is none, or a newer or damaged one."""
-    mend = "Delete the folder; `perfwrap report RUN` builds it again from the journals."
+    """Return the timeline saved in a folder; PerfwrapError if there is none, or it is newer or damaged."""
+    hint = "Delete the folder. `perfwrap report RUN` rebuilds it from the journals."
     try:
-        content = json.loads(read_plain(folder / INDEX, MOST_INDEX_BYTES))
+        content = json.loads(read_plain(folder / INDEX, MAX_INDEX_BYTES))
         number = content["format"]
         run, warnings = content.get("run", {}), content.get("warnings", [])
     except FileNotFoundError:
         raise PerfwrapError(
-            f"{folder} holds no saved timeline.", "Import the files again with `perfwrap import`."
+            f"{folder} contains no saved timeline.", "Import the files again with `perfwrap import`."
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise PerfwrapError(f"{folder / INDEX} cannot be read: {error}", mend) from error
+        raise PerfwrapError(f"{folder / INDEX} cannot be read: {error}", hint) from error
     if not isinstance(run, dict) or first_fault(run) or not listed(text)(warnings):
-        raise PerfwrapError(f"{folder / INDEX} is damaged.", mend)
+        raise PerfwrapError(f"{folder / INDEX} is damaged.", hint)
     if not isinstance(number, int) or number > FORMAT:
         raise PerfwrapError(
             f"{folder} was saved by a newer perfwrap (format {number}, this one reads {FORMAT}).",
-            "Upgrade perfwrap to read it, or delete the folder to have it built again.",
+            "Upgrade perfwrap, or delete the folder; perfwrap then builds it again.",
         )
     try:
         tables = {table: _read(folder / f"{table}.parquet", table) for table in SCHEMAS}
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise PerfwrapError(f"The timeline saved in {folder} is damaged: {error}", mend) from error
+        raise PerfwrapError(f"The timeline saved in {folder} is damaged: {error}", hint) from error
     return Timeline(run=run, warnings=tuple(warnings), **tables)
 
 
 def _read(path: Path, table: str) -> pl.DataFrame:
     """Return one table with exactly the columns and types of the model."""
     if is_inflated(path):
-        raise OSError(f"{path.name} unpacks to far more than it holds")
+        raise OSError(f"{path.name} decompresses to far more data than its size allows")
     frame = pl.read_parquet(path)
     return frame.select(pl.col(name).cast(kind) for name, kind in SCHEMAS[table].items())

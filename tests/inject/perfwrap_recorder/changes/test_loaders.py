@@ -13,7 +13,7 @@ print(*(getattr(loader, name) for name in shown), len(list(loader)))
 """
 
 
-def test_workers_are_what_was_asked_and_the_line_is_named(tried) -> None:
+def test_workers_are_what_was_requested_and_the_line_is_named(tried) -> None:
     done = tried(LOADER + SHOW, "workers=2")
     assert done.stdout == "2 2 False 4 16\n"
     assert done.said("workers") == "applied"
@@ -134,7 +134,7 @@ def test_batches_that_others_make_keep_their_size(tried, arguments: str, said: s
     assert done.stdout == tried(f"print(len(list(torch.utils.data.DataLoader(Data(), {arguments}))))").stdout
 
 
-def test_torchs_own_batch_sampler_is_made_anew_around_the_same_sampler(tried) -> None:
+def test_torchs_own_batch_sampler_is_recreated_around_the_same_sampler(tried) -> None:
     program = """
 from torch.utils.data import BatchSampler, SequentialSampler, DataLoader
 theirs = BatchSampler(SequentialSampler(Data()), 4, drop_last=False)

@@ -76,7 +76,7 @@ print(repr(value.item()), os.path.exists("checkpoint"))
     assert "trial/left_by" not in done.facts
 
 
-def test_who_catches_it_and_goes_on_is_told_again(tried) -> None:
+def test_a_program_that_catches_it_is_interrupted_again(tried) -> None:
     program = (
         TRAIN.format(workers=0)
         + """
@@ -90,7 +90,7 @@ for _ in range(3):
     assert done.facts["trial/last_step"] == "15"
 
 
-def test_a_program_without_an_optimizer_is_told_by_backward_passes(tried) -> None:
+def test_a_program_without_an_optimizer_has_steps_by_backward_passes(tried) -> None:
     program = """
 weight = nn.Parameter(torch.ones(8))
 for count in range(10**9):
@@ -161,7 +161,7 @@ def trial(monkeypatch: pytest.MonkeyPatch, repository: Path) -> types.ModuleType
     monkeypatch.syspath_prepend(str(repository / "inject"))
     for name in [name for name in sys.modules if name.startswith("perfwrap_recorder")]:
         monkeypatch.delitem(sys.modules, name)
-    from perfwrap_recorder import trial
+    from perfwrap_recorder.experiments import trial
 
     return trial
 
@@ -176,18 +176,18 @@ def last_step(trial, plan, times) -> int:
     return 0
 
 
-def test_warm_up_lasts_until_steps_have_settled(trial) -> None:
+def test_warm_up_lasts_until_steps_are_steady(trial) -> None:
     calm = trial.Trial(20)
     assert last_step(trial, calm, [100] * 99) == 30
     late = trial.Trial(20)
     assert last_step(trial, late, [100] * 8 + [1000] + [100] * 99) == 34
     never = trial.Trial(20)
-    assert last_step(trial, never, [100, 100, 300] * 99) == trial.PATIENT_STEPS + 20
+    assert last_step(trial, never, [100, 100, 300] * 99) == trial.MAX_WARM_UP_STEPS + 20
 
 
 def test_steady_steps_are_precise_early_and_noisy_ones_are_not(trial) -> None:
     plan = trial.Trial(200, precision=0.02)
-    assert last_step(trial, plan, [100] * 300) == trial.WARM_UP_STEPS + trial.LEAST_STEPS
+    assert last_step(trial, plan, [100] * 300) == trial.WARM_UP_STEPS + trial.MIN_STEPS
     assert plan.end == trial.PRECISE
     noisy = trial.Trial(100, "10", precision=0.02)
     assert last_step(trial, noisy, [100, 130, 70, 115, 85] * 60) == 110
@@ -196,7 +196,7 @@ def test_steady_steps_are_precise_early_and_noisy_ones_are_not(trial) -> None:
     assert last_step(trial, together, [100] * 300) == trial.RANKS_WARM_UP_STEPS + 50
 
 
-def test_a_trial_begins_anew_when_something_else_turns_out_to_end_steps(trial) -> None:
+def test_a_trial_begins_again_when_something_else_turns_out_to_end_steps(trial) -> None:
     plan = trial.Trial(5, "3")
     assert last_step(trial, plan, [10] * 6) == 0
     assert last_step(trial, plan, [10] * 20) == 8

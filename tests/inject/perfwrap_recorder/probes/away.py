@@ -4,6 +4,10 @@ Its memory is the host's, so direction, bytes and lines of a copy can be tested;
 that a copy really takes cannot.
 """
 
+from importlib import import_module
+
+import pytest
+
 AWAY = """
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 _setup_privateuseone_for_python_backend("away")
@@ -16,3 +20,8 @@ library.impl("_copy_from", lambda source, target, non_blocking=False: target)
 library.impl("view", lambda tensor, size: make(size, dtype=tensor.dtype))
 """
 """Program text that makes the device ``away``."""
+
+needs_away = pytest.mark.skipif(
+    not hasattr(import_module("torch.utils.backend_registration"), "_setup_privateuseone_for_python_backend"),
+    reason="this version of torch has no devices that are written in Python",
+)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import subprocess
-import sys
 
 import pytest
 
 INSTALL = """
 from importlib import import_module
-from perfwrap_recorder import probes, guard, on_import
+from perfwrap_recorder import guard, on_import, probes
 open_journal()
 import torch
 from torch import nn
@@ -27,10 +25,12 @@ BARE = "import os, sys, torch\nfrom torch import nn\ntorch.set_num_threads(1)\n"
 
 
 @pytest.fixture(scope="module")
-def train(make_run):
-    """Run a program that has torch, nn and every probe; checks that no probe failed."""
-    pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
-    run = make_run()
+def train(make_warm_run):
+    """Run a program that has torch, nn and every probe; checks that no probe failed.
+
+    ``fresh`` has a Python run it that has not imported Dynamo yet.
+    """
+    run = make_warm_run()
 
     def train(program: str, **options):
         for old in (run.folder / "journal").glob("*"):
@@ -41,7 +41,7 @@ def train(make_run):
 
 
 @pytest.fixture(scope="module")
-def same(train):
+def same(train, warm_python):
     """Run a program with the recorder and bare, in the same file at the same lines; both must print the same."""
 
     def same(program: str):
@@ -50,8 +50,7 @@ def same(train):
         ours = script.read_text().index(program)
         lines = script.read_text()[:ours].count("\n")
         script.write_text(BARE + "\n" * (lines - BARE.count("\n")) + program)
-        words = [sys.executable, str(script), str(done.run_dir)]
-        bare = subprocess.run(words, capture_output=True, text=True, timeout=240, cwd=done.run_dir)
+        bare = warm_python.run(script, str(done.run_dir), cwd=done.run_dir)
         assert bare.returncode == 0, bare.stderr
         assert "\n".join(difflib.unified_diff(bare.stdout.split("\n"), done.stdout.split("\n"), n=1)) == ""
         return done

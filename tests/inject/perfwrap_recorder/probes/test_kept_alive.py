@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 PROGRAM = """
 import functools, gc, weakref
 import torch
@@ -80,8 +77,5 @@ print([name for name in sorted(set(born)) if born.count(name) != gone.count(name
 """
 
 
-def test_all_that_a_program_lets_go_of_is_gone(train, tmp_path) -> None:
-    script = tmp_path / "program.py"
-    script.write_text("import torch\ntorch.set_num_threads(1)\n" + PROGRAM)
-    bare = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=200, check=True)
-    assert train(PROGRAM).stdout == bare.stdout
+def test_all_that_a_program_lets_go_of_is_gone(train, run_bare) -> None:
+    assert train(PROGRAM).stdout == run_bare("import torch\ntorch.set_num_threads(1)\n" + PROGRAM)

@@ -1,4 +1,4 @@
-"""Nobody sees what the recorder asks tensors, and what could not be asked at once is told later."""
+"""The program does not see the recorder's reads of tensors, and reads that were impossible are made later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 INJECT = Path(__file__).resolve().parents[4] / "inject" / "perfwrap_recorder"
 
-GATES = {"quiet.py", "probes/transfers.py"}
+GATES = {"program/tensor_access.py", "probes/transfers/transfers.py"}
 """Where ``__torch_function__`` may be switched off; the second asks nothing that is recorded anywhere."""
 
 NET = """
@@ -88,14 +88,14 @@ with MODE: train()
 """
 
 OBSERVED = """
-from perfwrap_recorder import quiet
+from perfwrap_recorder.program import tensor_access
 import json
 def observe():
     observer = torch.profiler.ExecutionTraceObserver().register_callback("trace.json")
     observer.start(); train(); observer.stop(); observer.unregister_callback()
     print([node["name"] for node in json.load(open("trace.json"))["nodes"] if "#" not in node["name"]])
 observe()
-quiet.is_watched = lambda torch: True  # nothing is asked from now on
+tensor_access.is_watched = lambda torch: True  # nothing is asked from now on
 observe()
 """
 
@@ -166,7 +166,7 @@ def test_observers_of_operations_see_none_of_ours(train) -> None:
     assert bare == ours
 
 
-def test_what_could_not_be_asked_is_told_once_nobody_watches(train) -> None:
+def test_what_could_not_be_read_is_reported_once_nothing_observes(train) -> None:
     facts = train(NET + LATER).journal.facts
     assert facts["model/Net/parameters"] == str(30_000 * 4 + 4 * 2 + 2)
     assert facts["optimizer/SGD#1/embedding_rows"] == "30000"

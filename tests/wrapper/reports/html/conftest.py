@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from perfwrap.diagnosis import Diagnosis, diagnose
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.journal_format import INSTANTS
 from perfwrap.reports.html.document import document
 from perfwrap.timeline.model import Timeline
@@ -42,7 +43,7 @@ def _fill(run: Any, steps: int = 60, name: str = "loader/1", file: str = "train.
 
 
 def _told(timeline: Timeline) -> tuple[Diagnosis, dict[str, Any]]:
-    """Return the diagnosis of a timeline, and what the page is told of it."""
+    """Return the diagnosis of a timeline, and the data of its page."""
     diagnosis = diagnose(timeline, overview=True)
     assert diagnosis.overview is not None
     return diagnosis, document(diagnosis, timeline)
@@ -55,8 +56,8 @@ def fill() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def told() -> Callable[[Timeline], tuple[Diagnosis, dict[str, Any]]]:
-    """Return the function that tells the page of a timeline."""
+def reported() -> Callable[[Timeline], tuple[Diagnosis, dict[str, Any]]]:
+    """Return the function that makes the data of the page for a timeline."""
     return _told
 
 

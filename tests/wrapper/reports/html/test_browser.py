@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from perfwrap.diagnosis import diagnose
-from perfwrap.reports.activity import WORDS
-from perfwrap.reports.html.page import write
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.reports.html.html_page import write
+from perfwrap.reports.terminal.activity import WORDS
 from perfwrap.timeline.model import Timeline
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -201,7 +201,7 @@ def test_a_finding_leads_to_its_evidence_in_the_charts(slow: Path, open_page: Op
     names = page.ask(f"{CHART}.data.map((trace) => trace.name)")
     assert "finding 1 explains" in names
     page.wait("Math.abs(document.getElementById('time').getBoundingClientRect().top) < 200")
-    page.page.get_by_text("Show its costliest step").first.click()
+    page.page.get_by_text("Show its most expensive step").first.click()
     page.wait("location.hash.startsWith('#steps/finding-0')")
     assert page.ask("document.querySelector('[data-lane=finding-0]').getAttribute('aria-pressed')") == "true"
 
@@ -235,9 +235,7 @@ def test_the_first_finding_is_on_the_first_screen_with_its_evidence_beside_its_e
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_no_legend_stands_on_a_title(
-    run: Any, fill: Any, tmp_path: Path, open_page: Open, width: int
-) -> None:
+def test_no_legend_is_on_a_title(run: Any, fill: Any, tmp_path: Path, open_page: Open, width: int) -> None:
     fill(run)
     timeline = run.read()
     diagnosis = diagnose(timeline, overview=True)
@@ -261,14 +259,14 @@ def test_no_legend_stands_on_a_title(
         assert over == []
 
 
-def test_rules_that_could_not_be_checked_stand_together_by_their_reason(slow: Path, open_page: Open) -> None:
+def test_rules_that_could_not_be_checked_are_together_by_their_reason(slow: Path, open_page: Open) -> None:
     page = open_page(slow)
     rows = page.ask(
-        "[...document.querySelectorAll('#facts details')].find((one) => one.innerText.includes('not be checked'))"
+        "[...document.querySelectorAll('#facts details')].find((one) => one.innerText.includes('were not checked'))"
         ".querySelectorAll('tbody tr').length"
     )
-    told = page.page.get_by_text("Rules that could not be checked").inner_text()
-    assert 1 < rows < int(told.partition("(")[2].rstrip(")"))
+    reported = page.page.get_by_text("Rules that were not checked").inner_text()
+    assert 1 < rows < int(reported.partition("(")[2].rstrip(")"))
     reasons = page.ask(
         "[...document.querySelectorAll('#facts tbody tr td:nth-child(2)')].map((one) => one.textContent)"
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from perfwrap.diagnosis import diagnose
-from perfwrap.measures.idle_blame import BLAMES
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.measures.kernels.idle_blame import BLAMES
 from perfwrap.reports import html
 from perfwrap.reports.html.document import document
 from perfwrap.reports.html.encoding import embedded
@@ -27,17 +27,17 @@ def panel(page: dict[str, Any], name: str) -> dict[str, Any]:
     return next(found for found in page["panels"] if found["id"] == name)
 
 
-def test_the_bar_of_the_account_sums_to_exactly_all_of_it(run: Any, fill: Any, told: Any) -> None:
+def test_the_bar_of_the_account_sums_to_exactly_all_of_it(run: Any, fill: Any, reported: Any) -> None:
     fill(run)
-    _, page = told(run.read())
+    _, page = reported(run.read())
     assert sum(row["tenths"] for row in page["account"]) == 1000
     assert page["account"][0]["part"] == "data"
     assert sum(float(row["share"].removesuffix(" %")) for row in page["account"]) == pytest.approx(100)
 
 
-def test_the_parts_of_each_step_sum_to_its_time(run: Any, fill: Any, told: Any) -> None:
+def test_the_parts_of_each_step_sum_to_its_time(run: Any, fill: Any, reported: Any) -> None:
     fill(run)
-    diagnosis, page = told(run.read())
+    diagnosis, page = reported(run.read())
     layer = panel(page, "parts")["layers"][0]
     parts = sum(read(values).astype(float) for values in layer["parts"].values())
     assert diagnosis.overview is not None
@@ -49,7 +49,7 @@ def test_the_parts_of_each_step_sum_to_its_time(run: Any, fill: Any, told: Any) 
     assert share == pytest.approx(diagnosis.findings[0].share, abs=0.02)
 
 
-def test_steps_that_were_only_counted_share_their_time(run: Any, told: Any) -> None:
+def test_steps_that_were_only_counted_share_their_time(run: Any, reported: Any) -> None:
     journal = run.journal()
 
     def loop(steps: int) -> None:
@@ -59,7 +59,7 @@ def test_steps_that_were_only_counted_share_their_time(run: Any, told: Any) -> N
             journal.backward(MS)
             journal.optimizer(MS)
 
-    for _ in range(4):  # the program ends in a rest
+    for _ in range(4):  # the program ends while detail is paused
         loop(16)
         begin, counted = journal.now, 40
         journal.describe("THIN", start=begin, value=-1)
@@ -67,7 +67,7 @@ def test_steps_that_were_only_counted_share_their_time(run: Any, told: Any) -> N
         journal.sum("optimizer", begin, counted, 0, "SGD#1")
         journal.python(10 * MS * counted)
         journal.describe("THIN", start=journal.now, value=4)
-    _, page = told(run.read())
+    _, page = reported(run.read())
     layer = panel(page, "parts")["layers"][0]
     parts = sum(read(values).astype(float) for values in layer["parts"].values())
     assert parts == pytest.approx(10, rel=0.01)
@@ -76,9 +76,9 @@ def test_steps_that_were_only_counted_share_their_time(run: Any, told: Any) -> N
     assert read(layer["claims"]["0"]).astype(float).max() <= 10.1
 
 
-def test_no_moment_is_claimed_by_two_findings(run: Any, fill: Any, told: Any) -> None:
+def test_no_moment_is_claimed_by_two_findings(run: Any, fill: Any, reported: Any) -> None:
     fill(run)
-    diagnosis, page = told(run.read())
+    diagnosis, page = reported(run.read())
     layer = panel(page, "parts")["layers"][0]
     parts = sum(read(values).astype(float) for values in layer["parts"].values())
     claims = sum(read(values).astype(float) for values in layer["claims"].values())
@@ -86,13 +86,13 @@ def test_no_moment_is_claimed_by_two_findings(run: Any, fill: Any, told: Any) ->
 
 
 def test_the_costliest_finding_comes_first_with_its_lines_its_edit_and_its_experiment(
-    run: Any, tmp_path: Any, fill: Any, told: Any
+    run: Any, tmp_path: Any, fill: Any, reported: Any
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text("\n".join(f"line_{number} = {number}" for number in range(1, 40)))
     fill(run, file=str(script))
     run.folder.write_manifest({"command": ["python", "train.py", "--x", "a b"], "cwd": str(tmp_path)})
-    diagnosis, page = told(run.read())
+    diagnosis, page = reported(run.read())
     first = page["findings"][0]
     assert first["rule"] == "data_loader_single_process"
     assert first["share"] == max(finding["share"] for finding in page["findings"])
@@ -107,9 +107,11 @@ def test_the_costliest_finding_comes_first_with_its_lines_its_edit_and_its_exper
     assert [title for title, _ in first["documentation"]["sections"]][-1] == "When it is wrong"
 
 
-def test_the_worst_and_the_median_step_are_shown_with_all_their_spans(run: Any, fill: Any, told: Any) -> None:
+def test_the_worst_and_the_median_step_are_shown_with_all_their_spans(
+    run: Any, fill: Any, reported: Any
+) -> None:
     fill(run)
-    _, page = told(run.read())
+    _, page = reported(run.read())
     lanes = {lane["id"]: lane for lane in page["lanes"]}
     assert lanes["worst"]["step"] % 20 == 7
     assert lanes["median"]["step"] % 20 != 7
@@ -122,10 +124,10 @@ def test_the_worst_and_the_median_step_are_shown_with_all_their_spans(run: Any, 
     assert worst["left_out"] == 0
 
 
-def test_what_happened_at_a_moment_is_marked(run: Any, fill: Any, told: Any) -> None:
+def test_what_happened_at_a_moment_is_marked(run: Any, fill: Any, reported: Any) -> None:
     journal = fill(run)
     journal.non_finite(float("nan"))
-    _, page = told(run.read())
+    _, page = reported(run.read())
     marks = {mark["kind"]: mark for mark in page["marks"]}
     assert marks["garbage collection"]["count"] == 3
     assert marks["slow step"]["count"] == 3
@@ -133,7 +135,7 @@ def test_what_happened_at_a_moment_is_marked(run: Any, fill: Any, told: Any) -> 
     assert all(0 <= moment <= page["seconds"] for mark in marks.values() for moment in mark["x"])
 
 
-def test_stacks_are_grouped_by_what_the_gpu_was_doing(make_recording: Any, told: Any) -> None:
+def test_stacks_are_grouped_by_what_the_gpu_was_doing(make_recording: Any, reported: Any) -> None:
     recording = make_recording()
     for number in range(6):
         start = 1_000.0 * number
@@ -152,7 +154,7 @@ def test_stacks_are_grouped_by_what_the_gpu_was_doing(make_recording: Any, told:
     recording.builder.add_row(
         "stacks", time=90_000_000, track=recording.main, weight=1, stack="main (a.py:1)", source="x"
     )
-    _, page = told(recording.builder.build({"imported": [{"format": "kineto"}]}))
+    _, page = reported(recording.builder.build({"imported": [{"format": "kineto"}]}))
     flames = page["flames"]
     groups = {
         label: samples
@@ -160,7 +162,7 @@ def test_stacks_are_grouped_by_what_the_gpu_was_doing(make_recording: Any, told:
         if kind == "group"
     }
     assert groups["GPU busy"] == 7
-    assert groups["GPU not watched"] == 1
+    assert groups["GPU not recorded"] == 1
     assert sum(groups.values()) == flames["total"] == 10
     assert sum(samples for label, samples in groups.items() if label.startswith("GPU idle: ")) == 2
     states = panel(page, "states")["layers"][0]["parts"]
@@ -173,19 +175,19 @@ def test_every_cause_of_idleness_has_a_colour() -> None:
     assert {name for name in BLAMES if f" {name}: '#" not in states} == set()
 
 
-def test_an_imported_loop_of_which_no_phase_is_known_has_no_parts(make_recording: Any, told: Any) -> None:
+def test_an_imported_loop_of_which_no_phase_is_known_has_no_parts(make_recording: Any, reported: Any) -> None:
     recording = make_recording()
     for number in range(6):
         recording.step(1_000.0 * number, 1_000)
         recording.work(1_000.0 * number + 20, 400, launched=1_000.0 * number + 10)
-    _, page = told(recording.builder.build({"imported": [{"format": "nsys"}]}))
+    _, page = reported(recording.builder.build({"imported": [{"format": "nsys"}]}))
     assert [row["part"] for row in page["account"]] == ["unknown"]
     shown = [found["id"] for found in page["panels"]]
     assert "steps" in shown
     assert "parts" not in shown
 
 
-def test_ranks_are_compared_step_by_step_in_every_large_part(make_run: Any, told: Any) -> None:
+def test_ranks_are_compared_step_by_step_in_every_large_part(make_run: Any, reported: Any) -> None:
     run = make_run()
     for rank in range(3):
         journal = run.journal(pid=100 + rank, opened=1_000 * MS, rank=rank)
@@ -194,7 +196,7 @@ def test_ranks_are_compared_step_by_step_in_every_large_part(make_run: Any, told
             journal.span("forward", 4 * MS, "Net", 3, "train.py:21:main")
             journal.span("backward", (5 - 2 * (rank == 1)) * MS, line="train.py:23:main")
             journal.span("optimizer", MS, "SGD#1", line="train.py:24:main")
-    _, page = told(run.read())
+    _, page = reported(run.read())
     ranks = page["ranks"]
     assert ranks["names"] == ["rank 0", "rank 1", "rank 2"]
     waits = [float(np.nanmean(read(row))) for row in ranks["maps"]["data"]]
@@ -207,7 +209,7 @@ def test_ranks_are_compared_step_by_step_in_every_large_part(make_run: Any, told
     assert panel(page, "parts")["title"] == "Where the time of a step goes, rank 0"
 
 
-def test_a_run_of_nothing_and_a_diagnosis_that_failed_are_told_too(run: Any) -> None:
+def test_an_empty_run_and_a_failed_diagnosis_are_reported_too(run: Any) -> None:
     for timeline in (Timeline(), run.read()):
         diagnosis = diagnose(timeline, overview=True)
         page = document(diagnosis, timeline)
@@ -217,10 +219,10 @@ def test_a_run_of_nothing_and_a_diagnosis_that_failed_are_told_too(run: Any) -> 
         assert page["verdict"]["sentence"]
 
 
-def test_hostile_texts_are_told_as_they_are_and_very_long_ones_are_cut(
-    hostile: Timeline, told: Any, attack: Any
+def test_hostile_texts_are_exported_as_they_are_and_very_long_ones_are_cut(
+    hostile: Timeline, reported: Any, attack: Any
 ) -> None:
-    _, page = told(hostile)
+    _, page = reported(hostile)
     back = json.loads(embedded(page))
     cells = [cell for row in back["tables"]["facts"]["rows"] for cell in row]
     # What turns the direction of reading round would make a text look like another.

@@ -25,11 +25,11 @@ def read(packed: dict[str, Any]) -> list[float]:
 
 
 @given(st.text())
-def test_no_text_can_end_the_element_that_it_stands_in(text: str) -> None:
-    told = embedded({"text": text, text: "key"})
-    assert not set("<>&") & set(told)
-    assert told.isascii()
-    assert json.loads(told)["text"] == ("key" if text == "text" else text)
+def test_no_text_can_end_the_element_that_it_is_in(text: str) -> None:
+    reported = embedded({"text": text, text: "key"})
+    assert not set("<>&") & set(reported)
+    assert reported.isascii()
+    assert json.loads(reported)["text"] == ("key" if text == "text" else text)
 
 
 def test_a_number_that_is_none_is_refused_rather_than_written_as_no_json() -> None:
@@ -57,7 +57,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
 
 
 @given(st.integers(0, 5_000), st.integers(100, 1_000))
-def test_each_level_lies_between_the_least_and_the_most_of_what_it_stands_for(
+def test_each_level_lies_between_the_least_and_the_most_of_what_it_represents(
     points: int, finest: int
 ) -> None:
     y = np.sin(np.arange(points)) * 10

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from perfwrap.reports.html.page import page
+from perfwrap.reports.html.html_page import page
 from perfwrap.reports.html.tried import COLUMNS, tried
 
 BASELINE = {
@@ -49,31 +49,31 @@ def document(*variants: dict[str, Any], best: str | None = None) -> dict[str, An
     return {"baseline": BASELINE, "variants": list(variants), "best": best}
 
 
-def test_nothing_is_told_where_nothing_was_tried() -> None:
+def test_nothing_is_reported_where_nothing_was_tried() -> None:
     assert tried(None) is None
 
 
 def test_each_variant_is_a_row_that_says_what_it_is() -> None:
-    told = tried(document(GAIN, CRASHED, best="workers=2"))
-    assert told is not None
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in told["table"]["rows"]]
-    assert [row["what it is"] for row in rows] == ["as it is", "gain", "crashed"]
+    reported = tried(document(GAIN, CRASHED, best="workers=2"))
+    assert reported is not None
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in reported["table"]["rows"]]
+    assert [row["result"] for row in rows] == ["unchanged", "gain", "crashed"]
     assert rows[1]["mean step, ratio"] == "0.50 (0.40 to 0.60)"
-    assert rows[2]["why"] == "exit code 1"
-    assert told["edits"] == [{"name": "workers=2", "text": GAIN["edit"]}]
-    assert told["predictions"] == [
-        "data_loader_single_process had predicted 0.45 to 0.70 for workers=2; measured 0.50."
+    assert rows[2]["reason"] == "exit code 1"
+    assert reported["edits"] == [{"name": "workers=2", "text": GAIN["edit"]}]
+    assert reported["predictions"] == [
+        "workers=2: data_loader_single_process predicted a ratio of 0.45 to 0.70, measured 0.50."
     ]
 
 
 def test_without_a_best_fix_every_gain_shows_its_edit_and_noise_none() -> None:
-    told = tried(document(GAIN, {**GAIN, "name": "bf16", "judgement": "noise"}))
-    assert told is not None
-    assert [edit["name"] for edit in told["edits"]] == ["workers=2"]
+    reported = tried(document(GAIN, {**GAIN, "name": "bf16", "judgement": "noise"}))
+    assert reported is not None
+    assert [edit["name"] for edit in reported["edits"]] == ["workers=2"]
 
 
 def test_what_was_tried_is_data_in_the_page_and_never_markup(run: Any, fill: Callable[..., Any]) -> None:
-    from perfwrap.diagnosis import diagnose
+    from perfwrap.diagnosis.engine import diagnose
 
     fill(run)
     timeline = run.read()

@@ -1,4 +1,4 @@
-"""All that the page is told, as plain values: see each part's own file for what they mean."""
+"""The data of the page, as plain values; the file of each part describes them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import Any
 
 import polars as pl
 
-from perfwrap import units
-from perfwrap.diagnosis import UNKNOWN, Diagnosis, Overview
-from perfwrap.reports.html import account, flames, lanes, machine, marks, ranks, summary, tables
+from perfwrap.diagnosis.model import UNKNOWN, Diagnosis, Overview
+from perfwrap.reports.cost import own_cost
+from perfwrap.reports.html import (
+    account_chart,
+    flames,
+    lanes,
+    machine_charts,
+    marks,
+    rank_chart,
+    summary,
+    tables,
+)
 from perfwrap.reports.html.encoding import SECOND_NS, clipped
 from perfwrap.timeline.model import CATEGORIES, Timeline
 
@@ -23,10 +32,10 @@ def document(diagnosis: Diagnosis, timeline: Timeline) -> dict[str, Any]:
     overview = diagnosis.overview or NOTHING
     first, last = _extent(timeline)
     panels = [
-        account.steps_panel(overview, first),
-        None if UNKNOWN in diagnosis.account else account.parts_panel(overview, first),
-        account.states_panel(overview, first),
-        *machine.machine_panels(timeline, overview, first),
+        account_chart.steps_panel(overview, first),
+        None if UNKNOWN in diagnosis.account else account_chart.parts_panel(overview, first),
+        account_chart.states_panel(overview, first),
+        *machine_charts.machine_panels(timeline, overview, first),
     ]
     chosen = lanes.lanes(timeline, diagnosis)
     for lane in chosen:
@@ -44,7 +53,7 @@ def document(diagnosis: Diagnosis, timeline: Timeline) -> dict[str, Any]:
         "lanes": chosen,
         "categories": list(CATEGORIES),
         "flames": flames.flames(timeline, overview),
-        "ranks": ranks.ranks(diagnosis),
+        "ranks": rank_chart.ranks(diagnosis),
         "tables": tables.tables(timeline, diagnosis, first),
     }
 
@@ -66,14 +75,7 @@ def _extent(timeline: Timeline) -> tuple[int, int]:
 
 def _notes(diagnosis: Diagnosis) -> list[str]:
     """Return what else is to be known: perfwrap's own cost, the profiler's windows, and warnings."""
-    found = []
-    cost = diagnosis.perfwrap_cost
-    if cost is not None and diagnosis.account:
-        how = "measured against steps without its probes" if cost.measured else "estimated"
-        found.append(
-            f"perfwrap itself took {units.share(cost.share)} of the loop "
-            f"({units.share(cost.low)} to {units.share(cost.high)}, {how})."
-        )
+    found = list(filter(None, [own_cost(diagnosis)]))
     for note in dict.fromkeys(diagnosis.windows):
         left_out = "; these steps are in no figure of the account" if "tools/" in note else ""
         found.append(clipped(f"PyTorch's profiler: {note}{left_out}."))

@@ -1,4 +1,4 @@
-"""Numbers and texts on their way into the page: small, and harmless."""
+"""Encodes numbers and texts for the page, small and safe."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 LONGEST = 1_000
-"""Characters of a text; of a longer one the beginning and the end are kept."""
+"""Maximum characters of a text; of a longer one, the beginning and the end are kept."""
 
 LEVEL = 1_000
 """Points that a chart shows at once; a curve has more only to zoom into."""
 
 FINEST = 100_000
-"""Points of a curve's finest level: what a report of a few megabytes has room for."""
+"""Points of a curve's finest level, so that the report has a few megabytes."""
 
 FACTOR = 8
 """How many points of a level stand for one of the next."""
 
 MISLEADING = re.compile("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of reading round (CVE-2021-42574)."""
+"""Control characters, and those that change the direction of text (CVE-2021-42574)."""
 
 SECOND_NS = 1e9
 GRAINS = 2**32 - 1
@@ -35,11 +35,11 @@ Level = dict[str, Packed]
 
 def clipped(text: object, longest: int = LONGEST) -> str:
     """Return the text, without the middle where it is very long, and without what would make it look like another."""
-    told = MISLEADING.sub("\N{REPLACEMENT CHARACTER}", str(text))
-    if len(told) <= longest:
-        return told
+    safe = MISLEADING.sub("\N{REPLACEMENT CHARACTER}", str(text))
+    if len(safe) <= longest:
+        return safe
     half = (longest - 1) // 2
-    return f"{told[:half]}\N{HORIZONTAL ELLIPSIS}{told[-half:]}"
+    return f"{safe[:half]}\N{HORIZONTAL ELLIPSIS}{safe[-half:]}"
 
 
 def numbers(values: ArrayLike, kind: str = "f4") -> Packed:
@@ -57,7 +57,7 @@ def moments(values: ArrayLike) -> Packed:
 
 
 def embedded(document: dict[str, Any]) -> str:
-    """Return JSON that can stand in a page's script element: nothing in it can end that element."""
+    """Return JSON for a script element of the page: nothing in it can end that element."""
     text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

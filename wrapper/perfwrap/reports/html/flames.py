@@ -1,4 +1,4 @@
-"""The sampled Python stacks as a tree: first what the GPU was doing, then the frames from the outermost."""
+"""The sampled Python stacks as a tree: first the activity of the GPU, then the frames from the outermost."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import polars as pl
 
-from perfwrap.diagnosis import Overview
-from perfwrap.reports.activity import WORDS
+from perfwrap.diagnosis.model import Overview
 from perfwrap.reports.html.encoding import clipped
+from perfwrap.reports.terminal.activity import WORDS
 from perfwrap.timeline.model import Timeline
 
-LEAST_SHARE = 0.002
-"""Frames with less of the samples than this are left out: they could not be seen."""
+MIN_SHARE = 0.002
+"""Frames with a smaller share of the samples are dropped: they would not be visible."""
 
-MOST_NODES = 3_000
+MAX_NODES = 3_000
 DEEPEST = 60
 
 AT_WORK = {
@@ -29,13 +29,13 @@ AT_WORK = {
     "optimizer": "optimizer",
 }
 OWN_CODE = "the program's own Python"
-UNWATCHED = "GPU not watched"
+NOT_RECORDED = "GPU not recorded"
 PREFERRED = "py-spy"
 """The source that sees whole stacks at any moment; where it sampled, the recorder's samples are left out."""
 
 
 def flames(timeline: Timeline, overview: Overview) -> dict[str, Any] | None:
-    """Return the tree in columns (parent by place, label, samples, kind); None where nothing was sampled."""
+    """Return the tree in columns (parent by place, label, samples, kind); None if nothing was sampled."""
     stacks = timeline.stacks
     if stacks.is_empty():
         return None
@@ -50,7 +50,7 @@ def flames(timeline: Timeline, overview: Overview) -> dict[str, Any] | None:
     return {
         "total": total,
         "source": clipped(stacks["source"][0], 60),
-        "by": "what the GPU was doing" if watched else "what the program was doing",
+        "by": "GPU activity" if watched else "program activity",
         "parent": [node[0] for node in tree],
         "label": [node[1] for node in tree],
         "samples": [node[2] for node in tree],
@@ -73,24 +73,24 @@ def _grouped(timeline: Timeline, stacks: pl.DataFrame, overview: Overview) -> pl
     group = (
         pl.when(pl.col("role") == "worker")
         .then(pl.lit("DataLoader workers"))
-        .otherwise(pl.col("state").fill_null(UNWATCHED) if not overview.gpu_states.is_empty() else doing)
+        .otherwise(pl.col("state").fill_null(NOT_RECORDED) if not overview.gpu_states.is_empty() else doing)
     )
     known = pl.col("stack").fill_null("")
     return rows.group_by(group.alias("group"), known.alias("stack")).agg(pl.col("weight").sum()).sort("stack")
 
 
 def _with_state(rows: pl.DataFrame, overview: Overview) -> pl.DataFrame:
-    """Return the samples with what the GPU was doing then; null where nobody watched."""
+    """Return the samples with what the GPU was doing then; null where that was not recorded."""
     states = overview.gpu_states
     if states.is_empty():
         return rows.with_columns(pl.lit(None, dtype=pl.String).alias("state"))
     idle = pl.format("GPU idle: {}", pl.col("state").replace(WORDS))
-    told = states.select(
+    known = states.select(
         pl.col("start").alias("time"),
         pl.col("end").alias("state_end"),
         pl.when(pl.col("state") == "busy").then(pl.lit("GPU busy")).otherwise(idle).alias("state"),
     ).sort("time")
-    joined = rows.join_asof(told, on="time")
+    joined = rows.join_asof(known, on="time")
     return joined.with_columns(pl.when(pl.col("time") < pl.col("state_end")).then("state").alias("state"))
 
 
@@ -103,9 +103,9 @@ def _tree(rows: pl.DataFrame, total: int) -> list[tuple[int, str, int, str]]:
         for depth in range(1, len(path) + 1):
             counts[path[:depth]] = counts.get(path[:depth], 0) + weight
     kept = sorted(
-        (path for path, count in counts.items() if count >= LEAST_SHARE * total),
+        (path for path, count in counts.items() if count >= MIN_SHARE * total),
         key=lambda path: (len(path), -counts[path], path),
-    )[:MOST_NODES]
+    )[:MAX_NODES]
     places = {path: place for place, path in enumerate(kept, start=1)}
     nodes = [(-1, "all samples", total, "all")]
     for path in kept:

@@ -1,4 +1,4 @@
-"""A few steps thread by thread: the worst, the median, one that a profiler watched, and where findings show most."""
+"""A few steps by thread: the worst, the median, one captured by a profiler, and the most expensive ones of findings."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 import polars as pl
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, Overview
+from perfwrap.diagnosis.model import Diagnosis, Overview
 from perfwrap.reports.html.encoding import SECOND_NS, clipped, numbers
 from perfwrap.timeline.model import CATEGORIES, Timeline
 
-MOST_SPANS = 1_200
+MAX_SPANS = 1_200
 """Spans of a step that are drawn, the longest."""
 
-MOST_LANES = 32
+MAX_LANES = 32
 """Threads and streams of a step that are drawn, those with most in them."""
 
 DEEPEST = 5
-"""Levels of spans inside spans; what lies deeper is drawn on the last."""
+"""Levels of nested spans; deeper spans are drawn on the last."""
 
 MARGIN = 0.03
 """How much before and after the step is shown, of its length."""
 
-MOST_FINDINGS = 4
-"""Findings that have a step of their own."""
+MAX_FINDINGS = 4
+"""Findings with a separate step."""
 
 UNITS = ((5e9, 1e9, "s"), (5e6, 1e6, "ms"), (0.0, 1e3, "µs"))
-"""From which length of a step on it is told in which unit, and how many nanoseconds that has."""
+"""From which length of a step which unit is used, with its nanoseconds."""
 
 Chosen = tuple[str, str, int, pl.DataFrame]
 """An id, what it is called, the trainer's place, and the row of the step."""
@@ -40,18 +40,18 @@ def lanes(timeline: Timeline, diagnosis: Diagnosis) -> list[dict[str, Any]]:
         return []
     drawn = timeline.tracks.filter(pl.col("kind").is_in(["thread", "stream"]))
     found = []
-    for name, told, place, step in _chosen(diagnosis, overview):
+    for name, title, place, step in _chosen(diagnosis, overview):
         row = step.row(0, named=True)
         rows = _spans(timeline, drawn, overview.trainers[place].trainer.host, row["start"], row["end"])
         if rows.height:
             found.append(
-                {"id": name, "title": _title(told, row), **_drawn(timeline, rows, row, place, overview)}
+                {"id": name, "title": _title(title, row), **_drawn(timeline, rows, row, place, overview)}
             )
     return found
 
 
-def _title(told: str, row: dict[str, Any]) -> str:
-    return f"{told}: step {units.count(row['index'])}, {units.duration(row['duration'], 3)}"
+def _title(title: str, row: dict[str, Any]) -> str:
+    return f"{title}: step {units.count(row['index'])}, {units.duration(row['duration'], 3)}"
 
 
 def _chosen(diagnosis: Diagnosis, overview: Overview) -> list[Chosen]:
@@ -66,14 +66,14 @@ def _chosen(diagnosis: Diagnosis, overview: Overview) -> list[Chosen]:
     found = [
         ("worst", "Worst step", main, usual.sort("duration", descending=True).head(1)),
         ("median", "Median step", main, usual.sort(distance, "index").head(1)),
-        ("window", "Step watched by PyTorch's profiler", main, table.filter("windowed").head(1)),
+        ("window", "Step captured by torch.profiler", main, table.filter("windowed").head(1)),
     ]
-    for number, finding in enumerate(diagnosis.findings[:MOST_FINDINGS]):
+    for number, finding in enumerate(diagnosis.findings[:MAX_FINDINGS]):
         place = overview.claimants[number]
         own = overview.trainers[place].steps.filter("detailed")
         claimed = overview.claims[number].join(own, left_on="step", right_on="index")
         worst = claimed.sort("ns", descending=True).head(1).rename({"step": "index"})
-        found.append((f"finding-{number}", f"Where {finding.rule} costs most", place, worst))
+        found.append((f"finding-{number}", f"Most expensive step for {finding.rule}", place, worst))
     return [chosen for chosen in found if chosen[3].height]
 
 
@@ -97,7 +97,7 @@ def _drawn(
     start, end = step["start"], step["end"]
     margin = round((end - start) * MARGIN)
     order = _lane_order(rows, overview.trainers[place].trainer.thread)
-    kept = rows.filter(pl.col("track").is_in(order)).sort("duration", descending=True).head(MOST_SPANS)
+    kept = rows.filter(pl.col("track").is_in(order)).sort("duration", descending=True).head(MAX_SPANS)
     kept = kept.sort("start", pl.col("duration"), descending=[False, True])
     depths = _depths(kept)
     names: dict[str, int] = {}
@@ -138,7 +138,7 @@ def _lane_order(rows: pl.DataFrame, first: int) -> list[int]:
         .sort("duration", "track", descending=[True, False])
     )
     others = [track for track in busy["track"].to_list() if track != first]
-    return ([first] if first in busy["track"] else []) + others[: MOST_LANES - 1]
+    return ([first] if first in busy["track"] else []) + others[: MAX_LANES - 1]
 
 
 def _depths(rows: pl.DataFrame) -> list[int]:
@@ -155,7 +155,7 @@ def _depths(rows: pl.DataFrame) -> list[int]:
 
 
 def _label(row: dict[str, Any]) -> str:
-    """Return what is said of a span: what it was and where it was called."""
+    """Return the text of a span: what it was and where it was called."""
     what = row["operation"] if row["category"] not in ("kernel", "other") else row["name"] or row["operation"]
     named = row["name"] if row["name"] and row["name"] != what else ""
     place = f"{row['file']}:{row['line']}" if row["file"] else ""
@@ -163,7 +163,7 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _lane_name(timeline: Timeline, track: int) -> str:
-    """Return what a lane is called: rank and role of the process, the thread or stream, and the process's number."""
+    """Return the name of a lane: rank and role of the process, the thread or stream, and the process's number."""
     row = timeline.tracks.filter(pl.col("id") == track).row(0, named=True)
     process = timeline.tracks.filter(pl.col("id") == row["parent"])
     name = row["name"] or f"{row['kind']} {row['tid'] or track}"

@@ -1,4 +1,4 @@
-"""What happened at a moment: epochs, checkpoints, garbage collection, compilation, slow steps, alarms."""
+"""Events: epochs, checkpoints, garbage collection, compilation, slow steps, errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 import polars as pl
 
 from perfwrap import units
-from perfwrap.diagnosis import Overview
+from perfwrap.diagnosis.model import Overview
 from perfwrap.reports.html.encoding import SECOND_NS, clipped
 from perfwrap.timeline.model import Timeline
 
 MOST = 200
 """Marks of a kind; of more, the longest are kept."""
 
-LEAST_NS = 1_000_000
+MIN_NS = 1_000_000
 """A pause of Python's collector below this is not marked."""
 
 KINDS = {"checkpoint": "checkpoint", "gc": "garbage collection", "compile": "compilation"}
-"""Categories of spans that are marked, and how they are told."""
+"""Categories of spans that are marked, and their labels."""
 
 RECORDED = {
     "recompile": "recompilation",
@@ -29,10 +29,10 @@ RECORDED = {
     "out_of_memory": "out of memory",
     "xid": "GPU error",
 }
-"""Marks that are drawn, and how they are told."""
+"""Marks that are drawn, and their labels."""
 
 Mark = tuple[int, int, str]
-"""A moment, how long it took (0: not known), and what is said of it."""
+"""A moment, how long it took (0: not known), and its text."""
 
 
 def marks(timeline: Timeline, overview: Overview, origin: int) -> list[dict[str, Any]]:
@@ -51,15 +51,15 @@ def marks(timeline: Timeline, overview: Overview, origin: int) -> list[dict[str,
             for step in (trainer.slow.slow if trainer.slow else ())
         ]
         found |= _spans(timeline, trainer.trainer.thread)
-    for name, told in RECORDED.items():
+    for name, label in RECORDED.items():
         rows = timeline.marks.filter(pl.col("name") == name)
-        found[told] = [
-            (time, 0, _detail(told, detail)) for time, detail in rows["time", "detail"].iter_rows()
+        found[label] = [
+            (time, 0, _detail(label, detail)) for time, detail in rows["time", "detail"].iter_rows()
         ]
-    return [_told(kind, rows, origin) for kind, rows in found.items() if rows]
+    return [_mark(kind, rows, origin) for kind, rows in found.items() if rows]
 
 
-def _told(kind: str, rows: list[Mark], origin: int) -> dict[str, Any]:
+def _mark(kind: str, rows: list[Mark], origin: int) -> dict[str, Any]:
     """Return one kind's marks, the longest where there are too many."""
     kept = sorted(sorted(rows, key=lambda row: -row[1])[:MOST])
     return {
@@ -82,11 +82,11 @@ def _epochs(steps: pl.DataFrame) -> list[Mark]:
 
 
 def _spans(timeline: Timeline, thread: int) -> dict[str, list[Mark]]:
-    """Return what held up the training thread for a while."""
+    """Return what blocked the training thread for a while."""
     rows = timeline.spans.filter(
         pl.col("track") == thread,
         pl.col("category").cast(pl.String).is_in(list(KINDS)),
-        pl.col("duration") >= LEAST_NS,
+        pl.col("duration") >= MIN_NS,
     ).select("category", "start", "duration", "operation", "file", "line")
     found: dict[str, list[Mark]] = {}
     for category, start, duration, operation, file, line in rows.iter_rows():
@@ -96,5 +96,5 @@ def _spans(timeline: Timeline, thread: int) -> dict[str, list[Mark]]:
     return found
 
 
-def _detail(told: str, detail: str | None) -> str:
-    return told if not detail else f"{told}: {detail}"
+def _detail(label: str, detail: str | None) -> str:
+    return label if not detail else f"{label}: {detail}"

@@ -1,31 +1,28 @@
-"""The first screen's data: what was run, the verdict, the account, and the findings with all that belongs to them."""
+"""The data of the first screen: what was run, the verdict, the breakdown of the step time, and the findings."""
 
 from __future__ import annotations
 
-import shlex
-from pathlib import PurePath
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis
-from perfwrap.reports import ending
+from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.reports import ending_text
+from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
-from perfwrap.reports.explanation import sections, summary
+from perfwrap.reports.gain import expected
 from perfwrap.reports.html.encoding import clipped
-from perfwrap.reports.ranks import trainers
+from perfwrap.reports.terminal.explanation import sections, summary
+from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
 from perfwrap.rules.model import Finding, rule_id
 
 TENTHS = 1000
-"""The account is told in tenths of a per cent, which sum to 100.0 %."""
+"""Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
 
-TRY = "perfwrap try"
-LONGEST_COMMAND = 4_000
-LONGEST_PATH = 300
+MAX_COMMAND = 4_000
+MAX_PATH = 300
 AROUND = 3
 """Lines of the program shown before and after those that a finding names."""
-PRESETS = ("three-run",)
-"""Experiments that are told by ``--preset``."""
 
 
 def heading(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -34,16 +31,16 @@ def heading(diagnosis: Diagnosis) -> dict[str, Any]:
     words = [str(word) for word in run.get("command") or ()]
     end = run.get("end")
     return {
-        "command": clipped(_command(words)),
+        "command": clipped(as_typed(words)),
         "directory": clipped(run.get("cwd") or ""),
-        "ended": " · ".join(text for text in (_wall(run), ending.sentence(run)) if text),
+        "ended": " · ".join(text for text in (_wall(run), ending_text.sentence(run)) if text),
         "wall_ms": end["wall_ns"] / 1e6 if isinstance(end, dict) and "wall_ns" in end else None,
         "versions": {str(key): clipped(value, 80) for key, value in (run.get("versions") or {}).items()},
     }
 
 
 def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the verdict and the few figures that stand below it."""
+    """Return the verdict and the figures below it."""
     found, steps = diagnosis.verdict, diagnosis.steps
     figures = []
     if steps.count:
@@ -53,7 +50,7 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     if steps.samples_per_s:
         figures.append(("Throughput", units.rate(steps.samples_per_s, "samples")))
     if len(diagnosis.ranks) > 1:
-        figures.append(("At work", trainers(diagnosis)))
+        figures.append(("Training processes", trainers(diagnosis)))
     for gpu in diagnosis.gpu_activity[:1]:
         figures.append((f"{gpu.device} busy", units.share(gpu.busy_share)))
     return {
@@ -76,7 +73,7 @@ def account(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def findings(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Return the findings in their order: by severity, then by what mending gains."""
+    """Return the findings in their order: by severity, then by the gain of the fix."""
     names: dict[str, int] = {}
     rows = []
     for finding in diagnosis.findings:
@@ -87,7 +84,7 @@ def findings(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def outcomes(diagnosis: Diagnosis) -> list[dict[str, str]]:
-    """Return what became of each rule."""
+    """Return the outcome of each rule."""
     return [
         {"rule": outcome.rule, "state": outcome.state, "why": clipped(outcome.why)}
         for outcome in diagnosis.outcomes
@@ -96,18 +93,18 @@ def outcomes(diagnosis: Diagnosis) -> list[dict[str, str]]:
 
 def _finding(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
     """Return one finding."""
-    of = "of the run" if finding.of_run else "of GPU time" if finding.of_window else "of the loop"
-    gain = finding.saving[0] < 0.995
     return {
         "rule": finding.rule,
         "severity": finding.severity,
         "share": finding.share,
-        "cost": f"{units.share(finding.share)} {of}" if finding.share > 0 else "",
+        "cost": f"{units.share(finding.share)} of {finding.scope.value}" if finding.share > 0 else "",
         "sentence": clipped(finding.sentence),
         "evidence": [clipped(sentence) for sentence in finding.evidence],
         "advice": clipped(finding.advice),
-        "gain": f"{units.saving(*finding.saving)}; {finding.confidence}" if gain else "",
-        "experiment": _experiment(finding, diagnosis),
+        "gain": expected(finding),
+        "experiment": clipped(f"{proof(finding)} -- {training_command(diagnosis.run)}", MAX_COMMAND)
+        if proof(finding)
+        else "",
         "ranks": list(finding.ranks),
         "place": _place(finding, diagnosis),
         "documentation": _documentation(finding.rule),
@@ -128,9 +125,9 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     if excerpt is not None and excerpt.changed:
         notes.append("the file has changed since the run")
     if excerpt is None:
-        notes.append("the file could not be read when this report was made")
+        notes.append("the file could not be read")
     return {
-        "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/"), LONGEST_PATH),
+        "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/"), MAX_PATH),
         "line": location.line,
         "function": clipped(location.function, 200),
         "lines": []
@@ -140,29 +137,13 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     }
 
 
-def _experiment(finding: Finding, diagnosis: Diagnosis) -> str:
-    """Return the command that would prove the finding, empty where there is none."""
-    if not finding.experiment:
-        return ""
-    run = diagnosis.run
-    words = [str(word) for word in run.get("command") or ()]
-    known = words and "imported" not in run and not run.get("attached")
-    change = f"--preset {finding.experiment}" if finding.experiment in PRESETS else finding.experiment
-    return clipped(f"{TRY} {change} -- {_command(words) if known else 'COMMAND'}", LONGEST_COMMAND)
-
-
 def _documentation(name: str) -> dict[str, Any]:
-    """Return a rule's own documentation, empty for a rule that is not known."""
+    """Return the documentation of a rule; empty for an unknown rule."""
     rule = next((rule for rule in RULES if rule_id(rule) == name), None)
     if rule is None:
         return {"summary": "", "sections": []}
-    told = sections(rule)
-    return {"summary": summary(rule), "sections": [[title, texts] for title, texts in told.items()]}
-
-
-def _command(words: list[str]) -> str:
-    """Return the command as it could be typed, its program without the folder that it lies in."""
-    return shlex.join([PurePath(words[0]).name, *words[1:]]) if words else ""
+    found = sections(rule)
+    return {"summary": summary(rule), "sections": [[title, texts] for title, texts in found.items()]}
 
 
 def _wall(run: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What is told in tables: the GPUs, what was learned about processes and hosts, and who watched what."""
+"""The tables: GPUs, facts about processes and hosts, and what was recorded."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import polars as pl
 
 from perfwrap import units
-from perfwrap.diagnosis import Diagnosis, GpuFigures
-from perfwrap.reports.activity import WORDS, critical_path
+from perfwrap.diagnosis.model import Diagnosis, GpuFigures
 from perfwrap.reports.html.encoding import clipped
+from perfwrap.reports.terminal.activity import WORDS, critical_path
 from perfwrap.timeline.model import Timeline
 
-MOST_ROWS = 1_500
+MAX_ROWS = 1_500
 """Rows of a table; further ones are only counted."""
 
-MOST_CHARACTERS = 200_000
-LEAST_SHARE = 0.005
+MAX_CHARACTERS = 200_000
+MIN_SHARE = 0.005
 
 
 def tables(timeline: Timeline, diagnosis: Diagnosis, origin: int) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _exposed(gpu: GpuFigures) -> dict[str, float]:
 
 
 def _memory(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return what held each GPU's memory, line by line."""
+    """Return what used the memory of each GPU, line by line."""
     rows = [
         [
             f"{memory.host} {memory.device}",
@@ -84,7 +84,7 @@ def _memory(diagnosis: Diagnosis) -> dict[str, Any]:
         for memory in diagnosis.gpu_memory
         for held in memory.lines
     ]
-    return _table(["GPU", "asked for at", "live", "of what is allocated", "blocks"], rows)
+    return _table(["GPU", "allocated at", "in use", "share", "blocks"], rows)
 
 
 def _kernels(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -111,11 +111,11 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
         .join(tracks, on="track", how="left")
     )
     rows = last.sort("track", "key").select("of", "key", "value", "source").rows()
-    return _table(["of", "what", "value", "told by"], [list(row) for row in rows])
+    return _table(["of", "fact", "value", "source"], [list(row) for row in rows])
 
 
 def _coverage(timeline: Timeline, origin: int) -> dict[str, Any]:
-    """Return who watched what, for how long, and what was lost."""
+    """Return what was recorded by which source, for how long, and what was lost."""
     tracks = timeline.tracks.select(pl.col("id").alias("track"), pl.col("name").alias("of"))
     found = timeline.coverage.join(tracks, on="track", how="left", maintain_order="left")
     rows = [
@@ -130,21 +130,21 @@ def _coverage(timeline: Timeline, origin: int) -> dict[str, Any]:
         ]
         for row in found.iter_rows(named=True)
     ]
-    return _table(["what", "of", "from", "for", "lost", "note", "told by"], rows)
+    return _table(["recorded", "of", "from", "for", "lost", "note", "source"], rows)
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-    told: list[list[str]] = []
-    room = MOST_CHARACTERS
-    for row in rows[:MOST_ROWS]:
-        told.append(["" if cell is None else clipped(cell, 400) for cell in row])
-        room -= sum(map(len, told[-1]))
+    kept: list[list[str]] = []
+    room = MAX_CHARACTERS
+    for row in rows[:MAX_ROWS]:
+        kept.append(["" if cell is None else clipped(cell, 400) for cell in row])
+        room -= sum(map(len, kept[-1]))
         if room < 0:
             break
-    return {"columns": columns, "rows": told, "left_out": len(rows) - len(told)}
+    return {"columns": columns, "rows": kept, "left_out": len(rows) - len(kept)}
 
 
 def _listed(shares: dict[str, float]) -> str:
-    """Return the shares in words, the largest first, without those that are not worth a word."""
+    """Return the shares in words, the largest first, without the small ones."""
     known = sorted(shares.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {units.share(share)}" for name, share in known if share >= LEAST_SHARE)
+    return ", ".join(f"{name} {units.share(share)}" for name, share in known if share >= MIN_SHARE)

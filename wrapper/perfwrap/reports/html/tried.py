@@ -1,4 +1,4 @@
-"""What changes were worth when they were tried: a row for each variant, and the edit to make."""
+"""The measured changes of a trial: a row for each variant, and the edit to make."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from perfwrap import units
 from perfwrap.reports.html.encoding import clipped
 
-COLUMNS = ["variant", "what it is", "median step", "samples/s", "mean step, ratio", "loss", "kind", "why"]
+COLUMNS = ["variant", "result", "median step", "samples/s", "mean step, ratio", "loss", "kind", "reason"]
 LONGEST_EDIT = 20_000
 
 
 def tried(document: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the table of a trial, from the document of ``trial_json``; None where nothing was tried."""
+    """Return the table of a trial, from the document of ``trial_json``; None if nothing was tried."""
     if document is None:
         return None
     rows = [document["baseline"], *document["variants"]]
@@ -35,7 +35,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     known = row["status"] == "measured"
     return [
         clipped(row["name"]),
-        (row["judgement"] if row["ratio"] else "as it is") if known else row["status"],
+        (row["judgement"] if row["ratio"] else "unchanged") if known else row["status"],
         units.duration(row["median_ns"], 3) if row["median_ns"] else "",
         units.number(row["samples_per_s"], 3) if row["samples_per_s"] else "",
         units.ratio(row["ratio"], row["low"], row["high"]) if row["ratio"] else "",
@@ -46,8 +46,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _prediction(row: dict[str, Any]) -> str:
-    """Return how what was measured compares with what the rule had predicted."""
+    """Return how the measurements compare with the predictions of the rules."""
     low, high = (units.ratio(end) for end in row["predicted"])
     return clipped(
-        f"{row['rule']} had predicted {low} to {high} for {row['name']}; measured {units.ratio(row['ratio'])}."
+        f"{row['name']}: {row['rule']} predicted a ratio of {low} to {high}, measured {units.ratio(row['ratio'])}."
     )

@@ -1,7 +1,7 @@
 // Sampled Python stacks: the wider, the more samples.
 
 const GROUPS = {
-  'GPU busy': '#009e73', 'GPU not watched': '#7f8c8d', 'DataLoader workers': '#cc79a7', 'waiting for batches': PARTS.data, 'making batches': PARTS.data,
+  'GPU busy': '#009e73', 'GPU not recorded': '#7f8c8d', 'DataLoader workers': '#cc79a7', 'waiting for batches': PARTS.data, 'making batches': PARTS.data,
   'forward pass': PARTS.forward, 'backward pass': PARTS.backward, optimizer: PARTS.optimizer, sync: PARTS.sync, "the program's own Python": PARTS.python,
 };
 
@@ -9,8 +9,8 @@ function buildFlames() {
   if (!data.flames) return;
   byId('stacks').hidden = false;
   byId('stacks').append(
-    ...heading('stacks', 'Python stacks, by ' + data.flames.by, fixed(data.flames.total, 9) + ' samples taken by ' + data.flames.source +
-      '. The wider, the more often. Click a frame to look closer, and the top to come back. Frames of libraries are grey.'),
+    ...heading('stacks', 'Python stacks, by ' + data.flames.by, fixed(data.flames.total, 9) + ' samples by ' + data.flames.source +
+      '. Width is the share of samples. Click a frame to zoom in, and the top frame to zoom out. Frames of libraries are grey.'),
     element('div', { class: 'chart', id: 'flame-chart' }));
   charts.push(drawFlames);
 }

@@ -1,8 +1,8 @@
-// All that the mouse can do, keys can: listed in the help.
+// Keys for everything that the mouse can do; the help lists them.
 
 const KEYS = [
   ['j / k', 'next and previous finding', { j: () => step(1), k: () => step(-1) }],
-  ['e', 'the open finding in the charts', { e: () => { if (view.claim !== null && hasTimeline()) showFinding(view.claim); } }],
+  ['e', 'show the open finding in the charts', { e: () => { if (view.claim !== null && hasTimeline()) showFinding(view.claim); } }],
   ['f t l s r c', 'findings, time, single steps, stacks, ranks, facts and coverage',
     { f: () => go('findings'), t: () => go('time'), l: () => go('steps'), s: () => go('stacks'), r: () => go('ranks'), c: () => go('facts') }],
   ['+ - 0', 'zoom in, out, whole run', { '+': () => hasTimeline() && zoomBy(0.5), '=': () => hasTimeline() && zoomBy(0.5), '-': () => hasTimeline() && zoomBy(2), 0: () => hasTimeline() && zoom(...whole) }],

@@ -6,7 +6,7 @@ function buildLanes() {
   if (!data.lanes.length) return;
   byId('steps').hidden = false;
   byId('steps').append(
-    ...heading('steps', 'Single steps, thread by thread', 'Time since the step began; the two dotted lines are its beginning and its end. Drag to zoom.'),
+    ...heading('steps', 'Single steps, thread by thread', 'Time since the start of the step; the dotted lines are its start and end. Drag to zoom.'),
     element('div', { class: 'buttons', role: 'group' }, data.lanes.map((found, place) =>
       element('button', { 'aria-pressed': String(place === lane), 'data-lane': found.id, click: () => showLane(place, true) }, found.title))),
     element('div', { class: 'chart', id: 'lane-chart' }),
@@ -59,5 +59,5 @@ function drawLane() {
       ticktext: found.lanes.map((track) => plain(short(track.name, wide), 60)) }),
     shapes: [0, found.length].map((x) => ({ type: 'line', x0: x, x1: x, yref: 'paper', y0: 0, y1: 1, line: { color: colour('quiet'), width: 1, dash: 'dot' } })),
   }), CONFIG);
-  byId('lane-note').textContent = found.left_out ? 'The longest ' + fixed(columns.start.length, 9) + ' of ' + fixed(columns.start.length + found.left_out, 9) + ' spans are drawn.' : '';
+  byId('lane-note').textContent = found.left_out ? 'The longest ' + fixed(columns.start.length, 9) + ' of ' + fixed(columns.start.length + found.left_out, 9) + ' spans are shown.' : '';
 }

@@ -23,7 +23,7 @@ buildRanks();
 drawFacts();
 buildHelp();
 buildNavigation();
-byId('main').append(element('footer', {}, ['perfwrap', data.heading.versions.perfwrap].filter(Boolean).join(' ') + '. This file loads nothing and sends nothing.'));
+byId('main').append(element('footer', {}, ['perfwrap', data.heading.versions.perfwrap].filter(Boolean).join(' ') + '. This file downloads nothing and sends nothing.'));
 
 // Each chart in a task of its own, so that the page answers in between.
 async function drawCharts() {

@@ -7,7 +7,7 @@ function buildRanks() {
   const { maps, rows, heads, together, summary, processes } = data.ranks;
   byId('ranks').hidden = false;
   byId('ranks').append(
-    ...heading('ranks', 'Ranks', 'Step time by rank. In lockstep all ranks take equally long: the late one is who waits least. Choose a part to see it.' +
+    ...heading('ranks', 'Ranks', 'Step time by rank. In synchronous training all ranks take equally long; the late rank is the one that waits least. Choose a part to see it.' +
       (together > 1 ? ' Each column is the mean of ' + together + ' steps.' : '')),
     summary ? element('p', {}, summary) : '',
     processes ? element('p', { class: 'quiet small' }, 'Processes: ' + processes + '.') : '',

@@ -43,7 +43,7 @@ function drawAccount() {
     })));
 }
 
-// What a part is, without saying its name twice.
+// The meaning of a part, without repeating its name.
 function explained(part) {
   const meaning = MEANINGS[part] || '';
   return meaning.startsWith(part) ? meaning.slice(part.length) : meaning && ' ' + meaning;
@@ -52,7 +52,7 @@ function explained(part) {
 function drawFindings() {
   const many = data.findings.length;
   byId('findings').append(
-    ...heading('findings', many ? 'Findings, the gravest first' : 'Findings', many ? '' : 'No rule found anything.'),
+    ...heading('findings', many ? 'Findings, most severe first' : 'Findings', many ? '' : 'No rule found a problem.'),
     ...data.findings.map(drawnFinding));
   const first = byId('findings').querySelector('details.finding');
   if (first) first.open = true;
@@ -74,7 +74,7 @@ function drawnFinding(finding, number) {
     element('div', { class: 'body' },
       element('div', { class: 'mend' },
         place ? drawnPlace(place) : '',
-        element('h3', {}, 'The edit'),
+        element('h3', {}, 'Fix'),
         element('p', { class: 'edit' }, sentence(finding.advice)),
         finding.gain ? element('p', { class: 'small quiet' }, 'Gain: ' + sentence(finding.gain) + '.') : '',
         finding.experiment ? drawnExperiment(finding.experiment) : ''),
@@ -83,14 +83,14 @@ function drawnFinding(finding, number) {
         element('ul', {}, finding.evidence.map((told) => element('li', {}, sentence(told)))),
         element('div', { class: 'buttons' },
           hasEvidence(number) ? element('button', { click: () => showFinding(number), 'data-show': number }, 'Show in the charts') : '',
-          laneOf(number) >= 0 ? element('button', { click: () => showLane(laneOf(number)) }, 'Show its costliest step') : '',
-          element('a', { class: 'small', href: '#finding-' + finding.id }, 'Link to this'))),
+          laneOf(number) >= 0 ? element('button', { click: () => showLane(laneOf(number)) }, 'Show its most expensive step') : '',
+          element('a', { class: 'small', href: '#finding-' + finding.id }, 'Link to this finding'))),
       drawnDocumentation(finding)));
 }
 
 function drawnPlace(place) {
   return [
-    element('h3', {}, 'The code' + (place.function && place.function !== '<module>' ? ', in ' + place.function : '')),
+    element('h3', {}, 'Code' + (place.function && place.function !== '<module>' ? ', in ' + place.function : '')),
     place.lines.length ? element('pre', { class: 'lines' }, place.lines.map(([number, text, named]) =>
       element('span', { class: 'row' + (named ? ' named' : '') },
         element('span', { class: 'at' }, String(number)), element('span', {}, text || ' ')))) : '',
@@ -101,7 +101,7 @@ function drawnPlace(place) {
 function drawnExperiment(command) {
   const copy = element('button', { click: () => copied(command, copy) }, 'Copy');
   return [
-    element('h3', {}, 'The experiment that proves it'),
+    element('h3', {}, 'Measure the fix'),
     element('div', { class: 'try' }, element('code', {}, command), copy),
   ];
 }
@@ -115,7 +115,7 @@ function drawnDocumentation(finding) {
   const { summary, sections } = finding.documentation;
   if (!sections.length) return '';
   return element('details', { class: 'small' },
-    element('summary', { class: 'quiet' }, 'About this rule: when it is right, and when it is wrong'),
+    element('summary', { class: 'quiet' }, 'About this rule, and when it is wrong'),
     element('p', {}, summary),
     sections.map(([title, texts]) => [element('h3', {}, title), texts.map((text) => element('p', {}, text))]));
 }

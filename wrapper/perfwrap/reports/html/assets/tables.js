@@ -26,12 +26,12 @@ function drawFacts() {
   byId('facts').append(
     ...heading('facts', 'Facts and coverage'),
     element('ul', { class: 'small quiet' }, data.notes.map((note) => element('li', {}, sentence(note)))),
-    folded('What each GPU did while its kernels were recorded', gpus, true),
-    folded('What held GPU memory when the snapshot was taken', memory, true),
+    folded('GPU activity while kernels were recorded', gpus, true),
+    folded('GPU memory when the snapshot was taken', memory, true),
     folded('Kernels that ncu measured', kernels, true),
     drawnRules('Rules that failed', 'failed', true),
-    drawnRules('Rules that could not be checked', 'not checked', true),
-    drawnRules('Rules that looked and found nothing', 'clear', false),
+    drawnRules('Rules that were not checked', 'not checked', true),
+    drawnRules('Rules that found no problem', 'clear', false),
     folded('Facts', facts, false),
-    folded('Coverage: who watched what', coverage, false));
+    folded('Coverage: what was recorded', coverage, false));
 }

@@ -7,9 +7,9 @@ const PARTS = {
 };
 const MEANINGS = {
   data: 'waiting for batches', transfer: 'copies between devices', forward: 'forward pass', backward: 'backward pass',
-  optimizer: 'optimizer step', sync: 'waiting for values', checkpoint: 'saving or loading', validation: 'validation',
-  compile: 'compiling', gc: 'garbage collection', perfwrap: 'perfwrap itself', python: 'Python between the phases',
-  unknown: 'nothing tells what the program did',
+  optimizer: 'optimizer step', sync: 'waiting for values (.item() and similar)', checkpoint: 'saving or loading', validation: 'validation',
+  compile: 'compiling', gc: 'garbage collection', perfwrap: 'overhead of perfwrap', python: 'Python code between the phases',
+  unknown: 'not recorded what the program did',
 };
 const STATES = {
   busy: '#009e73', data: '#e69f00', sync: '#d55e00', transfer: '#f0e442', dispatch: '#56b4e9', queued: '#8f7ee7',

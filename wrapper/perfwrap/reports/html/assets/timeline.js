@@ -24,7 +24,7 @@ function buildTimeline() {
   byId('time').hidden = false;
   const press = (text, title, click) => element('button', { title, click }, text);
   byId('time').append(
-    ...heading('time', 'Over time', 'Seconds since the start. Drag over a stretch to zoom: all charts follow. Double-click for the whole run.'),
+    ...heading('time', 'Over time', 'Seconds since the start of the run; a chart is empty where nothing was recorded. Drag to zoom all charts. Double-click for the whole run.'),
     element('div', { class: 'buttons' },
       press('Whole run', 'Key 0', () => zoom(...whole)),
       press('Zoom in', 'Key +', () => zoomBy(0.5)),
@@ -55,11 +55,11 @@ function drawTimeline() {
 
 function timelineRows() {
   const rows = prepared().map((panel) => ({
-    title: panel.title + ' [' + panel.unit + ']' + (panel.note && !isNarrow() ? ' · ' + fixed(panel.note, 9) + ' steps were only counted: their mean is shown' : ''),
+    title: panel.title + ' [' + panel.unit + ']' + (panel.note && !isNarrow() ? ' · ' + fixed(panel.note, 9) + ' steps were counted without details; their mean is shown' : ''),
     height: TALL[panel.id] || 110, panel, traces: panel.layers ? stacked(panel) : curves(panel),
   }));
   if (data.marks.length) {
-    rows.splice(1, 0, { title: 'Marks', height: 14 + 17 * data.marks.length, marks: true, traces: data.marks.map(markTrace) });
+    rows.splice(1, 0, { title: 'Events: epochs, slow steps, checkpoints, …', height: 14 + 17 * data.marks.length, marks: true, traces: data.marks.map(markTrace) });
   }
   return rows;
 }

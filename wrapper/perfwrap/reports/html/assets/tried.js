@@ -5,8 +5,8 @@ function drawTried() {
   const { table, edits, predictions } = data.tried;
   byId('tried').hidden = false;
   byId('tried').append(
-    ...heading('tried', 'What was tried', 'Each variant is the unmodified program with one injected change, run in turns with the program as it is. A ratio below 1 is faster; in brackets its 95 % interval.'),
+    ...heading('tried', 'Measured changes', 'Each variant is the unmodified program with one injected change; the runs alternate with the unchanged program. A ratio below 1 is faster; its 95 % interval is in brackets.'),
     drawnTable(table),
     element('ul', { class: 'small quiet' }, predictions.map((told) => element('li', {}, sentence(told)))),
-    edits.map((edit) => [element('h3', {}, 'The edit to make for ' + edit.name), element('pre', { class: 'lines diff' }, edit.text)]));
+    edits.map((edit) => [element('h3', {}, 'Edit for ' + edit.name), element('pre', { class: 'lines diff' }, edit.text)]));
 }

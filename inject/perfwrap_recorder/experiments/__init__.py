@@ -1,0 +1,1 @@
+"""Machinery for experiments: changes to the program, and its end after enough steps."""

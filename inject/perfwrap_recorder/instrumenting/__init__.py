@@ -1,0 +1,1 @@
+"""Puts calls of the recorder into torch's functions and methods."""

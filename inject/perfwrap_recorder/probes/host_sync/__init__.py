@@ -1,0 +1,1 @@
+"""Probes of calls in which the host waits for a GPU."""

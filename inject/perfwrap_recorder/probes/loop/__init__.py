@@ -1,0 +1,1 @@
+"""Probes of the training loop and of the model in it."""

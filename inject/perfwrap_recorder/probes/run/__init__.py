@@ -1,0 +1,1 @@
+"""Facts of the whole run: torch's version and settings."""

@@ -1,0 +1,255 @@
+"""Finds the line of the user's code that is running, at little cost.
+
+The file of a code object decides which of three sorts it is:
+
+- *hidden*: torch, Python's standard library, the recorder, scripts next to the interpreter (``torchrun``), and
+  generated code without a file (torch's generated graphs, the methods of dataclasses);
+- *installed*: any other package in a ``site-packages`` or ``dist-packages`` folder;
+- *the user's*: everything else: the running script, notebook cells, packages under development.
+
+The user's line is the innermost line of the user's own code. If there is installed code between it and the call, such
+as a library's trainer class, the label also names the innermost line of that code. For a program without user code
+(``python -m package.train`` from site-packages) it is the innermost installed line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from perfwrap_recorder.journal import journal
+
+MAX_PLACES = 20_000
+"""Known places; beyond it all are dropped, since a program can generate any amount of code."""
+
+HIDDEN, INSTALLED, USERS = range(3)
+
+CALLER = -1
+CALLER_VIA = -2
+"""Values in ``labels`` for hidden and for installed places: continue with the caller."""
+
+PACKAGES = ("/site-packages/", "/dist-packages/")
+SEPARATOR = "\x1f"
+
+INTERNAL_FOLDERS = (
+    "optim/",
+    "utils/data/",
+    "amp/",
+    "cuda/amp/",
+    "_dynamo/",
+    "_functorch/",
+    "_inductor/",
+    "fx/",
+)
+"""Folders of torch whose code reads values for its own use, not for the user's line."""
+
+FUNCTION = type(lambda: 0)
+
+labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, CALLER or CALLER_VIA
+_installed = {}  # (id of a code object, instruction) -> (file, line, function)
+skip_code = None  # Dynamo's function that excludes code from compilation, once it is known
+_callers = {}  # (id of a code object, instruction) -> code by which a function is called from there
+_codes = {}  # id of a code object -> the object, kept because another one could get its id
+_sorts = {}  # file name -> sort
+_internal_files = {}  # file name -> whether it is in one of INTERNAL_FOLDERS
+_start_directory = os.getcwd()  # what a script's relative file name is relative to
+_standard_library = os.path.dirname(os.__file__) + "/"
+_scripts = os.path.dirname(sys.executable or "/")
+_recorder = (os.path.dirname(os.path.dirname(journal.span.__code__.co_filename)) or "<perfwrap") + "/"
+
+
+def label(name, frame):
+    """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs."""
+    via = None
+    while frame is not None:
+        code = frame.f_code
+        instruction = frame.f_lasti
+        key = (name, id(code), instruction) if via is None else (name, id(code), instruction, via)
+        found = labels.get(key)
+        if found is None:
+            found = _learn(key, name, frame, via)
+        if found >= 0:
+            return found
+        if found == CALLER_VIA and via is None:
+            via = id(code), instruction
+        frame = frame.f_back
+    place = _installed.get(via)
+    return journal.text(SEPARATOR.join((name,) + place) if place else name)
+
+
+def is_torch_internal(frame):
+    """Return whether a frame runs code of torch's optimizers, loaders, scalers or compilers."""
+    if frame is None:
+        return False
+    path = frame.f_code.co_filename
+    found = _internal_files.get(path)
+    if found is None:
+        torch = _torch_directory()
+        found = _internal_files[path] = bool(torch) and path.startswith(
+            tuple(torch + name for name in INTERNAL_FOLDERS)
+        )
+    return found
+
+
+def find_place(frame, is_skipped=None):
+    """Return file, line and function of the user's line, joined as in a label; "" if there is none.
+
+    Frames for which ``is_skipped(frame)`` is true are skipped.
+    """
+    installed = ""
+    while frame is not None:
+        sort = HIDDEN if is_skipped and is_skipped(frame) else _sort_of(frame)
+        if sort == USERS:
+            return SEPARATOR.join(_place_of(frame))
+        if sort == INSTALLED and not installed:
+            installed = SEPARATOR.join(_place_of(frame))
+        frame = frame.f_back
+    return installed
+
+
+def is_users(path):
+    """Return whether code from that file is the user's own."""
+    return not path.startswith("<") and _sort_of_file(path) == USERS
+
+
+def define(name, function):
+    """Return the text id of ``name`` at the line where a function begins that is not hidden code."""
+    if type(function) is not type(define):
+        return journal.text(name)
+    code = function.__code__
+    path = code.co_filename
+    unfiled = path.startswith("<")
+    if (_sort_of_unfiled(path, function.__globals__) if unfiled else _sort_of_file(path)) == HIDDEN:
+        return journal.text(name)
+    place = _absolute(path), str(code.co_firstlineno), getattr(code, "co_qualname", code.co_name)
+    return journal.text(SEPARATOR.join((name,) + place))
+
+
+def call_from(frame, function, arguments, options):
+    """Return ``function(*arguments, **options)``, called by code with the file and line that ``frame`` runs.
+
+    For functions whose warnings name the Python line that called them.
+    """
+    if frame is None or skip_code is None:  # called from C, as at the end of the program
+        return function(*arguments, **options)
+    code = frame.f_code
+    key = id(code), frame.f_lasti
+    caller = _callers.get(key) or _make_caller(key, code, frame.f_lineno)
+    # Made for each call: a cached function would keep the globals of the program's module alive.
+    return FUNCTION(caller, frame.f_globals)(function, arguments, options)
+
+
+def _make_caller(key, code, line):
+    if len(_callers) >= MAX_PLACES:
+        _callers.clear()
+    # The code is kept in _codes, since another one could get its id; both are cleared together.
+    _codes[key[0]] = code
+    changes = {"co_filename": code.co_filename, "co_firstlineno": line or 1, "co_name": code.co_name}
+    if hasattr(code, "co_qualname"):
+        changes["co_qualname"] = code.co_qualname
+    caller = _call.__code__.replace(**changes)
+    # Otherwise Dynamo, between two graphs, compiles it as a function of the program.
+    skip_code(caller)
+    _callers[key] = caller
+    return caller
+
+
+_package = __name__.partition(".")[0] + "."
+_call = lambda call, arguments, options: call(*arguments, **options)  # noqa: E731 - its body is on its first line
+
+
+def drop_frames(error):
+    """Remove the recorder's frames from the front of an error's traceback."""
+    trace = error.__traceback__
+    while trace is not None and _is_own(trace.tb_frame):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
+def _is_own(frame):
+    module, code = dict.get(frame.f_globals, "__name__"), frame.f_code
+    if type(module) is str and module.startswith(_package):
+        return True
+    # The code that `call_from` makes has the globals, file and name of its caller.
+    return any(code is each for each in list(_callers.values()))
+
+
+def _learn(key, name, frame, via):
+    """Add a place to ``labels`` and return its value."""
+    if len(labels) >= MAX_PLACES:
+        labels.clear()
+        _installed.clear()
+        _callers.clear()
+        _codes.clear()
+    code = frame.f_code
+    _codes[id(code)] = code
+    sort = _sort_of(frame)
+    if sort == USERS:
+        fields = (name,) + _place_of(frame)
+        library = _installed.get(via)
+        if library:
+            fields += ("%s:%s" % (_short(library[0]), library[1]),)
+        found = journal.text(SEPARATOR.join(fields))
+    elif sort == INSTALLED:
+        _installed[id(code), frame.f_lasti] = _place_of(frame)
+        found = CALLER_VIA
+    else:
+        found = CALLER
+    labels[key] = found
+    return found
+
+
+def _place_of(frame):
+    """Return file, line and function as texts."""
+    code = frame.f_code
+    return _absolute(code.co_filename), str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
+
+
+def _absolute(path):
+    # No function of os.path: Dynamo would trace it as part of the region that it compiles.
+    if path[:1] not in "/<":
+        path = _start_directory + "/" + (path[2:] if path.startswith("./") else path)
+    return path
+
+
+def _short(path):
+    """Return a path from its package folder on."""
+    for packages in PACKAGES:
+        path = path.rpartition(packages)[2]
+    return path
+
+
+def _sort_of(frame):
+    name = frame.f_code.co_filename
+    if name.startswith("<"):
+        return _sort_of_unfiled(name, frame.f_globals)
+    found = _sorts.get(name)
+    if found is None:
+        found = _sorts[name] = _sort_of_file(name)
+    return found
+
+
+def _sort_of_unfiled(name, variables):
+    """Return the sort of code without a file: the user's if it is the program (``-c``, a pipe, a cell)."""
+    if name.startswith(("<frozen ", "<perfwrap")):
+        return HIDDEN
+    is_program = variables.get("__name__") == "__main__" and str(variables.get("__file__", "<")).startswith(
+        "<"
+    )
+    return USERS if is_program else HIDDEN
+
+
+def _torch_directory():
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    return file.rpartition("/")[0] + "/" if file else ""
+
+
+def _sort_of_file(path):
+    torch = _torch_directory()
+    if torch and path.startswith(torch):
+        return HIDDEN
+    if any(packages in path for packages in PACKAGES):
+        return INSTALLED
+    if path.startswith((_standard_library, _recorder)) or path.rpartition("/")[0] == _scripts:
+        return HIDDEN
+    return USERS

@@ -1,0 +1,52 @@
+"""Options with or without a value: the command's own words are never taken for one."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from perfwrap.cli import app as perfwrap
+from perfwrap.commands.options.optional_values import CommandWithOptionalValues
+from typer.testing import CliRunner
+
+app = typer.Typer()
+
+
+@app.command(cls=CommandWithOptionalValues, context_settings={"allow_interspersed_args": False})
+def show(
+    words: list[str] = typer.Argument(None),  # noqa: B008 (as typer has it)
+    nsys: bool = typer.Option(False, "--nsys"),
+    nsys_options: str = typer.Option("", "--nsys-options", hidden=True),
+    out: str = typer.Option("", "--out"),
+) -> None:
+    """Print what was understood."""
+    print(nsys, nsys_options, out, words)
+
+
+def test_the_usage_names_arguments_as_the_docs_do() -> None:
+    lines = {
+        "run": "perfwrap run [OPTIONS] [--] CMD...",
+        "compare": "perfwrap compare [OPTIONS] A B...",
+        "check": "perfwrap check [OPTIONS] RUN",
+        "report": "perfwrap report [OPTIONS] [RUN]",
+        "clean": "perfwrap clean [OPTIONS] [RUN...]",
+    }
+    for command, usage in lines.items():
+        reported = CliRunner().invoke(perfwrap, [command, "-h"], prog_name="perfwrap").output
+        assert reported.splitlines()[0] == f"Usage: {usage}"
+
+
+@pytest.mark.parametrize(
+    ("line", "understood"),
+    [
+        (["python", "a"], "False   ['python', 'a']"),
+        (["--nsys", "python"], "True   ['python']"),
+        (["--nsys=--trace=cuda", "python"], "True --trace=cuda  ['python']"),
+        (["--nsys=", "--", "python"], "True   ['python']"),
+        (["python", "--nsys=x"], "False   ['python', '--nsys=x']"),
+        (["--", "--nsys=x"], "False   ['--nsys=x']"),
+        (["--out", "--nsys=x", "python"], "False  --nsys=x ['python']"),
+        (["--out=here", "--nsys=-tcuda", "python"], "True -tcuda here ['python']"),
+    ],
+)
+def test_a_value_belongs_to_an_option_only_where_it_is_joined(line: list[str], understood: str) -> None:
+    assert CliRunner().invoke(app, line).output.rstrip("\n") == understood

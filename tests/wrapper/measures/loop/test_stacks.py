@@ -1,0 +1,120 @@
+"""Samples are distinguished by where they were taken, and quoted only if there are enough of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.stacks import ENOUGH, sampled_making
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.rules.data_loading import data_loader_single_process, data_loader_wait
+from perfwrap.rules.loop import python_overhead
+from perfwrap.rules.model import Rule
+
+MS = 1_000_000
+STEPS = 40
+
+
+def stack(
+    journal: Any, count: int, operation: str, line: int, function: str, at: int, thread: int = 1
+) -> None:
+    """Write samples of one line, as the recorder does."""
+    label = FIELD_SEPARATOR.join([operation, "train.py", str(line), function])
+    journal.record(INSTANTS["STACK"], at, MS, count, label, thread)
+
+
+def steps(run: Any, wait: float = 10, python: float = 0, workers: int = 0, **facts: object) -> Any:
+    """Write a loop that waits for batches and is in the program's own code from line 24 to line 20."""
+    journal = run.journal(opened=1_000 * MS, threads=2, **facts)
+    for key, value in {"num_workers": workers, "batch_size": 32, "created": "train.py\x1f12\x1fmain"}.items():
+        journal.fact(f"loader/1/{key}", value)
+    for _ in range(STEPS):
+        journal.span("data", round(wait * MS), "loader/1", 32, "train.py:20:main")
+        journal.span("forward", 4 * MS, "Net", 3, "train.py:21:main")
+        journal.span("backward", 5 * MS, "", 0, "train.py:23:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:24:main")
+        journal.python(round(python * MS))
+    return journal
+
+
+def words(run: Any, rule: Rule) -> str:
+    evidence = Evidence(run.read())
+    assert evidence.get(find_main_trainer) is not None
+    (finding,) = rule.check(evidence, evidence.get(find_main_trainer))  # type: ignore[union-attr]
+    return " ".join(finding.evidence)
+
+
+def test_the_lines_that_make_batches_in_the_training_thread_are_quoted(run: Any) -> None:
+    journal = steps(run)
+    middle = journal.now - 100 * MS
+    stack(journal, 30, "getitem", 7, "Data.decode", middle)
+    stack(journal, 5, "getitem", 8, "Data.decode", middle)
+    stack(journal, 9, "data", 20, "main", middle)  # the loop's own line: torch's work
+    stack(journal, 50, "forward", 21, "main", middle)
+    found = words(run, data_loader_single_process)
+    assert (
+        "35 of 44 samples of the training thread while batches were made were in Data.decode, mostly at train.py:7"
+    ) in found
+    assert "main" not in found.partition("35 of 44")[2]
+
+
+def test_the_workers_lines_are_quoted_and_their_waiting_is_not(run: Any) -> None:
+    journal = steps(run, workers=1, pid=100)
+    journal.fact("loader/1/workers", "101")
+    middle = journal.now - 100 * MS
+    worker = run.journal(pid=101, ticks=8, opened=1_000 * MS, role="worker", ppid=100)
+    stack(worker, 30, "fetch", 7, "Data.decode", middle)
+    stack(worker, 70, "_worker_loop", 20, "main", middle)
+    found = words(run, data_loader_wait)
+    assert (
+        "30 of 30 samples of its workers while batches were made were in Data.decode at train.py:7 (sampled by the "
+        "recorder"
+    ) in found
+
+
+def test_the_lines_between_the_phases_are_quoted(run: Any) -> None:
+    journal = steps(run, python=10)
+    middle = journal.now - 100 * MS
+    stack(journal, 30, "", 70, "keep_books", middle)
+    stack(journal, 10, "", 25, "main", middle)
+    stack(journal, 10, "", 22, "main", middle)  # in the same function, outside of the stretch
+    found = words(run, python_overhead)
+    assert "30 of 40 samples there were in keep_books at train.py:70, 10 in main at train.py:25" in found
+
+
+@pytest.mark.parametrize("count", [0, ENOUGH - 1])
+def test_too_few_samples_are_not_quoted(run: Any, count: int) -> None:
+    journal = steps(run)
+    if count:
+        stack(journal, count, "getitem", 7, "Data.decode", journal.now - 100 * MS)
+    assert "samples of the training thread" not in words(run, data_loader_single_process)
+
+
+def test_samples_outside_of_the_steady_loop_do_not_count(run: Any) -> None:
+    journal = steps(run)
+    stack(journal, 100, "getitem", 7, "Data.decode", 1_000 * MS - 1)
+    stack(journal, 100, "getitem", 7, "Data.decode", journal.now + MS)
+    assert "samples of the training thread" not in words(run, data_loader_single_process)
+
+
+def test_with_two_loaders_in_the_training_thread_the_batches_are_not_attributed(run: Any) -> None:
+    journal = run.journal(opened=1_000 * MS, threads=2)
+    for number in (1, 2):
+        journal.fact(f"loader/{number}/num_workers", 0)
+    for _ in range(STEPS):
+        for number in (1, 2):
+            journal.span("data", 5 * MS, f"loader/{number}", 32, "train.py:20:main")
+        journal.span("forward", 4 * MS, "Net", 3, "train.py:21:main")
+        journal.span("backward", 5 * MS, "", 0, "train.py:23:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:24:main")
+    stack(journal, 100, "getitem", 7, "Data.decode", journal.now - 100 * MS)
+    evidence = Evidence(run.read())
+    assert evidence.get(find_main_trainer) is not None
+    loaders = evidence.get(find_loaders, evidence.get(find_main_trainer))
+    assert [evidence.get(sampled_making, evidence.get(find_main_trainer), loader) for loader in loaders] == [
+        None,
+        None,
+    ]

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules.data_loading import data_loader_single_process as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def write(loop: Any, wait: float, steps: int = 40, **settings: object) -> None:
+    loop.loader(**settings)
+    for _ in range(steps):
+        loop.batch(wait)
+        loop.compute()
+
+
+def test_a_slow_loader_without_workers_is_found_at_the_line_that_made_it(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=10)
+    loop.cores(8, busy=1)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert str(finding.location) == "train.py:12"
+    assert finding.severity == "critical"
+    assert "num_workers=1" in finding.advice
+    assert finding.experiment == "workers=1"
+
+
+def test_as_many_workers_are_advised_as_keep_up_with_the_step(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=35)
+    loop.cores(16, busy=1)
+    finding = find(rule)
+    assert finding.experiment == "workers=4"
+    best, worst = finding.saving
+    assert 10 / 45 <= best < worst < 1
+
+
+def test_training_on_a_cpu_shares_its_cores_with_the_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=35)
+    loop.cores(2, busy=1)
+    finding = find(rule)
+    # 35 ms on one core and 10 ms on two are 55 ms of work: no less than 27.5 ms on two cores.
+    assert finding.experiment == "workers=2"
+    assert "torch.set_num_threads(1)" in finding.advice
+    best, worst = finding.saving
+    assert best >= 27.5 / 45
+    assert best < worst < 1
+
+
+def test_training_on_a_gpu_keeps_the_core_that_launches(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding]
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    write(loop, wait=35)
+    loop.cores(4)
+    finding = find(rule)
+    assert finding.experiment == "workers=3"
+    assert "set_num_threads" not in finding.advice
+
+
+def test_busy_cores_bound_what_is_promised(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=10)
+    loop.cores(2)
+    loop.sample("process/100", "cpu_cores", 1.4)
+    # 28 ms of work in 20 ms, of which the batch is 10: the other work keeps 1.8 cores busy and would get one.
+    best, worst = find(rule).saving
+    assert best == pytest.approx((18 + 0.5) / 20, abs=0.02)
+    assert best < worst < 1
+
+
+def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=10)
+    loop.cores(2)
+    loop.sample("process/100", "cpu_cores", 1.9)
+    finding = find(rule)
+    assert finding.experiment is None
+    assert "no core is free" in finding.advice
+
+
+def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=10)
+    loop.cores(1)
+    finding = find(rule)
+    assert finding.experiment is None
+    assert finding.saving[1] == 1.0
+    assert "num_workers" not in finding.advice
+
+
+def test_batches_cheaper_to_make_than_to_send_are_not_given_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        loop.batch(0.3)
+        loop.compute(0.3, 0.3, 0.1)
+    loop.cores(8, busy=1)
+    finding = find(rule)
+    assert finding.experiment is None
+    assert "__getitems__" in finding.advice
+
+
+def test_persistent_workers_are_advised_when_there_are_several_epochs(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(4):
+        loop.span("loader_start", 0.1, "loader/1", 0, 20)
+        for _ in range(15):
+            loop.batch(10)
+            loop.compute()
+        loop.span("data_end", 0.1, "loader/1", 0, 20)
+    assert "persistent_workers=True" in find(rule).advice
+
+
+def test_a_loader_that_hardly_waits_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, wait=0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_loader_with_workers_is_not_this_problem(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, wait=10, num_workers=2)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    write(loop, wait=10, steps=8)
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["data_loader_single_process"]
+    assert outcome.state == "not checked"
+    assert "20" in outcome.why
+
+
+def test_samples_are_set_against_collation_where_both_were_recorded(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 1000
+            with loop.journal.inside("fetch", "Data", 32):
+                loop.span("getitem", 2, "__main__.Data.__getitem__", 32, line=7)
+                loop.span("collate", 8, "__main__.pad", 64, line=9)
+        loop.compute()
+    words = " ".join(find(rule).evidence)
+    assert (
+        "2 ms for its samples (Data.__getitem__, train.py:7), 8 ms for collation (pad, train.py:9)." in words
+    )
+
+
+def test_garbage_that_is_collected_while_a_batch_is_made_is_not_its_making(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.loader()
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 6 * 1_000_000
+            loop.span("gc", 4, value=2)
+        loop.compute()
+    assert find(rule).share == pytest.approx(0.3, abs=0.01)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules.data_loading import too_many_workers as rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+
+def write(loop: Any, threads: float, workers: int = 4) -> None:
+    pids = " ".join(str(101 + number) for number in range(workers))
+    loop.loader(num_workers=workers, workers=pids)
+    for _ in range(40):
+        loop.batch(10)
+        loop.compute()
+    for number in range(workers):
+        loop.worker(number, 39, threads=threads)
+
+
+def test_workers_with_many_threads_on_few_cores_are_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, threads=10)
+    loop.cores(2, runnable=8)
+    finding = find(rule)
+    assert str(finding.location) == "train.py:12"
+    assert "8 compute threads each" in finding.evidence[0]
+    # Nothing but waits and compute, at four times the pressure.
+    assert finding.share == pytest.approx(0.75, abs=0.02)
+    assert finding.saving == pytest.approx((1 - finding.share, 1.0))
+    assert "num_workers=2" in finding.advice
+    assert finding.experiment == "threads=1"
+
+
+def test_workers_with_one_thread_each_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, threads=3)
+    loop.cores(2, runnable=8)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_threads_that_do_not_want_to_run_at_once_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, threads=10)
+    loop.cores(2, runnable=1.5)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_threads_that_were_not_counted_are_not_guessed(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    loop.loader(num_workers=4)
+    for _ in range(40):
+        loop.batch(10)
+        loop.compute()
+    loop.cores(2, runnable=8)
+    assert isinstance(ask(rule), NotChecked)

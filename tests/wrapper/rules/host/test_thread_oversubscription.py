@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules.host import thread_oversubscription as rule
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+
+def write(loop: Any, steps: int = 40) -> Any:
+    for _ in range(steps):
+        loop.compute()
+    return loop
+
+
+def test_threads_in_each_others_way_are_found(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding]
+) -> None:
+    write(make_loop(threads=16)).cores(4, runnable=8)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert finding.saving == pytest.approx((0.5, 1.0), abs=0.02)
+    assert "OMP_NUM_THREADS=4" in finding.advice
+    assert finding.location is None
+    assert finding.severity == "minor"
+
+
+def test_other_programs_tasks_are_not_charged_to_the_run(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding]
+) -> None:
+    write(make_loop(threads=8)).cores(4, runnable=100)
+    assert find(rule).share == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("own", "severity", "seen"),
+    [
+        (1.0, None, ""),
+        (3.0, "minor", "about 7.5 of them from this run"),
+        (4.0, "critical", "10 tasks were runnable"),
+    ],
+)
+def test_as_much_of_the_tasks_is_the_runs_own_as_of_the_busy_cores(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer], own: float, severity: str | None, seen: str
+) -> None:
+    loop = write(make_loop(threads=8))
+    loop.cores(4, runnable=10, busy=4)
+    loop.sample("process/100", "cpu_cores", own)
+    answer = ask(rule)
+    if severity is None:
+        assert isinstance(answer, Clear)
+        return
+    (finding,) = answer  # type: ignore[misc]
+    assert finding.share == pytest.approx(1 - 4 / min(8, 10 * own / 4), abs=0.02)
+    assert finding.severity == severity
+    assert seen in finding.evidence[1]
+
+
+def test_a_quota_that_holds_the_run_back_is_found(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding]
+) -> None:
+    loop = write(make_loop(threads=64))
+    loop.cores(2, runnable=2)
+    loop.sample("cgroup", "throttled_share", 0.4)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.4, abs=0.02)
+    assert any("quota" in sentence for sentence in finding.evidence)
+
+
+def test_as_many_threads_as_cores_are_clear(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]
+) -> None:
+    write(make_loop(threads=4)).cores(4, runnable=20)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_threads_that_rarely_run_at_once_are_clear(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]
+) -> None:
+    write(make_loop(threads=16)).cores(4, runnable=3)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_without_runnable_tasks_it_is_not_checked(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]
+) -> None:
+    write(make_loop(threads=16)).cores(4)
+    assert isinstance(ask(rule), NotChecked)
+
+
+def test_without_monitors_it_is_not_checked(
+    make_loop: Callable[..., Any], diagnosis: Callable[[], Any]
+) -> None:
+    write(make_loop(threads=16))
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["thread_oversubscription"]
+    assert outcome.state == "not checked"

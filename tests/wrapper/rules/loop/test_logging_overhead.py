@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.rules.loop import logging_overhead as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
+SCRIPT = """import csv, json
+for step in range(100):
+    loss = train(step)
+    writer.writerow([step, loss]); file.flush()
+    with open("state.json", "w") as state:
+        json.dump(history, state)
+    matrix = confusion(loss)
+    torch.log(loss)
+    open("data.bin")
+"""
+WRITING, DUMPING, COUNTING, LOGARITHM, READING = 4, 6, 7, 8, 9
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A program whose lines are known."""
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def write(loop: Any, script: Path, samples: dict[int, int], ms: float = 10) -> None:
+    where = f"{script}:{{}}:main"
+    for _ in range(40):
+        loop.journal.span("forward", 4 * MS, "Net", 3, where.format(2))
+        loop.journal.span("backward", 5 * MS, "", 0, where.format(3))
+        loop.journal.span("optimizer", 1 * MS, "SGD#1", 0, where.format(3))
+        loop.python(ms)
+    for line, count in samples.items():
+        label = FIELD_SEPARATOR.join(["", str(script), str(line), "main"])
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 100 * MS, MS, count, label, 1)
+
+
+def test_lines_that_write_are_found_by_samples(
+    loop: Any, script: Path, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, script, {WRITING: 30, DUMPING: 50, COUNTING: 20})
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5 * 0.8, abs=0.02)
+    assert str(finding.location) == "train.py:6"
+    assert "json.dump" in finding.advice
+    assert "80 of 100 samples" in finding.evidence[0]
+    assert finding.saving == pytest.approx((1 - 0.98 * finding.share, 1 - 0.5 * finding.share))
+
+
+@pytest.mark.parametrize("line", [COUNTING, LOGARITHM, READING])
+def test_other_lines_are_clear(loop: Any, script: Path, ask: Callable[[Rule], Answer], line: int) -> None:
+    write(loop, script, {line: 100})
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_stretch_that_is_mostly_something_else_is_clear(
+    loop: Any, script: Path, ask: Callable[[Rule], Answer]
+) -> None:
+    write(loop, script, {WRITING: 30, COUNTING: 70})
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_file_that_is_gone_gives_nothing(loop: Any, script: Path, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, script, {WRITING: 100})
+    script.unlink()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_no_time_is_sold_twice(loop: Any, script: Path, diagnosis: Callable[[], Any]) -> None:
+    write(loop, script, {WRITING: 100})
+    found = {finding.rule for finding in diagnosis().findings}
+    assert "logging_overhead" in found
+    assert "python_overhead" not in found
+
+
+def test_without_samples_it_is_not_checked(loop: Any, script: Path, diagnosis: Callable[[], Any]) -> None:
+    write(loop, script, {})
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["logging_overhead"]
+    assert outcome.state == "not checked"
+    assert "--sample" in outcome.why

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.loop.python_gaps import PythonGap
+from perfwrap.rules import stack_samples as sampled
+from perfwrap.rules.loop import python_overhead as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
+
+
+def test_bookkeeping_after_a_read_is_found_with_its_lines(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.span("sync", 0.01, "Tensor.tolist", 0, 25)
+        loop.python(8)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    finding = find(rule)
+    assert finding.share == pytest.approx(8 / 18, abs=0.02)
+    assert (finding.location.file, finding.location.line, finding.location.until_line) == ("train.py", 25, 35)
+    assert "in lines 25 to 35 of train.py" in finding.sentence
+    assert finding.confidence == "inferred"
+
+
+@pytest.mark.parametrize("source", ["recorder", "py-spy"])
+def test_the_function_with_most_of_py_spys_samples_is_what_to_look_at(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(sampled, "OUTSIDE", source)
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.span("sync", 0.01, "Tensor.tolist", 0, 25)
+        loop.python(8)
+        label = FIELD_SEPARATOR.join(("", "books.py", "7", "Meter.update"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 6 * MS, MS, 4, label, 1)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    finding = find(rule)
+    if source == "py-spy":
+        assert str(finding.location) == "train.py:25"
+        assert "Meter.update" not in finding.sentence + finding.advice
+    else:
+        assert str(finding.location) == "books.py:7"
+        assert finding.sentence.endswith("mostly in Meter.update at books.py:7.")
+        assert "Check the code in Meter.update at books.py:7" in finding.advice
+
+
+def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(40):
+        loop.python(8)
+        loop.compute()
+    finding = find(rule)
+    assert "after line 24 of train.py, through line 21 of the next iteration" in finding.sentence
+    assert "DataLoader workers" in finding.advice
+
+
+def test_a_loss_between_forward_and_backward_is_no_python_problem(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.python(1)
+        loop.span("backward", 5, line=23)
+        loop.span("optimizer", 1, "SGD#1", line=24)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_gaps_on_one_line_are_reported_together(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.python(2)
+        loop.span("sync", 0.01, "Tensor.item", 0, 21)
+        loop.python(1)
+        loop.span("backward", 5, line=21)
+        loop.span("optimizer", 1, "SGD#1", line=21)
+    finding = find(rule)
+    assert finding.share == pytest.approx(3 / 13, abs=0.02)
+    assert "around line 21 of train.py" in finding.sentence
+    assert "mostly between the forward pass and a read of a value" in finding.evidence[0]
+
+
+def test_in_very_short_steps_the_batch_is_to_blame(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.python(0.03)
+        loop.compute(0.03, 0.03, 0.01)
+    finding = find(rule)
+    assert "A whole step takes" in finding.evidence[1]
+    assert "larger batch" in finding.advice
+
+
+def test_many_short_stretches_are_reported_together(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+        for line in range(30, 40):
+            loop.python(0.5)
+            loop.span("sync", 0.01, "Tensor.item", 0, line)
+    finding = find(rule)
+    assert finding.share == pytest.approx(5 / 15, abs=0.02)
+    assert "short sections" in finding.sentence
+
+
+def test_waiting_for_other_ranks_in_a_collective_is_not_counted_as_python(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.span("collective", 9, "all_reduce", 1024, 24)
+        loop.span("optimizer", 1, "SGD#1", line=25)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_little_python_is_natural(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.python(0.3)
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for _ in range(8):
+        loop.python(8)
+        loop.compute()
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["python_overhead"]
+    assert outcome.state == "not checked"
+
+
+def test_python_that_the_gpu_hides_is_clear(gpu_loop: Any) -> None:
+    for _ in range(30):
+        gpu_loop.step(kernel=98)
+    assert isinstance(gpu_loop.ask(rule), Clear)
+    assert "idle" in gpu_loop.ask(rule).why
+
+
+def test_of_python_only_the_time_counts_in_which_the_gpu_is_idle_for_it(gpu_loop: Any) -> None:
+    for _ in range(30):
+        gpu_loop.step(kernel=80, at_work="nvtx")
+    answer = gpu_loop.ask(rule)
+    assert isinstance(answer, list)
+    assert answer[0].share == pytest.approx(0.15, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "words"),
+    [
+        ("backward", "data", "between the backward pass and the batch"),
+        ("", "data", "before the batch"),
+        ("backward", "", "after the backward pass"),
+    ],
+)
+def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
+    after: str, before: str, words: str
+) -> None:
+    gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
+    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, ())
+    assert f"per step, {words}; 3 times" in finding.evidence[0]
+
+
+def test_time_of_paused_detail_without_a_place_is_not_the_programs(
+    loop: Any, ask: Callable[[Rule], Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(40):
+        loop.compute()
+    unplaced = PythonGap(None, None, "", "", 9, 1e6, 40_000_000, 0.3)
+    monkeypatch.setattr(rule, "find_python_gaps", lambda evidence, trainer: (unplaced,))
+    assert isinstance(ask(rule), Clear)
+
+
+def test_operations_on_tensors_in_the_stretch_are_named_and_promise_nothing(
+    loop: Any, find: Callable[[Rule], Finding], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    Path("train.py").write_text("\n" * 28 + "spectrum = torch.linalg.svdvals(weights)\n")
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("backward", 5, line=23)
+        loop.python(8)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    finding = find(rule)
+    assert "These lines call torch.linalg.svdvals, and the time includes that work" in " ".join(
+        finding.evidence
+    )
+    assert finding.saving == (pytest.approx(10 / 18, abs=0.02), 1.0)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules.loop import slow_optimizer as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def write(
+    loop: Any,
+    ms: float,
+    tensors: int = 200,
+    torch: str = "2.13.0+cpu",
+    device: str = "cpu",
+    elements: int = 200_000,
+    **options: object,
+) -> None:
+    facts = {"class": "torch.optim.sgd.SGD", "parameters": tensors, "foreach": None, "fused": None, **options}
+    loop.journal.fact("torch", torch)
+    loop.journal.fact("model/Net/device", device)
+    if elements:
+        loop.journal.fact("model/Net/parameters", elements)
+    for key, value in facts.items():
+        loop.journal.fact(f"optimizer/SGD#1/{key}", value)
+    for _ in range(40):
+        loop.compute(optimizer=ms)
+
+
+def test_a_loop_over_many_small_tensors_is_found_at_its_line(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, ms=9)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert str(finding.location) == "train.py:24"
+    assert "fused=True" in finding.advice
+    assert finding.saving == pytest.approx((1 - 0.75 * finding.share, 1 - 0.3 * finding.share))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fused": True},
+        {"tensors": 8},
+        {"class": "torch.optim.lbfgs.LBFGS"},
+        {"torch": "2.3.1"},
+        {"torch": "unknown"},
+    ],
+)
+def test_what_fused_would_not_speed_up_is_clear(
+    loop: Any, ask: Callable[[Rule], Answer], options: dict[str, Any]
+) -> None:
+    write(loop, ms=9, **options)
+    assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"), [("AdamW", "Use torch.optim.AdamW"), ("Lookahead", "foreach functions")]
+)
+def test_a_loop_that_is_not_torchs_is_recognised_by_the_time_per_tensor(
+    loop: Any, find: Callable[[Rule], Finding], kind: str, advice: str
+) -> None:
+    write(loop, ms=9, **{"class": f"__main__.{kind}"})
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.02)
+    assert advice in finding.advice
+    assert "it is not from torch" in finding.evidence[0]
+    assert (finding.saving[1] < 1) == (kind == "AdamW")
+
+
+def test_another_optimizer_that_is_quick_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=1.5, **{"class": "bitsandbytes.optim.AdamW8bit"})
+    assert isinstance(ask(rule), Clear)
+
+
+def test_large_tensors_cost_their_arithmetic(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=9, elements=25_000_000)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_where_the_size_is_not_known_nothing_is_guessed(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=9, elements=0)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_on_a_gpu_torch_does_not_loop_by_itself(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=9, device="cuda:0")
+    assert isinstance(ask(rule), Clear)
+
+
+def test_on_a_gpu_the_loop_that_was_requested_is_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, ms=9, device="cuda:0", foreach=False)
+    finding = find(rule)
+    assert finding.saving[1] == 1.0
+    assert "foreach=False" in finding.evidence[0]
+
+
+def test_a_short_step_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for _ in range(10):
+        loop.compute(optimizer=9)
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["slow_optimizer"]
+    assert outcome.state == "not checked"

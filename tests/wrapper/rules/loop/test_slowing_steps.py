@@ -1,0 +1,123 @@
+"""Steps that grow with a growing stretch of Python are distinguished from all other causes of longer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.rules import stack_samples as sampled
+from perfwrap.rules.loop import slowing_steps as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
+STEPS = 240
+
+
+def test_a_stretch_that_grows_with_each_step_is_named(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(0.05 * step)
+    finding = find(rule)
+    assert "from 20 ms to 32 ms" in finding.sentence
+    assert str(finding.location) == "train.py:24"
+    assert finding.share == pytest.approx(6 / 26, abs=0.02)
+    assert finding.saving == pytest.approx((1 - finding.share, 1 - finding.share / 2))
+    assert "a step takes 43 ms after twice as many steps" in finding.evidence[-1]
+
+
+def test_the_function_with_most_samples_of_the_stretch_is_named(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(sampled, "OUTSIDE", "recorder")
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(0.05 * step)
+        label = FIELD_SEPARATOR.join(("", "train.py", "41", "main"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now, MS, 1, label, 1)
+    finding = find(rule)
+    assert str(finding.location) == "train.py:41"
+    assert "mostly in main at train.py:41, works on something that grows" in finding.sentence
+    assert "in main at train.py:41: limit it" in finding.advice
+    assert "samples there were in main at train.py:41" in finding.evidence[1]
+
+
+def test_what_the_stretch_feeds_is_named_and_claimed_with_it(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    for step in range(STEPS):
+        loop.span("forward", 8, "Net", 3, 21)
+        loop.python(1 + 0.02 * step)
+        loop.span("backward", 10 + 0.03 * step, line=23)
+        loop.span("optimizer", 2, "SGD#1", line=24)
+    result = diagnosis()
+    first = result.findings[0]
+    assert first.rule == "slowing_steps"
+    assert "At the same time, backward got slower." in first.evidence
+    assert first.share == pytest.approx(6 / 27, abs=0.02)
+    assert "backward" in first.evidence[1] and len(result.findings) == 1
+
+
+def test_the_rest_of_the_stretch_is_left_to_the_rule_about_python(
+    loop: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(20 + 0.1 * step)
+    by_rule = {finding.rule: finding.share for finding in diagnosis().findings}
+    assert by_rule["slowing_steps"] == pytest.approx(12 / 52, abs=0.03)
+    assert by_rule["python_overhead"] == pytest.approx(20 / 52, abs=0.03)
+
+
+def test_a_machine_that_slows_down_is_not_the_programs(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        slower = 1 + step / STEPS
+        loop.compute(forward=8 * slower, backward=10 * slower, optimizer=2 * slower)
+        loop.python(6 * slower)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_longer_inputs_are_more_work(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        longer = 1 + step / STEPS
+        loop.compute(forward=8 * longer, backward=10 * longer)
+        loop.python(8 * longer)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_more_rounds_are_more_work(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        for _ in range(2 + step // 40):
+            loop.span("forward", 3, "Net", 3, 21)
+            loop.python(2)
+        loop.span("backward", 10, line=23)
+        loop.span("optimizer", 2, "SGD#1", line=24)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_what_levels_off_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(min(10, 0.2 * step))
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_jump_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python((12 if step > STEPS // 2 else 2) + 0.002 * step)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_what_comes_now_and_then_is_not_looked_into(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(0.5 * step if step % 5 == 4 else 0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_loop_of_a_second_or_two_says_nothing_of_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(100):
+        loop.compute()
+        loop.python(0.02 * step)
+    assert isinstance(ask(rule), Clear)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.rules.loop import validation_share as rule
+from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+
+def write(loop: Any, batches: int, flags: int = 0, every: int = 10, steps: int = 60) -> None:
+    for step in range(steps):
+        loop.compute()
+        if step % every == every - 1:
+            loop.span("loader_start", 0.1, "loader/2", 0, 50)
+            for _ in range(batches):
+                loop.span("data", 1, "loader/2", 32, 50)
+                loop.span("forward", 4, "Net", flags, 51)
+            loop.span("data_end", 0.1, "loader/2", 0, 50)
+
+
+def test_a_large_validation_is_found_at_its_busiest_line(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, batches=20)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5, abs=0.05)
+    assert str(finding.location) == "train.py:51"
+    best, worst = finding.saving
+    assert best == pytest.approx(1 - 0.75 * finding.share)
+    assert worst == pytest.approx(1 - 0.5 * finding.share)
+    assert "inference_mode" not in finding.advice
+
+
+def test_gradients_in_a_validation_are_reported(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, batches=20, flags=2)
+    assert "train.py:51 in torch.inference_mode()" in find(rule).advice
+
+
+def test_hardly_any_gradients_in_a_validation_are_not_worth_a_word(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(60):
+        loop.compute()
+        if step % 10 == 9:
+            loop.span("loader_start", 0.1, "loader/2", 0, 50)
+            for batch in range(20):
+                loop.span("data", 1, "loader/2", 32, 50)
+                loop.span("forward", 0.1 if batch == 7 else 4, "Net", 2 if batch == 7 else 0, 51)
+            loop.span("data_end", 0.1, "loader/2", 0, 50)
+    assert "inference_mode" not in find(rule).advice
+
+
+def test_a_light_validation_is_a_choice(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, batches=2)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) -> None:
+    write(loop, batches=20, steps=10)
+    outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["validation_share"]
+    assert outcome.state == "not checked"

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+from perfwrap.rules.run import compute_bound as rule
+
+MS = 1_000_000
+
+
+def step_with_loss(loop: Any) -> None:
+    """Write a step that works its loss out between the passes."""
+    loop.span("forward", 4, "Net", 3, 21)
+    loop.python(2)
+    loop.span("backward", 5, line=23)
+    loop.span("optimizer", 1, "SGD#1", line=24)
+
+
+def test_a_loop_of_model_work_alone_is_compute_bound(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+    finding = find(rule)
+    assert finding.share > 0.99
+    assert finding.severity == "note"
+    assert finding.saving == (1.0, 1.0)
+
+
+def test_the_loss_counts_as_the_models_work(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        step_with_loss(loop)
+    assert find(rule).share > 0.99
+
+
+def test_a_loop_with_something_else_in_it_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for _ in range(40):
+        loop.batch(3)
+        loop.compute()
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_busy_gpu_is_compute_bound_by_its_duty_cycle(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding]
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.batch(3)
+        loop.compute()
+    loop.sample("gpu/0", "utilization_share", 0.97)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.97)
+    assert "duty cycle" in finding.evidence[0]
+
+
+def test_an_idle_gpu_is_clear(make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.compute()
+    loop.sample("gpu/0", "utilization_share", 0.5)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_gpu_that_was_not_recorded_is_not_checked(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.compute()
+    assert isinstance(ask(rule), NotChecked)
+
+
+def test_kernels_that_fill_the_recorded_time_are_healthy(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=95)
+    finding = gpu_loop.find(rule)
+    assert finding.informational
+    assert finding.share == pytest.approx(0.95, abs=0.01)
+
+
+def test_kernels_with_gaps_between_them_are_not(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=80)
+    assert isinstance(gpu_loop.ask(rule), Clear)
+
+
+def test_collectives_that_run_alone_are_no_computing(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=80, beside="ncclDevKernel_AllReduce")
+    assert isinstance(gpu_loop.ask(rule), Clear)
+
+
+def test_what_the_gpu_does_of_its_peak_is_said_or_why_not(gpu_loop: Any) -> None:
+    for _ in range(10):
+        gpu_loop.step(kernel=95)
+    assert "--window-detail shapes" in gpu_loop.find(rule).evidence[1]
+
+
+@pytest.mark.parametrize(("working", "is_found"), [(0.25, False), (0.9, True)])
+def test_a_gpu_that_only_looks_busy_is_not_healthy(
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer], working: float, is_found: bool
+) -> None:
+    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    for _ in range(40):
+        loop.compute()
+    loop.sample("gpu/0", "utilization_share", 0.97)
+    for unit, value in {"sm": working, "tensor": 0.7, "dram": 0.3}.items():
+        loop.sample("gpu/0", f"{unit}_activity_share", value)
+    answer = ask(rule)
+    assert isinstance(answer, list) == is_found
+    if isinstance(answer, list):
+        assert "tensor cores limit it" in answer[0].evidence[1]
+
+
+def sampled_loop(loop: Any, places: dict[tuple[str, str], int]) -> None:
+    """Write a loop of model work, and so many samples at each (phase, place)."""
+    for _ in range(40):
+        loop.compute()
+        for (phase, place), count in places.items():
+            label = FIELD_SEPARATOR.join((phase, *place.split(":")))
+            loop.journal.record(INSTANTS["STACK"], loop.journal.now - 9 * MS, MS, count, label, 1)
+
+
+@pytest.fixture
+def as_of_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the rule take the samples in a journal for py-spy's."""
+    monkeypatch.setattr(rule, "OUTSIDE", "recorder")
+
+
+@pytest.mark.usefixtures("as_of_py_spy")
+def test_the_function_of_the_model_with_most_samples_is_named_and_not_accused(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    places = {("forward", "net.py:51:normalise"): 6, ("forward", "net.py:60:forward"): 1}
+    sampled_loop(loop, {**places, ("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.informational
+    assert finding.severity == "note"
+    assert finding.location is not None
+    assert (finding.location.file, finding.location.line) == ("net.py", 51)
+    assert "60 % in normalise at net.py:51, 10 % in forward at net.py:60" in finding.evidence[1]
+    assert "net.py:51" in finding.advice
+    assert "no_grad" not in finding.advice
+
+
+def test_what_the_sampler_inside_saw_is_quoted_and_no_line_blamed(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    sampled_loop(loop, {("forward", "net.py:51:normalise"): 6, ("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.location is None
+    assert "67 % in normalise at net.py:51" in finding.evidence[1]
+    assert "net.py" not in finding.advice
+    assert finding.rerun_options == "--py-spy"
+
+
+def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    places = {("forward", f"net.py:{line}:layer_{line}"): 1 for line in range(10)}
+    sampled_loop(loop, {**places, ("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.location is None
+    assert "stands out" in finding.evidence[1]
+
+
+@pytest.mark.usefixtures("as_of_py_spy")
+def test_a_loss_in_a_function_of_its_own_is_named(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        step_with_loss(loop)
+        label = FIELD_SEPARATOR.join(("", "losses.py", "7", "hard_triplets"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 6 * MS, MS, 4, label, 1)
+        label = FIELD_SEPARATOR.join(("backward", "train.py", "23", "main"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 2 * MS, MS, 4, label, 1)
+    finding = find(rule)
+    assert str(finding.location) == "losses.py:7"
+    assert "50 % in hard_triplets at losses.py:7" in finding.evidence[1]
+
+
+def test_too_few_samples_in_the_model_are_no_reason_to_sample_again(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    sampled_loop(loop, {("backward", "train.py:23:main"): 3})
+    finding = find(rule)
+    assert finding.rerun_options is None
+    assert "Too few stack samples" in finding.evidence[1]
+
+
+def test_without_samples_it_says_how_to_have_them(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+    assert "py-spy" in find(rule).evidence[1]
+    assert find(rule).rerun_options == "--py-spy"

@@ -1,0 +1,63 @@
+"""A stack names the user's innermost line and what was at work."""
+
+from __future__ import annotations
+
+import pytest
+from perfwrap.sources.stack_samples.frames import HIDDEN, INSTALLED, USERS, Frame, columns, sort_of
+
+TORCH = "/env/lib/python3.11/site-packages/torch/"
+LIBRARY = "/usr/lib/python3.11/"
+
+
+@pytest.mark.parametrize(
+    ("file", "sort"),
+    [
+        ("/home/me/train.py", USERS),
+        ("train.py", USERS),
+        ("<string>", HIDDEN),
+        ("<perfwrap importlib._bootstrap>", HIDDEN),
+        ("", HIDDEN),
+        (TORCH + "nn/modules/module.py", HIDDEN),
+        ("torch/nn/modules/module.py", HIDDEN),
+        (LIBRARY + "threading.py", HIDDEN),
+        ("multiprocessing/queues.py", HIDDEN),
+        ("/env/lib/python3.11/site-packages/transformers/trainer.py", INSTALLED),
+        ("/env/bin/torchrun", HIDDEN),
+        ("/home/me/run_training", USERS),
+        ("libtorch_cpu.so", HIDDEN),
+    ],
+)
+def test_files_are_distinguished(file: str, sort: int) -> None:
+    assert sort_of(file) == sort
+
+
+def test_the_users_innermost_line_and_the_innermost_phase_count() -> None:
+    found = columns(
+        [
+            Frame("main", "/home/me/train.py", 20),
+            Frame("_BaseDataLoaderIter.__next__", TORCH + "utils/data/dataloader.py", 733),
+            Frame("_MapDatasetFetcher.fetch", TORCH + "utils/data/_utils/fetch.py", 54),
+            Frame("Data.__getitem__", "/home/me/data.py", 9),
+            Frame("sleep", LIBRARY + "time.py", 1),
+        ]
+    )
+    assert (found["operation"], found["file"], found["line"]) == ("fetch", "/home/me/data.py", 9)
+    assert found["stack"].startswith("main (/home/me/train.py:20);")
+
+
+def test_a_forked_workers_parent_is_not_its_line() -> None:
+    parent = [
+        Frame("main", "/home/me/train.py", 20),
+        Frame("DataLoader.__iter__", TORCH + "utils/data/dataloader.py", 1),
+    ]
+    loop = Frame("_worker_loop", TORCH + "utils/data/_utils/worker.py", 5)
+    waiting = columns([*parent, loop, Frame("Queue.get", LIBRARY + "multiprocessing/queues.py", 113)])
+    assert (waiting["operation"], waiting["file"]) == ("idle", None)
+    fetch = Frame("fetch", TORCH + "utils/data/_utils/fetch.py", 54)
+    making = columns([*parent, loop, fetch, Frame("decode", "/home/me/data.py", 9)])
+    assert (making["operation"], making["line"]) == ("fetch", 9)
+
+
+def test_the_users_own_python_has_no_operation() -> None:
+    assert columns([Frame("main", "/home/me/train.py", 3)])["operation"] is None
+    assert columns([])["file"] is None

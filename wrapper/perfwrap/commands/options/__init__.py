@@ -1,0 +1,1 @@
+"""The options of the commands: their declarations, and checks of their values."""

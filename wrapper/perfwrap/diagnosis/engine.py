@@ -1,0 +1,189 @@
+"""Run the rules on a timeline, resolve overlapping findings, and return the diagnosis with one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import polars as pl
+
+from perfwrap.diagnosis.attribution import resolve_overlaps
+from perfwrap.diagnosis.guard import guarded
+from perfwrap.diagnosis.merged_ranks import merge_ranks
+from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.diagnosis.run_figures import (
+    gpu_activity,
+    overview_of,
+    rank_figures,
+    step_figures,
+    unknown_account,
+    whole_account,
+)
+from perfwrap.diagnosis.verdict import failed, judge
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu.gpu_state import Gpu, find_gpus
+from perfwrap.measures.health.gpu_memory import GpuMemory, find_gpu_memory
+from perfwrap.measures.host.conditions import find_conditions
+from perfwrap.measures.host.process_roles import process_roles
+from perfwrap.measures.host.processors import find_processors
+from perfwrap.measures.kernels.roofline import roofline
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.ranks.rank_skew import find_skew
+from perfwrap.measures.recorder.own_cost import find_own_cost
+from perfwrap.measures.recorder.windows import window_notes
+from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.steps.stretches import Stretches, find_stretches
+from perfwrap.measures.trainers import Trainer, find_trainers, training_processes
+from perfwrap.rules import RULES
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Outcome, Rule, RunRule, rule_id
+from perfwrap.rules.needs import why_missing
+from perfwrap.rules.priority import priority
+from perfwrap.rules.thresholds import Thresholds, applied
+from perfwrap.timeline.model import Timeline
+
+NO_ANSWER: Answer = Clear()
+"""The answer that replaces that of a rule that failed."""
+NO_GPUS: tuple[Gpu, ...] = ()
+NO_MEMORY: tuple[GpuMemory, ...] = ()
+
+
+def diagnose(
+    timeline: Timeline,
+    rules: Sequence[Rule] = RULES,
+    skipped: Mapping[str, str] | None = None,
+    thresholds: Thresholds | None = None,
+    overview: bool = False,
+) -> Diagnosis:
+    """Return the diagnosis of a timeline; it may have no verdict, but it never raises.
+
+    ``skipped`` maps rules that do not run to the reason; ``thresholds`` has those that differ from the rules' own.
+    ``overview`` adds the data for the overview chart.
+    """
+    with applied({rule_id(rule): rule for rule in rules}, thresholds or {}):
+        diagnosis, failure = guarded(lambda: _diagnose(timeline, rules, skipped or {}, overview), None)
+    diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
+    changed = tuple(
+        f"{rule} used {name.lower()} = {value:g} from your settings."
+        for rule, values in (thresholds or {}).items()
+        for name, value in values.items()
+    )
+    return replace(diagnosis, warnings=diagnosis.warnings + changed)
+
+
+def _diagnose(
+    timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, str], overview: bool
+) -> Diagnosis:
+    """Return the diagnosis; raises if a measure fails that everything depends on."""
+    evidence = Evidence(timeline)
+    found: dict[Trainer, list[Finding]] = {trainer: [] for trainer in evidence.get(find_trainers)}
+    outcomes = [
+        Outcome(rule_id(rule), "not checked", f"It was {skipped[rule_id(rule)]}.")
+        if rule_id(rule) in skipped
+        else _ask(rule, evidence, found)
+        for rule in rules
+    ]
+    explained: dict[str, str] = {}
+    claimed: dict[int, pl.DataFrame] = {}
+    for trainer in found:
+        account_of = evidence.get(find_account, trainer)
+        by_priority = sorted(found[trainer], key=lambda finding: priority(finding.rule))
+        found[trainer], dropped, claimed[trainer.thread] = resolve_overlaps(account_of, by_priority)
+        explained.update(dropped)
+    findings = merge_ranks(evidence, found) if found else _of_the_run(rules, evidence)
+    account = whole_account(evidence)
+    has_phases = evidence.get(why_missing, "phases") is None
+    main = evidence.get(find_main_trainer)
+    return Diagnosis(
+        verdict=judge(evidence, findings, account),
+        findings=findings,
+        outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
+        account=account if has_phases else unknown_account(account),
+        steps=step_figures(evidence),
+        ranks=tuple(rank_figures(evidence, trainer, has_phases) for trainer in evidence.get(find_trainers)),
+        skew=guarded(lambda: evidence.get(find_skew), None)[0],
+        processes=evidence.get(process_roles),
+        warnings=timeline.warnings + _not_analyzed(evidence),
+        perfwrap_cost=guarded(lambda: evidence.get(find_own_cost, main), None)[0]
+        if main and "imported" not in timeline.run
+        else None,
+        gpus=guarded(lambda: evidence.get(find_gpus), NO_GPUS)[0],
+        gpu_activity=guarded(lambda: gpu_activity(evidence), None)[0] or (),
+        gpu_memory=guarded(lambda: evidence.get(find_gpu_memory), NO_MEMORY)[0],
+        kernels=tuple(guarded(lambda: evidence.get(roofline).to_dicts(), None)[0] or ()),
+        run=timeline.run,
+        windows=tuple(
+            note for trainer in evidence.get(find_trainers) for note in window_notes(timeline, trainer)
+        ),
+        stretches=find_stretches(evidence.get(find_steps, main)) if main else Stretches(),
+        conditions=evidence.get(find_conditions),
+        processors=evidence.get(find_processors, main) if main else None,
+        claimed=claimed,
+        step_tables={
+            trainer.thread: evidence.get(find_steps, trainer).table for trainer in evidence.get(find_trainers)
+        },
+        overview=guarded(lambda: overview_of(evidence, rules, findings), None)[0] if overview else None,
+    )
+
+
+def _not_analyzed(evidence: Evidence) -> tuple[str, ...]:
+    """Return a warning if more processes trained than were analyzed."""
+    shown = len({trainer.process for trainer in evidence.get(find_trainers)})
+    trained = len(evidence.get(training_processes))
+    if shown == trained:
+        return ()
+    return (
+        f"{trained:,} processes trained. Only the {shown} with the most steps were analyzed, and "
+        "statements about all training threads refer to these.",
+    )
+
+
+def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) -> Outcome:
+    """Run one rule for every training thread; add its findings to ``found``."""
+    name = rule_id(rule)
+    missing, failure = guarded(lambda: _missing(rule, evidence), None)
+    if failure or missing:
+        return Outcome(name, "failed" if failure else "not checked", failure or missing or "")
+    clear, unchecked = [], []
+    for trainer, findings in found.items():
+        answer, failure = guarded(partial(rule.check, evidence, trainer), NO_ANSWER)
+        if failure:
+            return Outcome(name, "failed", failure)
+        if isinstance(answer, NotChecked):
+            unchecked.append(answer.why)
+        elif isinstance(answer, Clear):
+            clear.append(answer.why)
+        else:
+            ranks = () if trainer.rank is None else (trainer.rank,)
+            findings.extend(replace(finding, rule=name, ranks=finding.ranks or ranks) for finding in answer)
+    if unchecked and not clear:
+        return Outcome(name, "not checked", unchecked[0])
+    return Outcome(name, "clear", clear[0] if clear else "")
+
+
+def _of_the_run(rules: Sequence[Rule], evidence: Evidence) -> tuple[Finding, ...]:
+    """Return the findings of a run without training, from the rules that look there."""
+    found: list[Finding] = []
+    for rule in rules:
+        if isinstance(rule, RunRule):
+            answer, _ = guarded(partial(rule.check_run, evidence), NO_ANSWER)
+            if isinstance(answer, list):
+                found.extend(replace(finding, rule=rule_id(rule)) for finding in answer)
+    return tuple(found)
+
+
+def _missing(rule: Rule, evidence: Evidence) -> str | None:
+    """Return why the rule cannot run, None if all its evidence is available."""
+    return next((why for need in rule.NEEDS if (why := evidence.get(why_missing, need)) is not None), None)
+
+
+def _final(outcome: Outcome, findings: tuple[Finding, ...], explained: dict[str, str]) -> Outcome:
+    """Return the outcome, updated with what happened to the rule's findings."""
+    if outcome.state == "failed":
+        return outcome
+    if any(finding.rule == outcome.rule for finding in findings):
+        return Outcome(outcome.rule, "found")
+    if outcome.rule in explained:
+        return Outcome(outcome.rule, "clear", f"Explained by {explained[outcome.rule]}.")
+    return outcome

@@ -1,0 +1,282 @@
+"""One verdict from the findings and the account, or an abstention that says why and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.diagnosis.model import Verdict
+from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu.gpu_state import find_gpus
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.ranks.rank_skew import Skew, find_skew
+from perfwrap.measures.ranks.turns import find_ranks_together
+from perfwrap.measures.run.attached import Attached, find_attached
+from perfwrap.measures.steps.steps import enough_steady_steps, find_steps
+from perfwrap.measures.trainers import find_trainers
+from perfwrap.rules.model import SEVERITIES, Finding, Scope, severity_of
+from perfwrap.rules.needs import why_missing
+from perfwrap.rules.stack_samples import quote
+from perfwrap.timeline.coverage import RECORDER, notes
+
+VERDICTS = {
+    "data-bound": "Data-bound",
+    "sync-bound": "Sync-bound",
+    "launch-bound": "Launch-bound",
+    "transfer-bound": "Transfer-bound",
+    "communication-bound": "Communication-bound",
+    "compute-bound": "Compute-bound",
+    "memory-bound": "Memory-bound",
+    "checkpoint/validation-bound": "Checkpoint- or validation-bound",
+    "throttled": "Throttled",
+    "python-bound": "Python-bound",
+    "healthy": "Healthy",
+    "unknown": "No verdict",
+}
+"""Every verdict and the words that its sentence begins with."""
+
+BOUND_SHARE = 0.10
+"""Share of the loop from which one kind of waste gives the verdict; TraceML warns about input time from 10 %."""
+
+ACTIVITIES = {
+    "": "in the program's own code",
+    "data": "waiting for batches",
+    "fetch": "making batches",
+    "loader_start": "starting a loader",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer": "in the optimizer",
+}
+"""What a sampled thread was doing, by operation."""
+MAX_ACTIVITIES = 4
+
+
+def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
+    """Return the verdict; ``account`` holds the nanoseconds of each part."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.verdict is not None and finding.scope is not Scope.RUN:
+            groups.setdefault(finding.verdict, []).append(finding)
+    reason = _reason_to_abstain(evidence, account)
+    recorded = any(
+        finding.scope is Scope.WINDOW and finding.verdict is not None and finding.share >= BOUND_SHARE
+        for finding in findings
+    )
+    if reason and not recorded:
+        return _with_health(_unknown(reason), findings)
+    groups = {kind: _non_overlapping(group) for kind, group in groups.items()}
+    shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
+    bound = [kind for kind in groups if shares[kind] >= BOUND_SHARE]
+    kind = max(bound, key=lambda kind: _weight(groups[kind], shares[kind]), default=None)
+    if kind is not None:
+        return _with_health(_bound(kind, shares[kind], groups[kind]), findings)
+    return _with_health(_healthy(evidence, findings, account), findings)
+
+
+def _non_overlapping(group: list[Finding]) -> list[Finding]:
+    """Return the findings of one kind whose shares may be added.
+
+    Findings that claim no segments may describe the same time as others. The loss of the whole job through one rank is
+    also described by the findings of that rank.
+    """
+    claimed = [finding for finding in group if finding.claims is not None and not finding.of_job]
+    largest = max(group, key=lambda finding: finding.share)
+    return claimed if sum(finding.share for finding in claimed) >= largest.share else [largest]
+
+
+def _weight(group: list[Finding], share: float) -> tuple[int, float, float]:
+    """Return the sort key of a kind of waste, the same as for findings: severity, gain of the fix, share."""
+    worst = max(SEVERITIES.index(finding.max_severity) for finding in group)
+    return min(SEVERITIES.index(severity_of(share)), worst), sum(finding.gain for finding in group), share
+
+
+def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict with the health findings added to its sentence."""
+    more = "".join(f" Also: {finding.sentence}" for finding in findings if finding.health)
+    return replace(verdict, sentence=verdict.sentence + more)
+
+
+def failed(how: str) -> Verdict:
+    """Return the verdict on a recording that perfwrap failed to analyze."""
+    return _unknown(f"perfwrap failed on this recording ({how}). Please report it and attach the run folder.")
+
+
+def only_tables() -> Verdict:
+    """Return the verdict on a run of which only the step tables exist."""
+    return _unknown(
+        "only the step tables of this run are available. They show step times and rank activity, but not the causes: "
+        "the folder needs the recordings (journal/) of some ranks."
+    )
+
+
+def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
+    """Return the verdict for the kind of waste that limits the loop."""
+    first = max(group, key=lambda finding: (finding.gain, finding.share))
+    sentence = f"{VERDICTS[kind]}: {first.sentence}"
+    if len(group) > 1 and share - first.share >= 0.01:
+        rest = units.counted(len(group) - 1, "similar finding")
+        sentence += f" Together with {rest}: {units.share(share)}."
+    return Verdict(kind, share, sentence, first.confidence)
+
+
+def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
+    """Return the verdict on a loop without a dominant kind of waste."""
+    if any(trains_on_gpu(evidence, trainer) for trainer in evidence.get(find_trainers)):
+        return _unknown(_gpu_doubt(gpu_utilization(evidence)))
+    if len(evidence.get(find_ranks_together)) > 1:
+        doubt = _ranks_doubt(evidence.get(find_skew))
+        if doubt:
+            return _unknown(doubt)
+    total = sum(account.values())
+    explained = sum(
+        finding.share for finding in findings if finding.claims is not None and _is_about_data(finding)
+    )
+    waiting = account["data"] / total
+    if waiting - explained >= BOUND_SHARE:
+        return _unknown(
+            f"{units.share(waiting)} of the training loop waits for batches, but the cause is unclear because the CPU "
+            "was busy at the time. Run again while nothing else runs on this machine."
+        )
+    compute = sum(account[part] for part in COMPUTE_PARTS) / total
+    largest = max(
+        (finding for finding in findings if finding.scope is not Scope.RUN and not finding.informational),
+        key=lambda f: f.share,
+        default=None,
+    )
+    if largest is not None and largest.share >= BOUND_SHARE:
+        return _unknown(f"no single kind of waste dominates. {largest.sentence}")
+    rest = "no other problem found"
+    if largest is not None and largest.share > 0:
+        rest = f"largest overhead: {largest.rule}, {units.share(largest.share)}"
+    work = f"{units.share(compute)} of the training loop is model work"
+    return Verdict(
+        "healthy", compute, f"{VERDICTS['healthy']}: {work}{_hottest(findings)}; {rest}.", "measured"
+    )
+
+
+def _hottest(findings: Sequence[Finding]) -> str:
+    """Return the hottest line of the model, where one stands out."""
+    where = next((finding.location for finding in findings if finding.rule == "compute_bound"), None)
+    return f" (hottest line: {where})" if where else ""
+
+
+def _ranks_doubt(skew: Skew | None) -> str:
+    """Return why a job with several ranks is not called healthy although no rank wastes time itself, or nothing."""
+    if skew is None:
+        return (
+            "no waste found on the host, but how long the ranks waited for each other was not recorded; it may be part "
+            "of the backward pass."
+        )
+    if skew.waiting_share >= BOUND_SHARE:
+        return (
+            f"no waste found on the host, but ranks wait for each other {units.share(skew.waiting_share)} of the "
+            f"time, {units.share(skew.latest_share)} of it for {skew.latest.trainer.name}."
+        )
+    if not skew.measured:
+        return (
+            "no waste found on the host, and waits for late ranks take "
+            f"{units.share(skew.waiting_share)} of the time; but it was not recorded how much of the backward pass is "
+            "computation and how much is gradient communication."
+        )
+    return ""
+
+
+def _is_about_data(finding: Finding) -> bool:
+    """Return whether a finding explains waits for batches, even if only as a note."""
+    return finding.verdict == "data-bound" or finding.rule == "data_loader_wait"
+
+
+def _gpu_doubt(utilization: float | None) -> str:
+    """Return why a loop on a GPU is not called healthy although the host wastes no time."""
+    if utilization is None:
+        return (
+            "no waste found on the host, but GPU utilization was not recorded: run with monitors on a machine with the "
+            "NVIDIA driver."
+        )
+    return (
+        f"no waste found on the host, but the GPU was busy in only {units.share(utilization)} of the samples. "
+        "To see what it waited for, record its kernels."
+    )
+
+
+def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
+    """Return why there is no verdict; empty when there can be one."""
+    job, main = evidence.get(find_attached), evidence.get(find_main_trainer)
+    if main is None:
+        return _nothing_trained(evidence) if job is None else _attached(evidence, job)
+    steps = evidence.get(find_steps, main)
+    if steps.count == 0:
+        return "no training step was found (no loop of forward, backward and optimizer steps)."
+    enough = enough_steady_steps(evidence.timeline)
+    if steps.steady < enough or not sum(account.values()):
+        return (
+            f"only {units.counted(steps.steady, 'steady step')} after "
+            f"{units.counted(steps.warm_up_steps, 'warm-up step')}; a verdict needs "
+            f"{enough}. {_how_to_get_more_steps(evidence)}"
+        )
+    return evidence.get(why_missing, "phases") or ""
+
+
+def _how_to_get_more_steps(evidence: Evidence) -> str:
+    """Return how to record more steps."""
+    imported = "imported" in evidence.timeline.run
+    return "Record a longer window." if imported else "Train longer."
+
+
+def _attached(evidence: Evidence, job: Attached) -> str:
+    """Return what is known about a job that was only observed from outside; this is not a verdict."""
+    words = [
+        f"perfwrap was attached to process {job.pid} and recorded nothing inside it, so steps and waits were "
+        "not measured. To record them, start the job with `perfwrap run`, or attach with --recorder (Python 3.14 "
+        "and later)."
+    ]
+    if job.samples:
+        done = [
+            f"{units.count(count)} {ACTIVITIES.get(operation, f'in {operation}')}"
+            for operation, count in job.operations[:MAX_ACTIVITIES]
+        ]
+        words.append(f"Of {units.counted(job.samples, 'sample')} of its main thread: {', '.join(done)}.")
+        words += quote(job.hottest, "of its own code or of making batches")
+    else:
+        why = "; ".join(notes(evidence.timeline, "pyspy")[:2])
+        words.append("No call stack was sampled" + (f": {why}." if why else "."))
+    words += quote(job.workers, "of its DataLoader workers at work")
+    if job.cores is not None:
+        words.append(f"Its processes used {units.number(job.cores)} cores.")
+    words += [
+        f"{gpu.name} was busy {units.share(gpu.utilization)} of the time."
+        for gpu in evidence.get(find_gpus)
+        if gpu.utilization is not None
+    ]
+    return " ".join(words)
+
+
+def _nothing_trained(evidence: Evidence) -> str:
+    """Return why there is no training thread."""
+    timeline = evidence.timeline
+    if "imported" in timeline.run:
+        return "the imported files contain no training: no step markers, forward or backward passes or optimizer steps."
+    rows = timeline.coverage.filter(pl.col("what") == RECORDER)
+    processes = units.counted(rows["track"].n_unique(), "Python process", "Python processes")
+    if rows.is_empty():
+        return "no Python process was recorded. Run `perfwrap doctor` to check this machine."
+    if rows.filter(pl.col("end") > pl.col("start")).is_empty():
+        return f"{processes} ran, but none was recorded: {_why_not(notes(timeline, RECORDER))}."
+    return f"{processes} ran and imported torch, but none trained: no backward pass, no optimizer step."
+
+
+def _why_not(reasons: Sequence[str]) -> str:
+    """Return why processes were not recorded, in one clause."""
+    if not reasons:
+        return "the reason is unknown"
+    more = f", and {units.counted(len(reasons) - 2, 'other reason')}" if len(reasons) > 2 else ""
+    return "; ".join(f"it {reason}" for reason in reasons[:2]) + more
+
+
+def _unknown(reason: str) -> Verdict:
+    """Return a result without a verdict."""
+    return Verdict("unknown", None, f"{VERDICTS['unknown']}: {reason}", "none")

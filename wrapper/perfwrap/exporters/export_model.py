@@ -1,0 +1,121 @@
+"""The exported data of a run, and the destination; each exporter converts it for its project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.exporters.metrics import Metric
+from perfwrap.run_folder import EXPORTS
+
+Labels = Mapping[str, str]
+"""The labels of a metric: the part, the rule, the GPU; empty for the whole run."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number about the whole run."""
+
+    metric: Metric
+    labels: Labels
+    value: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """The time series of a metric: values by wall clock (nanoseconds since 1970) and, for steps, by their numbers."""
+
+    metric: Metric
+    labels: Labels
+    time_ns: tuple[int, ...]
+    values: tuple[float, ...]
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a step, on the wall clock; ``place`` is the line, empty if unknown."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    place: str
+
+
+@dataclass(frozen=True)
+class ChosenStep:
+    """One step with its phases; ``why`` is the reason for its choice: ``slow`` or ``typical``."""
+
+    number: int
+    why: str
+    start_ns: int
+    end_ns: int
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run, ready for export. Texts are valid UTF-8; times are on the wall clock.
+
+    ``is_dated`` is false if the time of the run is unknown: its times then start at the import.
+    """
+
+    name: str
+    folder: Path
+    command: str
+    host: str
+    tags: tuple[str, ...]
+    status: str
+    """``finished``, ``failed`` (an exit code) or ``killed`` (a signal); empty if the end is unknown."""
+    verdict: str
+    confidence: str
+    sentence: str
+    conditions: Mapping[str, str]
+    begin_ns: int
+    end_ns: int
+    is_dated: bool
+    figures: tuple[Figure, ...]
+    series: tuple[Series, ...]
+    steps: tuple[ChosenStep, ...]
+    documents: Mapping[str, str]
+    """Attached texts, by the name of their file: diagnosis.json and report.md."""
+    page: Path | None
+    """The report as HTML, if it was written."""
+    version: str
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The destination that the user gave, or empty. Without ``url`` nothing leaves this machine."""
+
+    url: str = ""
+    out: Path | None = None
+    experiment: str = ""
+
+
+def own_place(folder: Path, name: str) -> Path:
+    """Return where to write in a run folder; PerfwrapError if a link would lead elsewhere."""
+    place = folder / EXPORTS / name
+    for path in (place.parent, place):
+        if path.is_symlink():
+            raise PerfwrapError(
+                f"{path} is a link; perfwrap does not write through links.",
+                "Delete it, or choose another path with --out.",
+            )
+    with suppress(OSError):  # The exporter that writes there reports the error.
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+class Exporter(Protocol):
+    """A module that exports a run."""
+
+    TAKES: frozenset[str]
+    """The options that it uses, of ``url``, ``out`` and ``experiment``."""
+
+    def export(self, run: Exported, where: Destination) -> list[str]:
+        """Export the run and return the lines to print; PerfwrapError if that fails."""

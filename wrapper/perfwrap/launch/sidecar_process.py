@@ -1,0 +1,138 @@
+"""The separate process that runs the monitors, so that the launcher stays simple.
+
+Its main module is ``perfwrap.monitors.sidecar``, whose settings are ``MonitorSettings``. Its standard input
+has the line ``child PID`` once the command runs and the line ``end JSON`` with the exit status of the command; the end
+of the input means that the command or the launcher has ended: then it must finish within FINISH_SECONDS. It starts with
+all signals blocked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import perfwrap
+from perfwrap.launch import descriptors, kernel
+from perfwrap.launch.options import Options
+from perfwrap.monitor_options import MonitorSettings
+from perfwrap.run_folder import RunFolder
+
+MODULE = "perfwrap.monitors.sidecar"
+LOG = "monitors.log"
+"""The standard error of the monitors' process: a file in the run folder, removed if empty."""
+FINISH_SECONDS = 2.0
+
+
+class Waiting(Protocol):
+    """Reaps children that end."""
+
+    @property
+    def ended(self) -> dict[int, int]:
+        """Wait status of each child that has ended."""
+
+    def pause(self, seconds: float, /) -> bool:
+        """Wait for any event, at most that long."""
+
+
+class Sidecar:
+    """The launcher's end of the monitors' process."""
+
+    def __init__(self, pid: int, orders: int, log: Path) -> None:
+        """Hold the pid, the pipe to the process and its log."""
+        self.pid = pid
+        self._orders = orders
+        self._log = log
+
+    def watch(self, child: int) -> None:
+        """Set the process of the command."""
+        self._say(f"child {child}")
+
+    def dismiss(self, how: Mapping[str, Any] | None = None) -> None:
+        """Tell the monitors to finish, and how the command ended, if known."""
+        if how is not None:
+            self._say(f"end {json.dumps(how)}")
+        os.close(self._orders)
+
+    def _say(self, line: str) -> None:
+        try:
+            os.write(self._orders, f"{line}\n".encode())
+        except OSError:
+            return  # It has ended: its wait status has the reason.
+
+    def wait(self, supervisor: Waiting) -> str | None:
+        """Wait for the finishing process, or kill it; return what went wrong, if anything."""
+        deadline = time.monotonic() + FINISH_SECONDS
+        while self.pid not in supervisor.ended and time.monotonic() < deadline:
+            supervisor.pause(deadline - time.monotonic())
+        if self.pid not in supervisor.ended:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return f"did not finish within {FINISH_SECONDS:.0f} s and were killed"
+        status = supervisor.ended[self.pid]
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        if not said:
+            self._log.unlink()
+        if status == 0:
+            return None
+        ended = f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "failed"
+        return f"{ended}: {said[-1]}" if said else ended
+
+
+def start(folder: RunFolder, options: Options, hook: str, attached: int = 0, local_rank: int = 0) -> Sidecar:
+    """Start the monitors in a process of this group; OSError if that is not possible.
+
+    ``hook`` is the folder on the PYTHONPATH of the command; ``attached`` the first process of a running job. Of the
+    launchers of a machine, the one of ``local_rank`` 0 watches host and GPUs.
+    """
+    launcher = os.getpid()
+    log = folder.path / LOG
+    log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    orders_out, orders = os.pipe()
+    if options.metrics_port:
+        # Launchers of one machine cannot share a port.
+        options = replace(options, metrics_port=options.metrics_port + local_rank)
+    # The monitors print urgent messages themselves, to the same place as the launcher.
+    say = os.dup(2)
+    settings = MonitorSettings.of(
+        options, hook=hook, attached=attached, only_processes=local_rank != 0, say=say
+    )
+    arguments = _arguments(folder, launcher, settings)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.die_with(launcher)
+            descriptors.point_at_null(1)
+            os.dup2(orders_out, 0)
+            os.dup2(log_descriptor, 2)
+            os.set_inheritable(say, True)
+            descriptors.close_all_but(say)
+            os.execv(sys.executable, arguments)
+        finally:
+            os._exit(1)
+    os.close(say)
+    os.close(orders_out)
+    os.close(log_descriptor)
+    return Sidecar(pid, orders, log)
+
+
+def _arguments(folder: RunFolder, launcher: int, settings: MonitorSettings) -> list[str]:
+    """Return a command line that finds the same perfwrap and libraries as the launcher.
+
+    ``-I`` ignores the current directory and PYTHONPATH, because the monitors must not be recorded themselves.
+    """
+    # The first entry is the launcher's script or current directory, of which only perfwrap is needed.
+    path = sys.path[0 if getattr(sys.flags, "safe_path", False) else 1 :]
+    root = str(Path(perfwrap.__file__).parent.parent)
+    code = (
+        f"import runpy, sys; sys.path[:] = [{root!r}]; import perfwrap; sys.path[:] = {path!r};"
+        f"runpy.run_module({MODULE!r}, None, '__main__', True)"
+    )
+    flags = ["-I", "-B"] if sys.dont_write_bytecode else ["-I"]
+    return [sys.executable, *flags, "-c", code, str(folder.path), str(launcher), settings.to_json()]

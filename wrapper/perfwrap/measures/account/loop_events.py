@@ -1,0 +1,197 @@
+"""The training thread's events as arrays, and which of them make up its loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from perfwrap.journal_format import GRAD, INFERENCE, SPANS, TRAINING
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.lookup import once
+from perfwrap.timeline.model import Timeline
+
+Integers: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+RECORDED = tuple(name.lower() for name in SPANS)
+"""Operations that the recorder writes, or that a trace is translated to; other operations (functions, calls) would hide
+the event that they are part of."""
+OPTIMIZERS = ("optimizer", "scaler_step")
+LOADER = ("data", "data_end", "loader_start")
+FIRST = "first data"
+"""Operation of a data wait that was recorded individually although the others were summed."""
+UNKNOWN = -1
+"""The value of a batch of unknown size."""
+SKIPPED = " skipped"
+"""Suffix of the name of a scaler step that skipped its optimizer."""
+NAMED = (*LOADER, FIRST, "optimizer")
+"""Operations whose events are distinguished by name; the others by the line that called them."""
+USES = ("sync", "transfer")
+"""Operations that use a batch, or its results, outside a model."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of one kind, sorted by start; ``key`` distinguishes loaders, optimizers, models or lines."""
+
+    start: Integers
+    end: Integers
+    key: Integers
+    value: Integers
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    def only(self, chosen: Flags) -> Events:
+        """Return the chosen events."""
+        return Events(self.start[chosen], self.end[chosen], self.key[chosen], self.value[chosen])
+
+
+@dataclass(frozen=True)
+class LoopEvents:
+    """The outermost events of the training thread.
+
+    ``optimizer``: steps of optimizers or gradient scalers, without those called inside another one (wrappers).
+    ``backward``: outside optimizers (that of a closure belongs to its optimizer). ``forward``: outside both.
+    ``loader``: data waits, ends and starts of loaders; ``loader_kind`` is an index into LOADER. ``first_waits``: data
+    waits at the start of epochs that were recorded individually while the others were only summed; not in ``loader``.
+    ``use``: values read and tensors copied between devices.
+    """
+
+    optimizer: Events
+    backward: Events
+    forward: Events
+    loader: Events
+    loader_kind: Integers
+    first_waits: Events
+    use: Events
+    names: tuple[str, ...]
+    """The names of the keys: the name of a loader or an optimizer, otherwise name, file and line."""
+
+    @property
+    def batches(self) -> Events:
+        """The data waits alone."""
+        return self.loader.only(self.loader_kind == 0)
+
+
+def thread_spans(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
+    """Return the recorded operations of a trainer's thread, sorted by start, the longer first."""
+    key = ("thread_spans", trainer.thread)
+    return once(timeline, key, lambda whole: _recorded(whole, trainer.thread), timeline.spans.height)
+
+
+def _recorded(timeline: Timeline, thread: int) -> pl.DataFrame:
+    """Return the spans of a thread in the recorder's words."""
+    return timeline.spans.filter(pl.col("track") == thread, pl.col("operation").is_in(RECORDED))
+
+
+def loop_events(spans: pl.DataFrame, summed: Flags) -> LoopEvents:
+    """Return the loop events among one thread's spans, which are sorted by start, the longer first.
+
+    ``summed`` says which of them are where most others were only summed.
+    """
+    spans = spans.with_columns(
+        pl.when(pl.Series(summed, dtype=pl.Boolean) & (pl.col("operation") == "data"))
+        .then(pl.lit(FIRST))
+        .otherwise("operation")
+        .alias("operation")
+    )
+    by_line = pl.concat_str(
+        [pl.col("name").str.strip_suffix(SKIPPED), "file", pl.col("line").cast(pl.String)],
+        separator=":",
+        ignore_nulls=True,
+    )
+    used = spans.filter(
+        pl.col("operation").is_in((*OPTIMIZERS, *LOADER, FIRST, "backward", "forward", *USES))
+    )
+    rows = used.with_columns(
+        pl.when(pl.col("operation").is_in(NAMED)).then("name").otherwise(by_line).fill_null("").alias("key"),
+        pl.col("value").fill_null(pl.when(pl.col("operation").is_in(LOADER)).then(UNKNOWN).otherwise(0)),
+        (pl.col("start") + pl.col("duration")).alias("end"),
+    )
+    names = rows["key"].unique(maintain_order=True)
+    rows = rows.with_columns(pl.col("key").cast(pl.Enum(names)).to_physical().cast(pl.Int64))
+    optimizer = _outermost(_optimizers(rows))
+    backward = _outermost(_outside(_pick(rows, "backward"), optimizer))
+    forward = _outside(_outside(_pick(rows, "forward"), optimizer), backward)
+    loader = _pick(rows, *LOADER)
+    kinds = rows.filter(pl.col("operation").is_in(LOADER))["operation"].cast(pl.Enum(LOADER)).to_physical()
+    outer = _is_outermost(loader)
+    return LoopEvents(
+        optimizer,
+        backward,
+        _outermost(forward),
+        loader.only(outer),
+        kinds.to_numpy().astype(np.int64)[outer],
+        _pick(rows, FIRST),
+        _pick(rows, *USES),
+        tuple(names.to_list()),
+    )
+
+
+def is_evaluation(forward: Events) -> Flags:
+    """Return which forwards could not be trained on, or ran in evaluation mode."""
+    return ~is_training_mode(forward) | ~has_grad(forward)
+
+
+def has_grad(forward: Events) -> Flags:
+    """Return which forwards ran with gradients enabled."""
+    return np.asarray(forward.value & (GRAD | INFERENCE) == GRAD)
+
+
+def is_training_mode(forward: Events) -> Flags:
+    """Return which forwards ran with the model in training mode."""
+    return np.asarray(forward.value & TRAINING != 0)
+
+
+def _pick(rows: pl.DataFrame, *operations: str) -> Events:
+    """Return the events of some operations."""
+    found = rows.filter(pl.col("operation").is_in(operations))
+    return Events(*(found[name].to_numpy() for name in ("start", "end", "key", "value")))
+
+
+def _optimizers(rows: pl.DataFrame) -> Events:
+    """Return optimizer and scaler steps; a scaler step has the name of its optimizer.
+
+    A scaler step that skipped its optimizer has none inside: it gets the name that the same line called before.
+    """
+    events = _pick(rows, *OPTIMIZERS)
+    scaled = rows.filter(pl.col("operation").is_in(OPTIMIZERS))["operation"].to_numpy() == "scaler_step"
+    optimizer = events.only(~scaled)
+    key = events.key.copy()
+    if not scaled.any() or not len(optimizer):
+        return events
+    inside = np.minimum(np.searchsorted(optimizer.start, events.start[scaled]), len(optimizer) - 1)
+    stepped = (optimizer.start[inside] >= events.start[scaled]) & (
+        optimizer.start[inside] < events.end[scaled]
+    )
+    lines = events.key[scaled]
+    meant = dict(zip(lines[stepped].tolist(), optimizer.key[inside][stepped].tolist(), strict=True))
+    key[scaled] = [meant.get(line, line) for line in lines.tolist()]
+    return Events(events.start, events.end, key, events.value)
+
+
+def _is_outermost(events: Events) -> Flags:
+    """Return which events are not inside an earlier one of the same kind."""
+    if not len(events):
+        return np.zeros(0, dtype=np.bool_)
+    reached = np.maximum.accumulate(events.end)
+    return np.concatenate([[True], events.start[1:] >= reached[:-1]])
+
+
+def _outermost(events: Events) -> Events:
+    """Return the events that are not inside an earlier one of the same kind."""
+    return events.only(_is_outermost(events))
+
+
+def _outside(events: Events, other: Events) -> Events:
+    """Return the events that are not inside one of the others, which do not overlap each other."""
+    if not len(other) or not len(events):
+        return events
+    place = np.searchsorted(other.start, events.start, side="right") - 1
+    inside = (place >= 0) & (events.end <= other.end[np.maximum(place, 0)])
+    return events.only(~inside)

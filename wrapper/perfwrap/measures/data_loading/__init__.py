@@ -1,0 +1,1 @@
+"""DataLoaders, their workers and queues."""

@@ -1,0 +1,1 @@
+"""Samples of the GPU's state."""

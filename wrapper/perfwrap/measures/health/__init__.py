@@ -1,0 +1,1 @@
+"""Memory, stalls and numbers."""

@@ -1,0 +1,1 @@
+"""CPU and processes of the machine."""

@@ -1,0 +1,1 @@
+"""The program's work in its loop besides forward and backward passes."""

@@ -1,0 +1,207 @@
+"""Lines of the program that write for people to read (logs, progress bars), compute on tensors, or move files.
+
+The calls of a line come from its text in the file; a file that is newer than the run gives nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import stat
+import warnings
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 4 << 20
+"""Larger files are not program files and are not read."""
+
+WRITES = frozenset(
+    ("print", "pprint", "tqdm", "trange", "track", "write", "writelines", "writerow", "writerows", "flush")
+    + ("fsync", "savefig", "imsave", "imwrite", "savetxt", "to_csv", "set_postfix", "set_postfix_str")
+    + ("set_description", "set_description_str", "add_scalar", "add_scalars", "add_histogram", "add_image")
+    + ("add_images", "add_figure", "add_text", "log_metric", "log_metrics", "log_dict", "log_image")
+)
+"""Names of functions and methods that have no other use in a training loop."""
+
+LEVELS = frozenset(("log", "debug", "info", "warning", "error", "exception", "critical", "dump"))
+"""Names that write only if they are called on a logger, a tracker or similar."""
+
+LOGGERS = frozenset(
+    (
+        "log",
+        "logger",
+        "logging",
+        "_logger",
+        "_log",
+        "wandb",
+        "mlflow",
+        "neptune",
+        "run",
+        "tracker",
+        "json",
+        "yaml",
+    )
+)
+"""The owners of such methods: the last part of the name before the dot."""
+
+MODES = frozenset(("w", "a", "x", "wt", "at", "xt", "w+", "a+", "wb", "ab"))
+"""Modes that open a file for writing."""
+
+
+TENSOR_MODULES = ("torch.", "F.", "nn.functional.", "functional.")
+"""Prefixes of functions that compute on tensors, as programs import them."""
+
+PREPARES = frozenset(
+    ("tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "arange", "Generator", "device")
+    + (
+        "Size",
+        "no_grad",
+        "enable_grad",
+        "inference_mode",
+        "set_grad_enabled",
+        "autocast",
+        "manual_seed",
+        "save",
+    )
+    + ("load", "compile", "is_tensor", "numel", "is_grad_enabled", "clip_grad_norm_", "clip_grad_value_")
+)
+"""Functions of torch that compute almost nothing, or that are recorded separately."""
+
+RECORDED_MODULES = ("torch.cuda.", "torch.distributed.", "torch.optim.", "torch.nn.Module", "torch.utils.")
+
+
+MOVES = frozenset(
+    (
+        "fsync",
+        "fdatasync",
+        "rename",
+        "renames",
+        "unlink",
+        "rmtree",
+        "copyfile",
+        "copy2",
+        "copytree",
+        "symlink",
+    )
+    + ("symlink_to", "hardlink_to", "upload", "upload_file", "upload_folder", "put_object")
+)
+"""Names of functions that move, delete, sync or upload files."""
+
+MOVES_OF = {"os": frozenset(("replace", "remove", "link")), "shutil": frozenset(("move", "copy"))}
+"""Names that mean the same only as functions of these modules."""
+
+
+REPEATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.AsyncFor, ast.While)
+"""Blocks of code that run repeatedly."""
+
+
+def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
+    """Return the calls that move, delete or sync files, e.g. ``os.replace``, after a line in the same block.
+
+    The block is the innermost loop or function around the line; empty without one.
+    """
+    around = [
+        node
+        for node in ast.walk(_tree(*_of_run(run, file)))
+        if isinstance(node, REPEATED) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    if not around:
+        return ()
+    innermost = max(around, key=lambda node: node.lineno)
+    calls = (node for node in ast.walk(innermost) if isinstance(node, ast.Call) and node.lineno >= line)
+    names = (_name(call.func) for call in calls)
+    return tuple(dict.fromkeys(name for name in names if _moves(name)))
+
+
+def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tuple[str, ...]:
+    """Return the calls on some lines that compute on tensors, e.g. ``torch.linalg.svdvals``; empty if unknown.
+
+    Operators and methods of tensors (``a @ b``, ``a.sum()``) are not included: their names do not show the type of
+    their object.
+    """
+    calls = (node for node in ast.walk(_tree(*_of_run(run, file))) if isinstance(node, ast.Call))
+    names = (_dotted(call.func) for call in calls if first <= call.lineno <= last)
+    return tuple(dict.fromkeys(name for name in names if _computes(name)))
+
+
+def writing_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
+    """Return the calls on a line that write, e.g. ``json.dump``; empty if the file cannot be read."""
+    tree = _tree(*_of_run(run, file))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _covers(node, line)]
+    return tuple(dict.fromkeys(_name(call.func) for call in calls if _writes(call)))
+
+
+def _of_run(run: Mapping[str, Any], file: str) -> tuple[str, int | None]:
+    """Return the path of a file of the program, and when the run ended."""
+    end = run.get("end")
+    wall_ns = end.get("wall_ns") if isinstance(end, dict) else None
+    return str(Path(str(run.get("cwd") or "."), file)), wall_ns
+
+
+@lru_cache(maxsize=64)
+def _tree(path: str, run_end_ns: int | None) -> ast.Module:
+    """Return the file's syntax tree; an empty one if it cannot be read or has changed since the run."""
+    nothing = ast.Module(body=[], type_ignores=[])
+    try:
+        found = Path(path).stat()
+        changed = run_end_ns is not None and found.st_mtime_ns > run_end_ns
+        if changed or not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+            return nothing
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Invalid escapes in the user's strings do not matter here.
+            return ast.parse(Path(path).read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return nothing
+
+
+def _covers(node: ast.Call, line: int) -> bool:
+    """Return whether a call is on a line."""
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _name(function: ast.expr) -> str:
+    """Return a function's name with its owner before the dot, e.g. ``json.dump``; empty for other expressions."""
+    if isinstance(function, ast.Name):
+        return function.id
+    if not isinstance(function, ast.Attribute):
+        return ""
+    owner = function.value
+    before = (
+        owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+    )
+    return f"{before}.{function.attr}" if before else function.attr
+
+
+def _writes(call: ast.Call) -> bool:
+    """Return whether a call writes, from its name or, for ``open``, from its mode."""
+    name = _name(call.func)
+    owner, _, function = name.rpartition(".")
+    if function == "open":
+        words = [*call.args[:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+        modes = [word.value for word in words if isinstance(word, ast.Constant)]
+        return any(isinstance(mode, str) and mode in MODES for mode in modes)
+    return function in WRITES or (function in LEVELS and owner.lower() in LOGGERS)
+
+
+def _dotted(function: ast.expr) -> str:
+    """Return a function's full name, e.g. ``torch.linalg.svdvals``; empty if it does not consist of names only."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    return ".".join([function.id, *reversed(parts)]) if isinstance(function, ast.Name) else ""
+
+
+def _computes(name: str) -> bool:
+    """Return whether a function with this full name computes on tensors."""
+    function = name.rpartition(".")[2]
+    return (
+        name.startswith(TENSOR_MODULES) and not name.startswith(RECORDED_MODULES) and function not in PREPARES
+    )
+
+
+def _moves(name: str) -> bool:
+    """Return whether a function with this name moves, deletes or syncs files."""
+    owner, _, function = name.rpartition(".")
+    return function in MOVES or function in MOVES_OF.get(owner, ())

@@ -1,0 +1,176 @@
+"""The user's lines in call stack samples: while batches are made, and between the phases.
+
+Where a sample belongs follows from the stack itself, not from its time: the time of a sample is known to some
+milliseconds at best, and phases may be shorter. The time only shows whether it was in the steady loop.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from perfwrap.measures.account.account import Account, find_account
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.data_loading.batch_making import workers_of
+from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
+
+OUTSIDE = "py-spy"
+"""The source that sees a process from outside, at any moment; the recorder's own sampler needs the GIL, which a thread
+releases at some places more often than at others."""
+MAKING = ("fetch", "getitem", "collate")
+WAITING = (*MAKING, "data", "data_end", "loader_start")
+ALONE_SHARE = 0.75
+"""Share of the program's own code from which a section gets the samples of functions that it may have called, if only
+innermost lines are known."""
+ENOUGH = 10
+"""Minimum number of samples to quote: with fewer, shares mean nothing."""
+MIN_WAITS_SHARE = 0.8
+"""Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
+FRAME = re.compile(r"(?:^|;)(?P<function>[^;]*?) \((?P<file>[^;]*):(?P<line>\d+)\)(?=;|$)")
+
+
+@dataclass(frozen=True)
+class HotFunction:
+    """A function of the user with its number of samples, and its line with most of them."""
+
+    line: Line
+    count: int
+    on_line: int
+    """Part of ``count``: samples on that line."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Samples of one kind: their number, and the user's functions in them, most first."""
+
+    count: int
+    functions: tuple[HotFunction, ...]
+    source: str
+    """Which sampler: ``py-spy`` or ``recorder``."""
+
+
+def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Sampled | None:
+    """Return the samples while a loader's batches were made: in its workers, or in the training thread.
+
+    None with too few samples, or if the loader of the batches is unknown.
+    """
+    timeline = evidence.timeline
+    rows = _inside(timeline, evidence.get(find_account, trainer))
+    if loader.workers:
+        processes = workers_of(timeline, trainer, loader.name)
+        threads = timeline.tracks.filter(pl.col("kind") == "thread", pl.col("parent").is_in(processes))
+        rows = rows.filter(pl.col("track").is_in(threads["id"].to_list()), pl.col("operation").is_in(MAKING))
+    else:
+        waits = sum(other.wait_ns for other in evidence.get(find_loaders, trainer) if not other.workers)
+        if loader.wait_ns < MIN_WAITS_SHARE * waits:
+            return None
+        rows = rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_in(WAITING))
+    return sampled(rows, _waiting_lines(timeline, trainer))
+
+
+def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
+    """Return the samples in one section of the program's own code; None with too few."""
+    return sampled(gap_samples(evidence.timeline, trainer, evidence.get(find_account, trainer), gap, alone))
+
+
+def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
+    """Return the samples inside outermost module calls, and in the sections that compute losses.
+
+    ``count`` is that of all samples of the training thread in the steady loop.
+    """
+    whole = sum(gap.share for gap in evidence.get(find_python_gaps, trainer))
+    alone = sum(gap.share for gap in losses) >= ALONE_SHARE * whole
+    account = evidence.get(find_account, trainer)
+    rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
+    pieces = [gap_samples(evidence.timeline, trainer, account, gap, alone) for gap in losses]
+    computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces])
+    computing = computing.unique(maintain_order=True)
+    if OUTSIDE in rows["source"]:
+        rows, computing = (found.filter(pl.col("source") == OUTSIDE) for found in (rows, computing))
+    found = sampled(computing)
+    return found and replace(found, count=int(rows["weight"].sum()))
+
+
+def gap_samples(
+    timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
+) -> pl.DataFrame:
+    """Return the samples in one section of the program's own code; with two samplers only those of py-spy.
+
+    A sample with only its innermost line, in another function than the section, counts if the section is ``alone``:
+    there is no other place where it could belong.
+    """
+    rows = _inside(timeline, account).filter(
+        pl.col("track") == trainer.thread, pl.col("operation").is_null(), pl.col("file").is_not_null()
+    )
+    # From outside whole stacks are visible: those of one frame are complete.
+    alone &= OUTSIDE not in rows["source"]
+    inside = [stack for stack in rows["stack"].unique().to_list() if _is_in(stack, gap, alone)]
+    found = rows.filter(pl.col("stack").is_in(inside))
+    return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
+
+
+def sampled(rows: pl.DataFrame, besides: pl.DataFrame | None = None) -> Sampled | None:
+    """Return the functions of some samples, without those on the lines ``besides``; None with too few samples."""
+    if OUTSIDE in rows["source"]:
+        rows = rows.filter(pl.col("source") == OUTSIDE)
+    count = int(rows["weight"].sum())
+    if count < ENOUGH:
+        return None
+    known = rows.drop_nulls(["file", "line"])
+    if besides is not None:
+        known = known.join(besides, on=["file", "line"], how="anti")
+    lines = known.group_by("file", "function", "line").agg(pl.col("weight").sum())
+    functions = (
+        lines.sort("weight", "line", descending=[True, False])
+        .group_by("file", "function", maintain_order=True)
+        .agg(pl.col("line").first(), pl.col("weight").first().alias("on_line"), pl.col("weight").sum())
+        .sort("weight", "file", "function", descending=[True, False, False], nulls_last=True)
+    )
+    found = tuple(
+        HotFunction(Line(row["file"], row["line"], row["function"] or ""), row["weight"], row["on_line"])
+        for row in functions.iter_rows(named=True)
+    )
+    return Sampled(count, found, str(rows["source"][0]))
+
+
+def _inside(timeline: Timeline, account: Account) -> pl.DataFrame:
+    """Return the samples in the steady loop."""
+    return timeline.stacks.filter(pl.col("time").is_between(account.start, account.end, closed="left"))
+
+
+def _waiting_lines(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
+    """Return the lines that wait for batches: they call torch's code, and none of the user's lines makes a batch."""
+    waits = timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "data")
+    return waits.select("file", "line").unique().drop_nulls()
+
+
+def _is_in(stack: str, gap: PythonGap, alone: bool) -> bool:
+    """Return whether a stack is in a section: whether it passes through the section's lines."""
+    if gap.after is None:
+        return alone
+    frames = [(found["function"], found["file"], int(found["line"])) for found in FRAME.finditer(stack)]
+    here = [(name, line) for name, file, line in frames if file == gap.after.file]
+    own = [line for name, line in here if _same(name, gap.after.function)]
+    if not own and len(frames) == 1:
+        return alone
+    # The event before the section may be in a function that has returned: then the lines of its callers decide.
+    lines = own or [line for _, line in here]
+    return any(_between(line, gap.after.line, gap.until_line) for line in lines)
+
+
+def _between(line: int, after: int, until: int | None) -> bool:
+    """Return whether a line is in a section, which may wrap around a loop."""
+    if until is None:
+        return line >= after
+    return after <= line <= until if after <= until else line >= after or line <= until
+
+
+def _same(name: str, other: str) -> bool:
+    """Return whether two names may be of one function: some Python versions include the class, others do not."""
+    return name.rpartition(".")[2] == other.rpartition(".")[2]

@@ -1,0 +1,1 @@
+"""Several training processes: who waits for whom."""

@@ -1,0 +1,1 @@
+"""The cost of perfwrap itself, and its recording windows."""

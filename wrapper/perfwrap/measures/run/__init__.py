@@ -1,0 +1,1 @@
+"""The run as a whole: its start, its epochs, its overview."""

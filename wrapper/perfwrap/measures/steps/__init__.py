@@ -1,0 +1,1 @@
+"""How a loop is divided into steps, epochs, phases and sections."""

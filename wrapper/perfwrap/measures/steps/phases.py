@@ -1,0 +1,214 @@
+"""Separates the phases of a training thread that only use the model (validation) from those that train it.
+
+Without a hint from the program, a phase is recognized by what it does not do. The batches of a loader's iteration are
+*evaluated* if a model runs on them and nothing is trained before the next batch; an iteration with mostly such batches
+is a validation, with everything from its first event to its last. Models that run in evaluation mode without a loader
+are also a validation, unless a line does so in most steps (a teacher, a target network): these belong to the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfwrap.measures.account.loop_events import (
+    LOADER,
+    Flags,
+    Integers,
+    LoopEvents,
+    has_grad,
+    is_evaluation,
+    is_training_mode,
+)
+
+DATA, DATA_END, LOADER_START = range(len(LOADER))
+UNUSED, TRAINED, EVALUATED = range(3)
+FOREVER = np.iinfo(np.int64).max
+
+MAX_STEPS_SHARE = 0.5
+"""Evaluation without a loader in more than this share of the steps belongs to the steps."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Validation phases, sorted and disjoint, and which loader events are for training.
+
+    In the order of ``LoopEvents.loader``: ``iteration`` numbers the iterations of loaders, ``use`` says what the
+    batches of each event's iteration were for: TRAINED, EVALUATED or UNUSED.
+    """
+
+    start: Integers
+    end: Integers
+    key: Integers
+    """The loader, -1 without one."""
+    iteration: Integers
+    use: Integers
+
+    def contain(self, times: Integers) -> Flags:
+        """Return which moments are in a phase."""
+        if not self.start.size:
+            return np.zeros(times.size, dtype=np.bool_)
+        place = np.searchsorted(self.start, times, side="right") - 1
+        return (place >= 0) & (times < self.end[np.maximum(place, 0)])
+
+
+def find_phases(events: LoopEvents) -> Phases:
+    """Return the validation phases; none in a run without training."""
+    iteration = _iterations(events)
+    trained = train_moments(events)
+    if not trained.size:
+        nothing = np.zeros(0, dtype=np.int64)
+        return Phases(nothing, nothing, nothing, iteration, np.full(iteration.size, TRAINED))
+    use = _uses(events, iteration, trained)
+    lone = _lone_evaluations(events, use)
+    return Phases(*_join(events, use == EVALUATED, lone), iteration, use)
+
+
+def train_moments(events: LoopEvents) -> Integers:
+    """Return when training happened: backward passes and optimizer steps."""
+    return np.sort(np.concatenate([events.optimizer.start, events.backward.start]))
+
+
+def _iterations(events: LoopEvents) -> Integers:
+    """Number the iterations of loaders: a new one starts at each loader start, and at a batch after an end."""
+    if not len(events.loader):
+        return np.zeros(0, dtype=np.int64)
+    order = np.lexsort((events.loader.start, events.loader.key))
+    key, kind = events.loader.key[order], events.loader_kind[order]
+    other = np.concatenate([[True], key[1:] != key[:-1]])
+    after_end = np.concatenate([[False], kind[:-1] == DATA_END])
+    numbers = np.empty(key.size, dtype=np.int64)
+    numbers[order] = np.cumsum(other | (kind == LOADER_START) | after_end) - 1
+    return numbers
+
+
+def _uses(events: LoopEvents, iteration: Integers, trained: Integers) -> Integers:
+    """Return for each loader event what the batches of its iteration were for.
+
+    Each batch votes, by what came before the next loader event: trained, evaluated, or nothing.
+    """
+    loader, is_batch = events.loader, events.loader_kind == DATA
+    until = np.append(loader.start[1:], FOREVER)
+    evaluating = events.forward.only(is_evaluation(events.forward))
+    trains = is_batch & _any_between(trained, loader.end, until)
+    used = is_batch & ~trains & _any_between(events.forward.start, loader.end, until)
+    idle = used & _any_between(evaluating.start, loader.end, until)
+    count = int(iteration.max(initial=-1)) + 1
+    votes = [np.bincount(iteration[vote], minlength=count) for vote in (trains, used, idle)]
+    # Forwards in training mode without a backward pass may be gradient accumulation: they count only if no batch of the
+    # iteration was ever trained on.
+    evaluated = (votes[2] > votes[0]) | ((votes[0] == 0) & (votes[1] > 0))
+    silent = (votes[0] == 0) & (votes[1] == 0)
+    unseen = np.bincount(iteration[is_batch], minlength=count) == 0
+    guess = np.where(
+        unseen,
+        _by_loader(events, iteration, evaluated, silent),
+        _by_surroundings(events, iteration, trained),
+    )
+    use = np.where(silent, guess, np.where(evaluated, EVALUATED, TRAINED))
+    return np.asarray(use[iteration], dtype=np.int64)
+
+
+def _by_loader(events: LoopEvents, iteration: Integers, evaluated: Flags, silent: Flags) -> Integers:
+    """Return for each iteration what most others of its loader were for, UNUSED if unknown.
+
+    For an iteration without detail, the batches were not recorded, but its start and end were.
+    """
+    first = np.unique(iteration, return_index=True)[1]
+    key = events.loader.key[first]
+    size = int(key.max(initial=-1)) + 1
+    trained = np.bincount(key[~silent & ~evaluated], minlength=size)[key]
+    used = np.bincount(key[~silent & evaluated], minlength=size)[key]
+    return np.where(trained + used == 0, UNUSED, np.where(used > trained, EVALUATED, TRAINED))
+
+
+def _by_surroundings(events: LoopEvents, iteration: Integers, trained: Integers) -> Integers:
+    """Return for each iteration what happened between its first and its last event.
+
+    This identifies the first loader of a zip: the second one's batch always comes before anything else.
+    """
+    size = int(iteration.max(initial=-1)) + 1
+    begin, end = np.full(size, FOREVER), np.full(size, -FOREVER)
+    np.minimum.at(begin, iteration, events.loader.start)
+    np.maximum.at(end, iteration, events.loader.end)
+    trains = _any_between(trained, begin, end)
+    uses = _any_between(events.forward.start, begin, end)
+    return np.where(trains, TRAINED, np.where(uses, EVALUATED, UNUSED))
+
+
+def _lone_evaluations(events: LoopEvents, use: Integers) -> Flags:
+    """Return which forwards are evaluations without their own loader, and not in most steps."""
+    forward, loader = events.forward, events.loader
+    lone = ~is_training_mode(forward)
+    if len(loader):
+        place = np.searchsorted(loader.start, forward.start, side="right") - 1
+        last = np.maximum(place, 0)
+        lone &= (place < 0) | (use[last] != EVALUATED) | (events.loader_kind[last] != DATA)
+    anchors = events.optimizer if len(events.optimizer) else events.backward
+    steps = anchors.only(anchors.key == np.bincount(anchors.key).argmax())
+
+    def is_usual(chosen: Flags) -> bool:
+        """Return whether most steps have any of these forwards."""
+        return np.unique(np.searchsorted(steps.end, forward.start[chosen])).size > MAX_STEPS_SHARE * len(
+            steps
+        )
+
+    for key in np.unique(forward.key[lone]):
+        if is_usual(lone & (forward.key == key)):
+            lone &= forward.key != key
+    return np.zeros(lone.size, dtype=np.bool_) if is_usual(lone) else lone
+
+
+def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, Integers, Integers]:
+    """Return starts, ends and keys of the phases.
+
+    Adjacent validation events are one phase if no training is between them and no loader ended.
+    """
+    loader, forward = events.loader, events.forward
+    starts = np.concatenate([loader.start[evaluated], forward.start[lone]])
+    ends = np.concatenate([_batch_ends(events, evaluated)[evaluated], forward.end[lone]])
+    keys = np.concatenate([loader.key[evaluated], np.full(int(lone.sum()), -1)])
+    if not starts.size:
+        return starts, ends, keys
+    order = np.argsort(starts, kind="stable")
+    starts, ends, keys = starts[order], np.maximum.accumulate(ends[order]), keys[order]
+    batches = loader.start[~evaluated & (events.loader_kind == DATA)]
+    between = np.searchsorted(np.sort(np.concatenate([train_moments(events), batches])), starts)
+    kind = np.concatenate([events.loader_kind[evaluated], np.full(int(lone.sum()), DATA)])[order]
+    over = np.append(False, kind[:-1] == DATA_END)
+    first = np.flatnonzero((np.diff(between, prepend=-1) != 0) | over)
+    last = np.append(first[1:], starts.size) - 1
+    # A loader that has only started is not evaluated yet.
+    used = np.add.reduceat(kind != LOADER_START, first) > 0
+    return starts[first[used]], ends[last[used]], keys[first[used]]
+
+
+def _batch_ends(events: LoopEvents, evaluated: Flags) -> Integers:
+    """Return, for each loader event, when the work on its batch ended.
+
+    This is the end of the last forward, read or copy before the next loader event and before the next training.
+    """
+    loader = events.loader
+    ends = loader.end.copy()
+    until = np.minimum(
+        np.concatenate([loader.start[1:], [FOREVER]]), _next_after(train_moments(events), loader.end)
+    )
+    until = np.minimum(until, _next_after(events.forward.only(has_grad(events.forward)).start, loader.end))
+    for used in (events.forward, events.use):
+        if len(used):
+            place = np.searchsorted(used.start, until) - 1
+            found = (place >= 0) & (used.start[np.maximum(place, 0)] >= loader.end)
+            ends = np.where(found & evaluated, np.maximum(ends, used.end[np.maximum(place, 0)]), ends)
+    return np.asarray(ends)
+
+
+def _any_between(moments: Integers, begin: Integers, end: Integers) -> Flags:
+    """Return for which intervals any of the sorted moments is inside."""
+    return np.searchsorted(moments, end) > np.searchsorted(moments, begin)
+
+
+def _next_after(moments: Integers, times: Integers) -> Integers:
+    """Return the first of the sorted moments at or after each time, FOREVER if there is none."""
+    place = np.searchsorted(moments, times)
+    return np.append(moments, FOREVER)[place]

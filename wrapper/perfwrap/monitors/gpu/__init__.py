@@ -1,0 +1,1 @@
+"""GPUs: NVIDIA by NVML, AMD by amdsmi."""

@@ -1,0 +1,1 @@
+"""The host and its control groups."""

@@ -1,0 +1,1 @@
+"""How far the training processes are, from their journals while they are written."""

@@ -1,0 +1,1 @@
+"""Stacks sampled by py-spy."""

@@ -1,0 +1,126 @@
+"""Batches are made in the training process, so loading and training never overlap.
+
+What it finds
+    A DataLoader with num_workers=0 whose batches the training thread waits for during at least 2 % of the training
+    loop. Loading, transforms and collation run between the steps instead of in parallel with them.
+
+Why it costs
+    The step waits for the batch, and the batch waits for the step, so both times add up; the GPU is idle meanwhile.
+    Worker processes make the next batches while the current one is used.
+
+How the gain is estimated
+    Measured: the time to make a batch (the wait itself, because nothing overlaps) and the rest of the step.
+    With N workers a step takes max(rest, fetch / N), but at least the CPU time of both divided by the usable cores (CPU
+    affinity and cgroup quota), plus about 1 ms to receive a batch. Time in which the training thread only waits (for a
+    server or a disk) needs no core, so such loaders may use more workers than cores. Training on a CPU loses one core
+    for each worker beyond the free cores, so the rest of the step gets longer. The lower bound keeps half of the gain
+    if workers and training use all cores, and four fifths if some cores stay free.
+
+How to fix
+    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in this model.
+    With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a batch
+    takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make each
+    sample cheaper.
+
+When it is wrong
+    When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python
+    objects in memory would be copied into every worker. When the first epoch fills a cache that later epochs read.
+"""
+
+from __future__ import annotations
+
+import math
+
+from perfwrap import units
+from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
+from perfwrap.measures.data_loading.worker_need import RECEIVE_NS, Step, best_workers, measured_step, saved
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.data_loading import _batch_time as making
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+
+NEEDS = ("data", "steady_steps")
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for training DataLoaders without workers."""
+    own = [
+        loader for loader in evidence.get(find_loaders, trainer) if loader.training and loader.workers == 0
+    ]
+    exposed = [loader for loader in own if loader.share >= MIN_REPORTED_SHARE]
+    steps = [(loader, measured_step(evidence, trainer, loader)) for loader in exposed]
+    found = [_finding(evidence, trainer, loader, step) for loader, step in steps if step is not None]
+    if found:
+        return found
+    if not own:
+        return Clear("No training batches come from a DataLoader without workers.")
+    largest = units.share(max(loader.share for loader in own))
+    return Clear(f"Making batches in the training process takes {largest} of the loop.")
+
+
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step) -> Finding:
+    """Return the finding about one loader."""
+    workers = best_workers(step)
+    where = named("the DataLoader", loader.created)
+    words = [
+        f"A step waits {units.duration(step.fetch_ns)} for its batch, and the rest of the step takes "
+        f"{units.duration(step.rest_ns)} ({units.counted(loader.batches, 'batch', 'batches')} recorded).",
+        f"{_dataset(loader)} is read with num_workers=0, so loading and training do not overlap.",
+        *making.split(loader),
+        *making.sampled(evidence, trainer, loader),
+    ]
+    if step.cores is not None:
+        words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
+    main_cost = making.main_cost(evidence, trainer, loader)
+    mostly = f", mostly in {main_cost}" if main_cost else ""
+    return Finding(
+        title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
+        f"({where}{mostly}).",
+        share=loader.share,
+        saving=_saving(step, workers),
+        evidence=tuple(words),
+        advice=_advice(loader, where, step, workers, main_cost),
+        verdict="data-bound",
+        location=locate(loader.created),
+        experiment=f"workers={workers}" if workers else None,
+        confidence="inferred",
+        claims=making.waits(loader),
+    )
+
+
+def _saving(step: Step, workers: int) -> tuple[float, float]:
+    """Return the best and worst step-time ratios with this number of workers."""
+    if not workers:
+        return (1.0 - step.fetch_ns / step.now_ns, 1.0)
+    return saved(step, step.with_workers(workers), workers)
+
+
+def _dataset(loader: LoaderUse) -> str:
+    """Return the dataset as the subject of a sentence."""
+    name = "" if loader.dataset is None else f" {loader.dataset.rpartition('.')[2]}"
+    size = "" if loader.dataset_length is None else f" ({units.counted(loader.dataset_length, 'sample')})"
+    return f"The dataset{name}{size}"
+
+
+def _advice(loader: LoaderUse, where: str, step: Step, workers: int, main_cost: str) -> str:
+    """Return what to change; ``main_cost`` is the function that takes most of making a batch."""
+    cheaper = f" Any speedup of {main_cost} adds to this." if main_cost else ""
+    if not workers and step.fetch_ns > 2 * RECEIVE_NS:
+        return (
+            "Make each sample cheaper to load: work on whole batches, or prepare the data before the training. "
+            f"Workers would not help, because no core is free.{cheaper}"
+        )
+    if not workers:
+        return (
+            "Index whole batches out of a tensor, or add __getitems__ to the dataset. Workers would not help: a batch "
+            f"takes {units.duration(step.fetch_ns)} to make and about as long to send."
+        )
+    persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
+    verb = "worker makes" if workers == 1 else "workers make"
+    threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
+    once = " Create it once, before the epochs." if loader.made_again and persistent else ""
+    fewer = f" Call torch.set_num_threads({threads}) to leave them cores." if threads < step.threads else ""
+    return (
+        f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
+        f"while the training runs.{once}{fewer}{cheaper}"
+    )

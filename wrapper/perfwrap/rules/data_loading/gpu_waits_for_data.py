@@ -1,0 +1,71 @@
+"""The GPU is idle while the training thread waits for the next batch.
+
+What it finds
+    Idle time of the GPU, in a record of its kernels, while the training thread waited for a batch: at least 2 % of the
+    recorded time.
+
+Why it costs
+    A wait for a batch costs nothing while the GPU still has work. This is the part of the waits in which it had none.
+
+How the gain is estimated
+    Measured: the GPU idle time inside waits for a batch. If only the program's own step marks were recorded, it is
+    estimated: the idle time between two marked steps in which nothing else was recorded, if the next step starts with a
+    copy to the GPU.
+
+How to fix
+    Use more workers (num_workers), make batches cheaper (decode less, cache, transform on the GPU), keep workers alive
+    between epochs, prefetch more. The findings about the DataLoader say which of these helps.
+
+When it is wrong
+    When estimated: other activity between the steps that was not recorded (a sleep, a request to a server). In a
+    recording of the first steps only, where the first batch is always slow.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.what_if import without
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import window, with_blame
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+
+NEEDS = ("trainer", "kernels")
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for GPU idle time that waits for batches explain."""
+    gpu = with_blame(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return gpu
+    share = gpu.idle_shares.get("data", 0.0)
+    if share < MIN_REPORTED_SHARE:
+        return Clear(f"The GPU waits for data {units.share(share)} of the recorded time.")
+    waits = gpu.idle.filter(pl.col("blame") == "data")
+    inferred = bool(waits["inferred"].any())
+    idle = 1.0 - gpu.busy_share
+    evidence_texts = [
+        f"In {window(gpu)}, it was idle {units.share(idle)}; {units.share(share / idle)} of that waiting for data."
+    ]
+    if inferred:
+        evidence_texts.append(
+            "Estimated: nothing else was recorded between the marked steps, and each step then starts with a copy of "
+            "its batch to the GPU."
+        )
+    return [
+        Finding(
+            title=f"The GPU is idle {SHARE} of the time because it waits for the next batch.",
+            share=share,
+            saving=without(share),
+            evidence=tuple(evidence_texts),
+            advice="Use more workers or make batches cheaper: num_workers, persistent_workers, prefetch_factor, "
+            "cheaper transforms, or faster storage.",
+            verdict="data-bound",
+            experiment="cached-batch",
+            confidence="inferred" if inferred else "measured",
+            claims=pl.col("part") == "data",
+            scope=Scope.WINDOW,
+        )
+    ]

@@ -1,0 +1,128 @@
+"""One worker is much slower than the others, and all wait for it.
+
+What it finds
+    A DataLoader that the training waits for during at least 2 % of the loop, whose slowest worker takes at least twice
+    as long per batch as the median of the others.
+
+Why it costs
+    Batches are delivered in order: the ready batches of other workers wait for the slowest one, so the loop runs at its
+    pace and the others are idle.
+
+How the gain is estimated
+    Measured in each worker: the median time of a batch. At best a step takes the longer of its rest and the mean time
+    of a batch divided by the number of workers. At worst half of that gain remains.
+
+How to fix
+    Split every shard among the workers instead of giving each whole shards, or shuffle the shards. If the order of the
+    batches does not matter, pass in_order=False to the DataLoader (PyTorch 2.6 or later).
+
+When it is wrong
+    When one worker shares its core with another program and is slow only for that reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from perfwrap import units
+from perfwrap.measures.data_loading.loaders import LoaderUse
+from perfwrap.measures.data_loading.worker_need import Step, measured_step
+from perfwrap.measures.data_loading.worker_states import WorkerState, find_worker_states
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.data_loading import _batch_time as making
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
+
+NEEDS = ("data", "steady_steps")
+
+MIN_FACTOR = 2.0
+"""The slowest worker over the median of the others."""
+
+MIN_BATCHES = 5
+"""Batches per worker that are enough to judge it."""
+
+MIN_BUSY_SHARE = 0.8
+"""The slowest worker delays the others only if it is busy itself."""
+
+MIN_GAIN_SHARE = 0.5
+"""Minimum part of the gain: evenly distributed work still varies from batch to batch."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The slowest worker compared with the others."""
+
+    slowest: WorkerState
+    others_ns: float
+    mean_ns: float
+
+    @property
+    def times(self) -> float:
+        """How many times as long it takes as the others."""
+        return self.slowest.median_fetch_ns / self.others_ns if self.others_ns else 1.0
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for workers that delay the others."""
+    loaders, answer = making.in_workers(evidence, trainer)
+    if answer is not None:
+        return answer
+    paces = [(loader, _pace(evidence.get(find_worker_states, trainer, loader))) for loader in loaders]
+    several = [(loader, pace) for loader, pace in paces if pace is not None]
+    if not several:
+        return Clear("Fewer than two workers made enough batches to compare.")
+    found = [
+        _finding(evidence, loader, pace, step)
+        for loader, pace in several
+        if pace.times >= MIN_FACTOR
+        and pace.slowest.busy_share >= MIN_BUSY_SHARE
+        and (step := measured_step(evidence, trainer, loader)) is not None
+    ]
+    times = max(pace.times for _, pace in several)
+    return found or Clear(f"The slowest worker takes {units.times(times)} as long as the others.")
+
+
+def _pace(states: tuple[WorkerState, ...]) -> Pace | None:
+    """Return the slowest worker compared with the others, None if there are not two to compare."""
+    known = [state for state in states if state.batches >= MIN_BATCHES]
+    if len(known) < 2:
+        return None
+    slowest = max(known, key=lambda state: state.median_fetch_ns)
+    others = [state.median_fetch_ns for state in known if state is not slowest]
+    every = [*others, slowest.median_fetch_ns]
+    return Pace(slowest, float(median(others)), sum(every) / len(every))
+
+
+def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step) -> Finding:
+    """Return the finding about one loader."""
+    where = named("the DataLoader", loader.created)
+    number = evidence.get(find_facts, pace.slowest.process).get("worker_id")
+    who = f"Worker {number}" if number is not None else "One worker"
+    per_step = step.fetch_ns / loader.fetch_ns if loader.fetch_ns else 1.0
+    best = min(1.0, max(step.rest_ns, pace.mean_ns * per_step / max(1, step.workers)) / step.now_ns)
+    words = [
+        f"{who} takes {units.duration(pace.slowest.median_fetch_ns)} per batch (median), the others "
+        f"{units.duration(pace.others_ns)}.",
+        f"It makes batches {units.share(pace.slowest.busy_share)} of its time.",
+    ]
+    if loader.ready is not None and loader.ready.overtaken:
+        words.append(
+            f"In {units.counted(loader.ready.overtaken, 'wait')}, later batches were ready before the one that was "
+            "next in order."
+        )
+    return Finding(
+        title=f"{SHARE} of the training loop waits for {where}: one of its workers takes "
+        f"{units.times(pace.times)} as long as the others.",
+        share=loader.late_share,
+        saving=(best, 1.0 - MIN_GAIN_SHARE * (1.0 - best)),
+        evidence=tuple(words),
+        advice="Distribute the work evenly: split every shard among the workers, or shuffle the shards. If the order "
+        "of batches does not matter, pass in_order=False (PyTorch 2.6 or later).",
+        verdict="data-bound",
+        location=locate(loader.created),
+        experiment="cached-batch",
+        confidence="inferred",
+        claims=making.waits(loader),
+    )

@@ -1,0 +1,78 @@
+"""Other programs use the same GPU.
+
+What it finds
+    Processes on the trainer's GPU that do not belong to this run, in at least 5 % of the samples, with at least 1 % of
+    the GPU memory or an unknown amount.
+
+Why it costs
+    They share the GPU's time, and this run cannot use their memory. Step times vary with what the others do.
+
+How the gain is estimated
+    No gain is claimed: how much GPU time the others used is unknown.
+
+How to fix
+    Use another GPU (CUDA_VISIBLE_DEVICES), a slice of it (MIG), or agree with the other users.
+
+When it is wrong
+    A process that only holds memory and computes nothing costs no time. Inside a container other processes are not
+    visible.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.gpu.gpu_state import OWNER, Gpu
+from perfwrap.measures.gpu.own_gpus import find_own_gpus
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+
+NEEDS = ("steady_steps", "gpu")
+
+MIN_MEAN_PROCESSES = 0.05
+"""Mean number of other processes: one of them in 5 % of the samples."""
+MIN_MEMORY_SHARE = 0.01
+"""Share of the GPU memory; desktop programs hold less and compute little."""
+MAX_NAMED = 3
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for other processes on the trainer's GPU."""
+    known = [gpu for gpu in evidence.get(find_own_gpus, trainer) if gpu.other_processes is not None]
+    if not known:
+        return NotChecked("The owners of the processes on this GPU are unknown.")
+    found = [_finding(evidence, gpu) for gpu in known if _is_shared(gpu)]
+    return found or Clear("No other process used this GPU.")
+
+
+def _is_shared(gpu: Gpu) -> bool:
+    """Return whether others used the GPU with a relevant amount of memory."""
+    if (gpu.other_processes or 0.0) < MIN_MEAN_PROCESSES:
+        return False
+    if gpu.other_memory_used_bytes is None or not gpu.memory_total_bytes:
+        return True
+    return gpu.other_memory_used_bytes >= MIN_MEMORY_SHARE * gpu.memory_total_bytes
+
+
+def _finding(evidence: Evidence, gpu: Gpu) -> Finding:
+    """Return the finding about one GPU."""
+    facts = evidence.get(find_facts, gpu.track)
+    others = [key.split("/")[1] for key, value in facts.items() if OWNER.match(key) and value == "other"]
+    programs = sorted({facts.get(f"process/{pid}/program", "") for pid in others} - {""})
+    named = (
+        f": {', '.join(re.sub(r'[^ -~]', '?', name) for name in programs[:MAX_NAMED])}" if programs else ""
+    )
+    words = [f"{units.number(gpu.other_processes or 0.0)} other processes on average{named}."]
+    if gpu.other_memory_used_bytes is not None:
+        words.append(f"They hold {units.size(gpu.other_memory_used_bytes)} of its memory.")
+    return Finding(
+        title=f"Other programs also use {gpu.name}.",
+        share=0.0,
+        saving=(1.0, 1.0),
+        evidence=tuple(words),
+        advice="Use another GPU (CUDA_VISIBLE_DEVICES), or a slice of this one (MIG).",
+        health=True,
+    )

@@ -1,0 +1,145 @@
+"""More compute threads are runnable than there are cores.
+
+What it finds
+    Compute threads of all training processes and of their DataLoader workers that are together more than 1.5 times the
+    usable cores (CPU affinity and cgroup quota), while more tasks are runnable than there are cores.
+
+Why it costs
+    The threads of one operation wait for each other at its end. If they do not all have a core, each operation waits
+    for a thread that the kernel has paused; OpenMP threads that spin while they wait use the core that this thread
+    needs. Two processes with two threads each on two cores can be many times slower than with one thread each.
+
+How the gain is estimated
+    Estimated: with only as many runnable tasks as cores, the compute phases would no longer share the cores, so at best
+    they shrink by cores / runnable tasks. The cost of spinning is unknown, and so is whether fewer threads are faster:
+    the lower bound is no gain. If other programs need the cores too, or this is unknown, the severity is at most minor.
+
+How to fix
+    Use cores / processes threads per process: OMP_NUM_THREADS=N in the environment (torchrun sets 1) or
+    torch.set_num_threads(N). In a container with a CPU quota always set it: torch counts the machine's cores, not the
+    quota. Inside DataLoader workers torch uses one thread unless the program changes that.
+
+When it is wrong
+    When the threads mostly wait for something else, such as a disk or a network.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.host.processors import Processors, find_processors
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+
+NEEDS = ("host", "steady_steps")
+
+WANTED_PER_CORE = 1.5
+"""Compute threads per usable core from which they are too many; one worker next to a training process is no problem."""
+
+RUNNABLE_PER_CORE = 1.25
+"""Runnable tasks per usable core from which the threads slow each other down."""
+
+OWN_SHARE = 0.9
+"""The run's own share of the runnable tasks from which no other program is the cause."""
+
+MIN_THROTTLED_SHARE = 0.05
+"""Share of the time withheld by the cgroup quota that shows the same."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Compare the runnable threads with the cores."""
+    cores = evidence.get(find_processors, trainer)
+    if cores.usable is None or cores.wanted_threads is None:
+        return NotChecked("The number of usable cores or of compute threads is unknown.")
+    threads = (
+        f"{units.counted(cores.wanted_threads, 'compute thread')} for {units.number(cores.usable)} usable "
+        "cores"
+    )
+    if cores.wanted_threads <= WANTED_PER_CORE * cores.usable:
+        return Clear(f"{threads}.")
+    pressure = _pressure(cores)
+    if pressure is None:
+        return NotChecked(
+            "Runnable tasks were not recorded, so it is unknown whether the threads compete for cores."
+        )
+    if pressure <= 1.0:
+        return Clear(f"{threads}, but they are not runnable at the same time.")
+    # On a GPU the host's threads slow down what feeds the GPU, not the model itself.
+    parts = ("python", "data") if trains_on_gpu(evidence, trainer) else COMPUTE_PARTS
+    shares = evidence.get(find_account, trainer).shares
+    share = sum(shares[part] for part in parts) * (1.0 - 1.0 / pressure)
+    if share < MIN_REPORTED_SHARE:
+        return Clear(f"{threads}, which costs at most {units.share(share)} of the loop.")
+    return [
+        Finding(
+            title=f"{threads}: they compete for the cores, which costs up to {SHARE} of the training loop.",
+            share=share,
+            saving=(1.0 - share, 1.0),
+            evidence=_words(cores),
+            advice=_advice(cores),
+            verdict="throttled",
+            experiment=f"threads={_fitting_threads(cores)}",
+            max_severity="critical" if _is_alone(cores) else "minor",
+            confidence="inferred",
+            claims=pl.col("part").is_in(list(parts)),
+        )
+    ]
+
+
+def _pressure(cores: Processors) -> float | None:
+    """Return runnable tasks per core: 1 for enough cores, None for unknown."""
+    usable = cores.usable or 1.0
+    if cores.own_runnable is not None and cores.own_runnable >= RUNNABLE_PER_CORE * usable:
+        # If the run's own part is unknown: at most its number of threads.
+        return min(cores.own_runnable, float(cores.wanted_threads or 0)) / usable
+    if cores.throttled_share is not None and cores.throttled_share >= MIN_THROTTLED_SHARE:
+        return 1.0 / (1.0 - min(cores.throttled_share, 0.9))
+    return None if cores.runnable is None else 1.0
+
+
+def _is_alone(cores: Processors) -> bool:
+    """Return whether the runnable tasks are known to be the run's own."""
+    return cores.tree_busy is not None and (cores.own_runnable or 0.0) >= OWN_SHARE * (cores.runnable or 0.0)
+
+
+def _words(cores: Processors) -> tuple[str, ...]:
+    """Return the measured figures."""
+    processes = units.counted(cores.trainers, "training process", "training processes")
+    threads = units.counted(cores.threads_per_trainer or 0, "thread")
+    each = " each" if cores.trainers > 1 else ""
+    words = [f"{processes} with {threads}{each}{_and_workers(cores)}."]
+    if cores.runnable is not None:
+        own = cores.own_runnable or 0.0
+        others = f", about {units.number(own)} of them from this run" if own < cores.runnable else ""
+        words.append(f"{units.number(cores.runnable)} tasks were runnable on average{others}.")
+    if cores.throttled_share:
+        words.append(f"The CPU quota stopped the run {units.share(cores.throttled_share)} of the time.")
+    if cores.involuntary_switches_per_s is not None:
+        words.append(
+            f"The kernel preempted the training thread {units.rate(cores.involuntary_switches_per_s, 'times', 2)}."
+        )
+    return tuple(words)
+
+
+def _and_workers(cores: Processors) -> str:
+    """Return the DataLoader workers, if there are any."""
+    return f" and {units.counted(cores.workers, 'DataLoader worker')}" if cores.workers else ""
+
+
+def _fitting_threads(cores: Processors) -> int:
+    """Return how many threads each training process should have."""
+    return max(1, int((cores.usable or 1.0) - cores.workers) // max(1, cores.trainers))
+
+
+def _advice(cores: Processors) -> str:
+    """Return what to change."""
+    number = _fitting_threads(cores)
+    processes = units.counted(cores.trainers, "training process", "training processes")
+    return (
+        f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}), so that "
+        f"{processes}{_and_workers(cores)} fit the {units.number(cores.usable or 1.0)} usable cores."
+    )

@@ -1,0 +1,130 @@
+"""A line of the loop reads a value, so the host waits for the GPU or converts large tensors.
+
+What it finds
+    Calls such as .item(), .tolist(), .cpu(), .numpy(), float(t), bool(t), print(t) and nonzero(), by line, that block
+    the training thread during at least 2 % of the training loop and may cost time.
+
+Why it costs
+    The host runs ahead of the GPU. Reading a value makes the host wait until the GPU has caught up; then the GPU waits
+    for the next launches. Waiting for a busy GPU costs nothing by itself: the cost is the idle time that follows. On a
+    CPU a read costs about 1 µs, so a line is reported there only if its own blocked time is large, for example because
+    it converts a large tensor into Python lists.
+
+How the gain is estimated
+    On a CPU: the measured blocked time of the line. On a GPU without a record of its kernels, estimated: from zero to
+    the smaller of the blocked time and the GPU's idle share (one minus the sampled utilization).
+
+How to fix
+    Read the value every N steps instead of each step, keep running sums on the GPU and read them once, use torch.where
+    instead of branching on a value, log asynchronously.
+
+When it is wrong
+    When the value decides what the next step does (early stopping inside a step, dynamic loss logic). At high
+    utilization the line only shows where the host waits for useful work; the rule then reports nothing.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.loop_figures import gpu_utilization
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.syncs import SyncLine, find_syncs
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+
+NEEDS = ("syncs", "steady_steps")
+
+FULL_UTILIZATION = 0.95
+"""Sampled GPU utilization from which blocked time counts as waiting for useful work. NVML calls a sample busy if any
+kernel ran in it, so the true idle share is at least one minus this."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for lines that block the loop."""
+    lines = evidence.get(find_syncs, trainer)
+    blocked = [line for line in lines if line.share >= MIN_REPORTED_SHARE]
+    if not blocked:
+        total = units.share(sum(line.share for line in lines))
+        return Clear(f"Reading values blocks {total} of the loop in total, no single line 2 % or more.")
+    utilization = gpu_utilization(evidence)
+    on_gpu = [line for line in blocked if line.on_gpu]
+    found = [_on_cpu(line) for line in blocked if not line.on_gpu]
+    if on_gpu and utilization is None:
+        return found or NotChecked(
+            f"{place(on_gpu[0].where, 'A line')} waits for the GPU {units.share(on_gpu[0].share)} of the loop; "
+            "its cost needs the GPU utilization (run with monitors)."
+        )
+    if on_gpu and utilization is not None and utilization < FULL_UTILIZATION:
+        found += [_on_gpu(line, utilization) for line in on_gpu]
+    if found:
+        return [finding for finding in found if finding.share >= MIN_REPORTED_SHARE] or Clear(
+            "The GPU is almost never idle."
+        )
+    return Clear(
+        f"{place(on_gpu[0].where, 'A line')} waits for the GPU, which was busy {units.share(utilization)} "
+        "of the time: waiting for useful work costs nothing."
+    )
+
+
+def _on_cpu(line: SyncLine) -> Finding:
+    """Return the finding about a line that is slow by itself."""
+    return Finding(
+        title=f"{SHARE} of the training loop is spent in {line.name} at {place(line.where, 'one line')}.",
+        share=line.share,
+        saving=(1.0 - line.share, 1.0 - line.share),
+        evidence=(_calls(line),),
+        advice=f"Convert fewer values, or less often, at {place(line.where, 'that line')}. The tensors are on the "
+        "CPU, so the conversion itself is the cost.",
+        verdict="sync-bound",
+        location=locate(line.where),
+        claims=_claims(line),
+    )
+
+
+def _on_gpu(line: SyncLine, utilization: float) -> Finding:
+    """Return the finding about a line that makes the host wait for a GPU with idle time."""
+    share = min(line.share, 1.0 - utilization)
+    return Finding(
+        title=f"{line.name} at {place(line.where, 'one line')} makes the host wait for the GPU, which costs "
+        f"up to {SHARE} of the training loop.",
+        share=share,
+        saving=(1.0 - share, 1.0),
+        evidence=(
+            _calls(line),
+            f"The GPU was busy in {units.share(utilization)} of the samples. How much of its idle time follows this "
+            "line is unknown without a record of its kernels.",
+        ),
+        advice=_less_often(line),
+        verdict="sync-bound",
+        location=locate(line.where),
+        experiment="defer-item",
+        confidence="inferred",
+        claims=_claims(line),
+    )
+
+
+def _calls(line: SyncLine) -> str:
+    """Return the number of calls and their time."""
+    return (
+        f"{units.counted(line.count, 'call')} in the steady loop, {units.number(line.per_step)} per step; "
+        f"{units.duration(line.blocked_ns_per_step)} blocked per step."
+    )
+
+
+def _less_often(line: SyncLine) -> str:
+    """Return the advice for any device."""
+    where = place(line.where, "that line")
+    return (
+        f"Read the value at {where} only every 50 steps or so, or keep it on the GPU and read it once per "
+        "epoch."
+    )
+
+
+def _claims(line: SyncLine) -> pl.Expr:
+    """Select the segments of the account inside this call on this line."""
+    own = pl.col("part").is_in(["sync", "transfer"]) & (pl.col("name") == line.name)
+    if line.where is None:
+        return own & pl.col("file").is_null()
+    return own & (pl.col("file") == line.where.file) & (pl.col("line") == line.where.line)

@@ -1,0 +1,80 @@
+"""The GPU copies tensors within its own memory to change their type or layout.
+
+What it finds
+    Kernels that only change the type of tensors (aten::to, aten::_to_copy, aten::copy_), in a record of the GPU's
+    kernels: at least 5 % of the recorded time. Or all kernels that only copy, including those that reorder elements
+    (contiguous(), clone()): at least 10 %. Layout changes around convolutions are separate (layout_conversions).
+
+Why it costs
+    Each such kernel reads and writes a whole tensor and computes nothing.
+
+How the gain is estimated
+    Estimated: at best all of that time disappears, at worst half, because autocast must cast something.
+
+How to fix
+    Keep a tensor in one type from its creation to its use; put one autocast scope around the whole forward pass; keep
+    weights in bfloat16 if the optimizer allows it; torch.compile fuses casts with neighboring operations. Arrange
+    permute() and transpose() so that no contiguous() is needed after them.
+
+When it is wrong
+    When mixed precision saves more in the matrix products than its casts cost.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.what_if import without
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.kernel_marks import CAST, MOVE, marked, of_kernels
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+
+NEEDS = ("trainer", "kernels")
+
+CAST_SHARE = MINOR_SHARE
+"""Share of the recorded time, for casts."""
+COPY_SHARE = MAJOR_SHARE
+"""Share of the recorded time, for all copies together: some contiguous() calls are normal."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for kernels that only copy."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return gpu
+    rows = of_kernels(gpu).filter(marked(f"{CAST}|{MOVE}"))
+    casts = rows.filter(marked(CAST))
+    cast, copy = (int(found["ns"].sum()) / gpu.window_ns for found in (casts, rows))
+    if cast < CAST_SHARE and copy < COPY_SHARE:
+        return Clear(
+            f"Type changes take {units.share(cast)} of the recorded time, all copies by kernels "
+            f"{units.share(copy)}."
+        )
+    return [_finding(gpu, rows, min(1.0, cast), min(1.0, copy))]
+
+
+def _finding(gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float) -> Finding:
+    """Return the finding about the casts, or about all copies if there are few casts."""
+    mostly = cast >= CAST_SHARE
+    share = cast if mostly else copy
+    what = "change the type of tensors" if mostly else "copy tensors within its memory"
+    largest = rows.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
+    return Finding(
+        title=f"{SHARE} of the GPU's time is kernels that only {what}.",
+        share=share,
+        saving=without(share),
+        evidence=(
+            f"In {window(gpu)}: {units.counted(rows.height, 'copy', 'copies')} by kernels, "
+            f"{units.share(copy)} of the time; {units.share(cast)} for type changes.",
+            f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
+        ),
+        advice="Keep tensors in one type from their creation to their use, with one autocast scope around the forward "
+        "pass; avoid contiguous() after permute(); torch.compile fuses the rest.",
+        experiment="bf16" if mostly else "compile",
+        confidence="inferred",
+        scope=Scope.WINDOW,
+    )

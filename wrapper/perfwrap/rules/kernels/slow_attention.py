@@ -1,0 +1,106 @@
+"""Attention runs as separate matrix products and a softmax instead of one fused kernel.
+
+What it finds
+    In a record of the GPU's kernels: a matrix product, a softmax and another matrix product on one stream, with only
+    elementwise operations and copies between them. Reported if the softmax and the kernels between the products take at
+    least 5 % of the recorded time.
+
+Why it costs
+    The scores of all pairs of positions are written to memory and read again several times. A fused kernel keeps them
+    in registers (Dao et al., FlashAttention, 2022).
+
+How the gain is estimated
+    Estimated: at best everything between the products disappears, at worst half of it. Savings in the products
+    themselves are not counted.
+
+How to fix
+    torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" in transformers, with 16-bit types
+    and head sizes that are multiples of 8. A mask given as a tensor can prevent the fastest kernels.
+
+When it is wrong
+    With very short sequences there is nothing to gain. A softmax between two layers that is not attention (experts, a
+    gate) looks the same, but takes little time.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.what_if import without
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.kernel_marks import LOG_SOFTMAX, SOFTMAX, marked, of_kernels
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+
+NEEDS = ("trainer", "kernels")
+
+LARGE_SHARE = MINOR_SHARE
+"""Share of the recorded time."""
+
+BETWEEN = ("elementwise", "copy", "reduction")
+"""Classes of kernels that may be between the products and the softmax: scale, mask, dropout, casts, sums."""
+MAX_BETWEEN = 8
+"""Kernels between two products of one attention; eager code with a mask and dropout has five or six."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for matrix products around a softmax."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return gpu
+    found = _attentions(of_kernels(gpu))
+    share = min(1.0, int(found["ns"].sum()) / gpu.window_ns)
+    fused = sum(kind.count for kind in gpu.classes if kind.name == "attention")
+    if share < LARGE_SHARE:
+        return Clear(
+            f"{units.counted(fused, 'fused attention kernel')} ran; softmax between separate products takes "
+            f"{units.share(share)} of the recorded time."
+        )
+    return [
+        Finding(
+            title=f"{SHARE} of the GPU's time is attention without a fused kernel.",
+            share=share,
+            saving=without(share),
+            evidence=(
+                f"In {window(gpu)}: {units.counted(found.height, 'softmax', 'softmaxes')} between matrix products; "
+                f"with the kernels around them {units.duration(int(found['ns'].sum()))}.",
+                f"The longest: {short(found.sort('ns', descending=True)['name'][0])}.",
+            ),
+            advice="Use F.scaled_dot_product_attention (attn_implementation=\"sdpa\" in transformers) "
+            "with 16-bit types, and is_causal=True instead of a mask if possible.",
+            confidence="inferred",
+            scope=Scope.WINDOW,
+        )
+    ]  # fmt: skip
+
+
+def _attentions(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return the name of the softmax and the time between the products, for each unfused attention."""
+    ordered = kernels.sort("track", "start").with_columns(
+        (pl.col("class") == "gemm").alias("product"),
+        marked(SOFTMAX, LOG_SOFTMAX).alias("softmax"),
+    )
+    foreign = ~pl.col("product") & ~pl.col("softmax") & ~pl.col("class").is_in(BETWEEN)
+    other_loss = marked(LOG_SOFTMAX)
+    # The kernels between one product and the next on one stream form a group.
+    number = (pl.col("product") | (pl.col("track") != pl.col("track").shift(1)).fill_null(True)).cum_sum()
+    grouped = ordered.with_columns(number.alias("group"))
+    groups = grouped.group_by("group", maintain_order=True).agg(
+        pl.col("track").first(),
+        pl.col("product").first().alias("after_product"),
+        pl.col("softmax").sum().alias("softmaxes"),
+        (foreign | other_loss).any().alias("foreign"),
+        pl.len().alias("count"),
+        pl.col("ns").filter(~pl.col("product")).sum().alias("ns"),
+        pl.col("name").filter(pl.col("softmax")).first().alias("name"),
+    )
+    followed = (pl.col("track").shift(-1) == pl.col("track")) & pl.col("after_product").shift(-1)
+    return groups.filter(
+        "after_product",
+        followed.fill_null(False),
+        pl.col("softmaxes") == 1,
+        ~pl.col("foreign"),
+        pl.col("count") - 1 <= MAX_BETWEEN,
+    )

@@ -1,0 +1,122 @@
+"""A step has too little work to fill the GPU, and GPU memory is mostly free.
+
+What it finds
+    A GPU on which kernels run in at least half of the samples, while its multiprocessors are active less than half of
+    the time (reported by GPUs from Hopper on) and less than half of its memory is used. If only kernels were recorded:
+    a median kernel of less than 10 µs with that much free memory, as a note.
+
+Why it costs
+    A kernel takes a few microseconds even if it does nothing, and small kernels leave most multiprocessors idle. A
+    larger batch does more work in nearly the same time.
+
+How the gain is estimated
+    Estimated: the time in which kernels run and multiprocessors are idle; at worst half of it.
+
+How to fix
+    A larger batch (double it until memory is full or the time per sample stops falling), with an adapted learning rate;
+    otherwise torch.compile or CUDA graphs, or several jobs on one GPU.
+
+When it is wrong
+    When training needs a small batch. The used memory includes what the caching allocator holds.
+"""
+
+from __future__ import annotations
+
+from perfwrap import units
+from perfwrap.measures.account.what_if import without
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.gpu.gpu_state import Gpu
+from perfwrap.measures.gpu.own_gpus import find_own_gpus
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+
+NEEDS = ("steady_steps", "gpu")
+
+MIN_RUNNING_SHARE = 0.5
+"""Share of the samples in which kernels must run: an idle GPU waits for something else."""
+MAX_ACTIVE_SHARE = 0.5
+"""Share of the time below which multiprocessors count as mostly idle."""
+MIN_FREE_SHARE = 0.5
+"""Free share of the GPU memory; a batch of twice the size fits into it."""
+TINY_KERNEL_NS = 10 * units.MICROSECOND
+"""Kernels shorter than this are too small; launching one takes about as long."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for a GPU with room for a larger batch."""
+    gpus = evidence.get(find_own_gpus, trainer)
+    if not gpus:
+        return NotChecked("None of the recorded GPUs is known to belong to this training thread.")
+    free = [gpu for gpu in gpus if (_free(gpu) or 0.0) >= MIN_FREE_SHARE]
+    if not free:
+        return Clear("At least half of the GPU memory is used, or its use is unknown.")
+    known = [gpu for gpu in free if "sm" in gpu.activity and gpu.utilization is not None]
+    if not known:
+        return _by_kernels(evidence, trainer, free[0])
+    empty = [gpu for gpu in known if _room(gpu) > 0]
+    if not empty:
+        return Clear(
+            f"{known[0].name}'s multiprocessors were active {units.share(known[0].activity['sm'])} of the time."
+        )
+    gpu = max(empty, key=_room)
+    share = _room(gpu)
+    return [
+        _finding(
+            evidence,
+            trainer,
+            gpu,
+            share / 2,
+            without(share),
+            f"Kernels ran {units.share(gpu.utilization)} of the time on {gpu.name}, but its multiprocessors were "
+            f"active only {units.share(gpu.activity['sm'])}.",
+        )
+    ]
+
+
+def _by_kernels(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Answer:
+    """Use the median kernel if the activity of the multiprocessors is unknown."""
+    activity = recorded(evidence, trainer)
+    if not isinstance(activity, GpuActivity):
+        return NotChecked("Needs multiprocessor activity (NVIDIA GPUs from Hopper on) or recorded kernels.")
+    median = activity.launches.kernel_ns
+    if median is None or median >= TINY_KERNEL_NS:
+        return Clear(f"The median kernel takes {units.duration(median)}.")
+    text = (
+        f"The median kernel takes {units.duration(median)} in {window(activity)}, so most of the GPU is idle."
+    )
+    return [_finding(evidence, trainer, gpu, 0.0, (1.0, 1.0), text)]
+
+
+def _finding(
+    evidence: Evidence, trainer: Trainer, gpu: Gpu, share: float, saving: tuple[float, float], text: str
+) -> Finding:
+    """Return the finding."""
+    facts = evidence.get(find_facts, trainer.process).items()
+    sizes = [value for key, value in facts if key.endswith("/batch_size") and value.isdecimal()]
+    batch = (f"A DataLoader's batch size is {sizes[0]}.",) if sizes else ()
+    return Finding(
+        title=f"The steps are too small for {gpu.name}: {units.share(_free(gpu))} of its memory is free.",
+        share=share,
+        saving=saving,
+        evidence=(text, *batch),
+        advice="Double the batch size and check samples per second, until memory is full; adapt the learning rate. "
+        "Or launch fewer kernels: torch.compile, CUDA graphs.",
+        experiment="batch-size=max",
+        confidence="inferred",
+    )
+
+
+def _room(gpu: Gpu) -> float:
+    """Return the share of time in which kernels run but multiprocessors are idle; 0 if it is small."""
+    running, working = gpu.utilization or 0.0, gpu.activity["sm"]
+    return running - working if running >= MIN_RUNNING_SHARE and working < MAX_ACTIVE_SHARE else 0.0
+
+
+def _free(gpu: Gpu) -> float | None:
+    """Return the free share of a GPU's memory, None if unknown."""
+    if not gpu.memory_total_bytes or gpu.memory_used_bytes is None:
+        return None
+    return max(0.0, 1.0 - gpu.memory_used_bytes / gpu.memory_total_bytes)

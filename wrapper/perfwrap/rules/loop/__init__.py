@@ -1,0 +1,43 @@
+"""Rules about the training loop outside the model."""
+
+from __future__ import annotations
+
+from perfwrap.rules.loop import (
+    checkpoint_stall,
+    dense_embedding,
+    evaluation_with_grad,
+    gc_pause,
+    logging_overhead,
+    padded_batches,
+    python_overhead,
+    recompilation,
+    repeated_backward,
+    slow_optimizer,
+    slow_steps,
+    slowing_steps,
+    unused_gradients,
+    validation_share,
+    zero_grad_memset,
+)
+from perfwrap.rules.model import Rule
+
+TITLE = "Training loop outside the model"
+
+RULES: tuple[Rule, ...] = (
+    checkpoint_stall,
+    validation_share,
+    gc_pause,
+    evaluation_with_grad,
+    recompilation,
+    zero_grad_memset,
+    repeated_backward,
+    unused_gradients,
+    padded_batches,
+    dense_embedding,
+    slow_optimizer,
+    slow_steps,
+    slowing_steps,
+    logging_overhead,
+    python_overhead,
+)
+"""In display order."""

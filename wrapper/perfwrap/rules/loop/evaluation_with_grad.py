@@ -1,0 +1,70 @@
+"""The model is evaluated with gradients enabled.
+
+What it finds
+    Forward passes in validation phases that keep data for a backward pass that never runs, if disabling this may save
+    at least 2 % of the training loop.
+
+Why it costs
+    Each operation stores its inputs for the backward pass, and all activations stay in memory until the result is
+    freed: more memory, more page faults, and on a GPU a higher peak.
+
+How the gain is estimated
+    The time of these forward passes is measured. The gain is estimated: 0 to 40 % of it was measured on a CPU (none for
+    multilayer perceptrons, most for convolutions and transformers). The memory is saved in addition.
+
+How to fix
+    Wrap the evaluation in torch.inference_mode() or torch.no_grad(). model.eval() alone does not disable gradients.
+
+When it is wrong
+    When the evaluation needs gradients (adversarial examples, meta-learning): a backward pass then follows, and the
+    phase does not count as validation.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.loop_figures import mean_step_ns
+from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.steps.validation import find_validation
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("steady_steps", "options")
+
+MAX_SAVED_SHARE = 0.4
+"""Part of a forward pass that is saved at best (measured, see above)."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check the forward passes of the validation phases."""
+    validation = evidence.get(find_validation, trainer)
+    if not validation.count:
+        return Clear("There was no validation.")
+    if not validation.with_grad:
+        return Clear("Validation ran without gradients.")
+    forward = validation.grad_share
+    share = MAX_SAVED_SHARE * forward
+    if share < MIN_REPORTED_SHARE:
+        return Clear(f"Validation forward passes with gradients take {units.share(forward)} of the loop.")
+    step_ns = mean_step_ns(evidence, trainer)
+    where = place(validation.grad_line, "the evaluation")
+    return [
+        Finding(
+            title=f"The forward pass at {where} evaluates with gradients enabled, which may cost up to {SHARE} of the "
+            "training loop.",
+            share=share,
+            saving=saving(step_ns, 0.0, share * step_ns),
+            evidence=(
+                f"Such forward passes take {units.share(forward)} of the loop and keep their activations in memory.",
+            ),
+            advice=f"Wrap the evaluation at {where} in torch.inference_mode(); model.eval() alone does not disable "
+            "gradients.",
+            verdict="checkpoint/validation-bound",
+            location=locate(validation.grad_line),
+            confidence="inferred",
+            claims=(pl.col("part") == "validation") & (pl.col("operation") == "forward"),
+        )
+    ]

@@ -1,0 +1,104 @@
+"""Python's garbage collector stops the training thread.
+
+What it finds
+    Garbage collections inside the training loop that take at least 2 % of it.
+
+Why it costs
+    A full collection visits every live container object, on the thread that triggered it. With millions of Python
+    objects in memory this takes as long as many steps.
+
+How the gain is estimated
+    Measured: the pauses. The lower bound is nine tenths of them, if the loop itself creates objects that must be
+    collected; the upper bound (live objects frozen, collections at chosen moments) is all of it plus up to three
+    tenths, because nearby code also gets faster: this was measured on scripts with the fix.
+
+How to fix
+    Call gc.collect() and then gc.freeze() once after the setup: the objects alive then are never visited again. Remove
+    explicit gc.collect() calls from the step. Keep large histories in arrays instead of Python objects.
+
+When it is wrong
+    When the loop creates reference cycles that hold GPU memory: rare collections then raise peak memory.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.loop_figures import busiest_line
+from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.garbage import Garbage, find_garbage
+from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("gc", "steady_steps")
+
+FULL = 2
+"""The generation of a full collection."""
+
+FREQUENT_SHARE = 0.5
+"""Share of the steps with a long pause from which collections are frequent."""
+
+MAIN_LINE_SHARE = 0.5
+"""Share of the pauses that one line must have requested to be the cause."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check the collector's pauses."""
+    garbage = evidence.get(find_garbage, trainer)
+    if garbage.share < MIN_REPORTED_SHARE:
+        return Clear(
+            f"{units.counted(garbage.count, 'collection')} take {units.share(garbage.share)} of the loop."
+        )
+    line = _asking_line(evidence, trainer, garbage)
+    often = garbage.steps_hit >= FREQUENT_SHARE * max(1, evidence.get(find_steps, trainer).steady)
+    return [
+        Finding(
+            title=f"{SHARE} of the training loop is garbage collection, with pauses of up to "
+            f"{units.duration(garbage.longest_ns)}.",
+            share=garbage.share,
+            saving=without_measured(garbage.share),
+            evidence=_words(garbage, line),
+            advice=_advice(line, often),
+            verdict="python-bound",
+            location=locate(line),
+            experiment="gc-freeze",
+            claims=pl.col("part") == "gc",
+        )
+    ]
+
+
+def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage) -> Line | None:
+    """Return the line that requested most of the collection time; automatic collections have no line."""
+    line = busiest_line(evidence.get(find_account, trainer), "gc")
+    if line is None:
+        return None
+    on_line = (pl.col("part") == "gc") & (pl.col("file") == line.file) & (pl.col("line") == line.line)
+    return (
+        line
+        if evidence.get(find_account, trainer).share_of(on_line) >= MAIN_LINE_SHARE * garbage.share
+        else None
+    )
+
+
+def _words(garbage: Garbage, line: Line | None) -> tuple[str, ...]:
+    """Return the measured figures."""
+    full = units.duration(garbage.by_generation.get(FULL, 0))
+    asked = f" The program requests most of that at {place(line, '')}." if line else ""
+    return (
+        f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "
+        f"it full collections; {units.counted(garbage.steps_hit, 'step')} had a pause of 1 ms or more.{asked}",
+    )
+
+
+def _advice(line: Line | None, often: bool) -> str:
+    """Return what to change."""
+    freeze = "Call gc.collect() and gc.freeze() once, between the setup and the loop"
+    if line is not None:
+        rarer = "call it every few hundred steps" if often else "call it less often"
+        return f"Remove the collection at {place(line, '')} from the step, or {rarer}. {freeze}."
+    return f"{freeze}, and keep long-lived data of the loop in arrays instead of Python objects."

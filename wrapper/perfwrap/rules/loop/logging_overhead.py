@@ -1,0 +1,82 @@
+"""The training thread writes logs, progress bars or tables.
+
+What it finds
+    Lines between the phases of the step that print, write, flush, log or draw a progress bar and that have at least 2 %
+    of the loop in call stack samples.
+
+Why it costs
+    Formatting and writing run on the thread that feeds the model. A flush to a terminal or a network disk, or fsync,
+    waits for the other side; a file that is rewritten each time gets slower during the run.
+
+How the gain is estimated
+    The time between two recorded events is measured. How much of it is writing is estimated from the samples in it, and
+    from the text of the lines. At best nearly all of it is saved (every 50 steps), at worst half.
+
+How to fix
+    Log every N steps, buffer lines and flush rarely, append instead of rewriting, write from another thread.
+
+When it is wrong
+    When a line that writes also computes something (print(evaluate(...))): the samples cannot separate these. The
+    recorder's own sampler sees lines that release the GIL, as writing does, more often than others; py-spy does not.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from perfwrap import units
+from perfwrap.measures.account.loop_figures import mean_step_ns
+from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.logged_gaps import LoggedGap, find_logged_gaps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("steady_steps", "stacks", "phases")
+
+MIN_WRITING_SHARE = 0.5
+"""Share of a code section's samples that must be on lines that write."""
+
+MIN_SAVED_SHARE, MAX_SAVED_SHARE = 0.5, 0.98
+"""Share of the writing that is saved by logging every other step, and every 50 steps."""
+
+MAX_CALLS = 4
+"""How many calls are named."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for code sections that mostly write."""
+    gaps = [
+        gap
+        for gap in evidence.get(find_logged_gaps, trainer)
+        if gap.logged >= MIN_WRITING_SHARE * gap.sampled
+    ]
+    share = sum(gap.share for gap in gaps)
+    if share < MIN_REPORTED_SHARE:
+        return Clear(f"Writing logs takes {units.share(share)} of the loop (from call stack samples).")
+    first, step_ns = gaps[0], mean_step_ns(evidence, trainer)
+    calls = tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
+    return [
+        Finding(
+            title=f"{SHARE} of the training loop writes logs, mostly at {place(first.where, '')}.",
+            share=share,
+            saving=saving(step_ns, MIN_SAVED_SHARE * share * step_ns, MAX_SAVED_SHARE * share * step_ns),
+            evidence=tuple(_words(gap) for gap in gaps),
+            advice=f"Call {', '.join(calls[:MAX_CALLS])} only every 50 steps or so, or write once per epoch.",
+            verdict="python-bound",
+            location=locate(first.where),
+            confidence="inferred",
+            claims=reduce(or_, (gap.gap.segments for gap in gaps)),
+        )
+    ]
+
+
+def _words(gap: LoggedGap) -> str:
+    """Return what was measured and sampled in one code section."""
+    who = "py-spy" if gap.outside else "the recorder"
+    calls = ", ".join(gap.calls[:MAX_CALLS])
+    return (
+        f"{units.duration(gap.gap.per_step_ns)} per step in the program's own code; {units.count(gap.logged)} of "
+        f"{units.count(gap.sampled)} samples there (by {who}) are on lines that call {calls}."
+    )

@@ -1,0 +1,202 @@
+"""Sequences are padded beyond the longest of their batch.
+
+What it finds
+    Batches of tokens (integers, one row per sequence) of one fixed width that start or end with at least eight columns
+    of padding in all rows, at least 10 % of the columns, for a model with embeddings whose class or function names
+    suggest that it works on whole sequences (attention, GRU, transformer...).
+
+Why it costs
+    The model computes these columns like any others, but the results are masked and never used.
+
+How the gain is estimated
+    Measured on the host: the columns of up to 16 batches at the beginning and a few later ones. Estimated: their cost,
+    as their part of the model's forward and backward pass (or of the GPU's work, if its kernels were recorded), times
+    0.7 at least, because some work does not depend on the length, and times 1.3 at most, because attention grows with
+    the square of the length. Two scripts gained 1.0 and 1.3 times as much.
+
+How to fix
+    Pad each batch to its longest sequence in the collate function: torch.nn.utils.rnn.pad_sequence, or in transformers
+    DataCollatorWithPadding and no padding in the tokenizer. Batches of sequences of similar length need even less
+    padding. With CUDA graphs, pad to the next multiple of 64, because each new length is captured again.
+
+When it is wrong
+    When the model skips padding itself: packed sequences, nested tensors and functions named unpad in the model's
+    classes are recognized, other ways are not. When only part of the model works on the sequence, or the hardware needs
+    one length. Not checked with torch.compile, because each new length may compile again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.rules.kernel_record import recorded
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
+
+NEEDS = ("steady_steps", "options")
+
+WORDS = re.compile(" ".join([r"(\d{1,18})"] * 8))
+"""The recorder's figures: batches, columns, columns of padding only, numbers, padding numbers, the narrowest and the
+widest batch, and how many batches held more than tokens."""
+
+MIN_BATCHES = 3
+MIN_PADDING_SHARE = 0.1
+"""Share of the columns from which padding is reported."""
+MAX_SHARE = 0.8
+"""Maximum share of the loop, and of the gain: some work always remains."""
+MIN_SAVED, MAX_SAVED = 0.7, 1.3
+"""Saved work over the share of the columns, at least and at most."""
+MIN_BUSY_SHARE = 0.8
+"""Busy share of the GPU from which less work makes steps shorter."""
+CONCERNED = "forward", "backward"
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The padding in the recorded batches of one model or loader, summed."""
+
+    source: str
+    batches: int
+    columns: int
+    empty_columns: int
+    numbers: int
+    padding: int
+    narrowest: int
+    widest: int
+    beside: int
+
+    @property
+    def share(self) -> float:
+        """Return the share of the columns that hold only padding."""
+        return self.empty_columns / self.columns
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for columns of padding in the batches of tokens."""
+    facts = evidence.get(find_facts, trainer.process)
+    found = [seen for seen in _seen(evidence, trainer, facts) if seen.batches >= MIN_BATCHES]
+    if not found:
+        return Clear("No batches of padded tokens were found.")
+    worst = max(found, key=lambda seen: seen.share)
+    if worst.share < MIN_PADDING_SHARE or worst.narrowest != worst.widest:
+        return Clear(f"{units.share(worst.share)} of the token columns hold only padding.")
+    if _says(facts, worst.source, "skips_padding"):
+        return Clear("Batches are padded, but the model skips padding.")
+    if any(key.startswith("compile/") for key in facts):
+        return NotChecked("Batches are padded, but the model is compiled; each new length may compile again.")
+    if worst.beside or not _says(facts, worst.source, "mixes_positions"):
+        return NotChecked(
+            "Batches are padded, but it is unknown how much of the model's work depends on their length."
+        )
+    answer = _work(evidence, trainer, worst.source)
+    if isinstance(answer, NotChecked):
+        return answer
+    work, of_window = answer
+    share = worst.share * work
+    if share < MINOR_SHARE:
+        return Clear(f"Padding costs at most {units.share(share)} of the loop.")
+    return [_finding(evidence, trainer, worst, work, of_window)]
+
+
+def _says(facts: dict[str, str], source: str, what: str) -> bool:
+    """Return whether the recorder noted this of a model, or of any model if ``source`` is a loader."""
+    keys = [f"model/{source}/{what}"] if f"model/{source}/{what}" in facts else list(facts)
+    return any(facts[key] == "True" for key in keys if key.startswith("model/") and key.endswith("/" + what))
+
+
+def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, of_window: bool) -> Finding:
+    """Return the finding; ``work`` is the share of the loop, or of a GPU record, that depends on the length."""
+    share = min(MAX_SHARE, seen.share * work)
+    whose, where = _maker(evidence, trainer)
+    columns = seen.columns / seen.batches
+    kept = (1.0 - seen.share) * columns
+    whole = "the GPU's time" if of_window else "the training loop"
+    return Finding(
+        title=f"About {SHARE} of {whole} is spent on padding: {units.share(seen.share)} of the batch columns "
+        "hold only padding.",
+        share=share,
+        saving=(1.0 - min(MAX_SHARE, MAX_SAVED * share), 1.0 - MIN_SAVED * share),
+        evidence=(
+            f"In {units.counted(seen.batches, 'recorded batch', 'recorded batches')}, rows are {columns:.0f} "
+            f"numbers wide; the longest row of a batch has {kept:.0f}, an average row "
+            f"{(1.0 - seen.padding / seen.numbers) * columns:.0f}.",
+            f"Kernels run {units.share(work)} of the recorded GPU time."
+            if of_window
+            else f"Forward and backward pass of {seen.source} take {units.share(work)} of the loop.",
+        ),
+        advice=f"Pad each batch to its longest sequence{whose} instead of to a fixed length "
+        "(torch.nn.utils.rnn.pad_sequence; in transformers DataCollatorWithPadding and no padding in the "
+        "tokenizer). Grouping sequences of similar length saves more.",
+        verdict=None if of_window else "compute-bound",
+        location=locate(where),
+        confidence="inferred",
+        claims=None if of_window else pl.col("part").is_in([*CONCERNED]),
+        scope=Scope.WINDOW if of_window else Scope.LOOP,
+    )
+
+
+def _work(evidence: Evidence, trainer: Trainer, source: str) -> tuple[float, bool] | NotChecked:
+    """Return the share of the loop that depends on the sequence length, and whether it is of a GPU record."""
+    if trains_on_gpu(evidence, trainer):
+        gpu = recorded(evidence, trainer)
+        if isinstance(gpu, NotChecked):
+            return NotChecked("Batches are padded; the cost on a GPU needs a record of its kernels.")
+        if len(_models(evidence.get(find_facts, trainer.process), "class")) != 1:
+            return NotChecked(
+                "Batches are padded, but it is unknown which of the models' work depends on their length."
+            )
+        if gpu.busy_share < MIN_BUSY_SHARE:
+            return NotChecked("Batches are padded, but the GPU does not limit the steps.")
+        return gpu.busy_share, True
+    if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
+        return NotChecked(
+            "Batches are padded; with several ranks, a backward pass also waits for other ranks."
+        )
+    if source.startswith("loader/"):
+        return NotChecked("Batches are padded; the model's work on them was not recorded.")
+    account = evidence.get(find_account, trainer)
+    forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == source))
+    whole = account.shares["forward"]
+    return (forward + account.shares["backward"] * forward / whole if whole else 0.0), False
+
+
+def _models(facts: dict[str, str], what: str) -> set[str]:
+    """Return the names of the models for which the recorder noted this."""
+    return {key.split("/")[1] for key in facts if key.startswith("model/") and key.endswith("/" + what)}
+
+
+def _maker(evidence: Evidence, trainer: Trainer) -> tuple[str, Line | None]:
+    """Return the collate function of the only loader that feeds the training, in words, and its line."""
+    loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
+    if len(loaders) != 1:
+        return "", None
+    made = loaders[0].making
+    line = made.collate_line if made else None
+    return (f" in {place(line, '')}" if line else ""), line or loaders[0].created
+
+
+def _seen(evidence: Evidence, trainer: Trainer, facts: dict[str, str]) -> list[Padding]:
+    """Return the padding of the models' inputs, else of the training loaders' batches; only for embedding models."""
+    models = _models(facts, "embeds")
+    if not models:
+        return []
+    padding = {}
+    for key, value in facts.items():
+        head, _, source = key.partition("/")
+        if head == "padding" and (words := WORDS.fullmatch(value)):
+            sums = [int(word) for word in words.groups()]
+            if sums[1] and sums[3]:
+                padding[source] = Padding(source, *sums)
+    taken = [seen for source, seen in padding.items() if source in models]
+    training = {loader.name for loader in evidence.get(find_loaders, trainer) if loader.training}
+    return taken or [seen for source, seen in padding.items() if source in training]

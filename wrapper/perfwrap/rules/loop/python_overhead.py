@@ -1,0 +1,269 @@
+"""The training thread runs the program's own code between the phases of the step.
+
+What it finds
+    Code sections of the loop without a wait for a batch, a module, a backward pass or an optimizer step, between the
+    lines of the recorded events before and after them, that take at least 5 % of the training loop.
+
+Why it costs
+    Python runs on one core, one line after the other. On a GPU no new work is launched meanwhile.
+
+How the gain is estimated
+    The time is measured; what it is spent on is not. Besides Python it may contain tensor operations outside any
+    module, such as a loss function. The upper bound is all of it plus up to three tenths, because nearby code also gets
+    faster. The lower bound is nine tenths of it, half if many short sections are reported together, or nothing if the
+    lines call tensor operations and no samples show how long they take. If GPU kernels were recorded, only the time in
+    which the GPU was idle counts: time that the GPU hides costs nothing.
+
+How to fix
+    Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. If the section
+    makes batches, move that code into a Dataset and let DataLoader workers run it in parallel with the training.
+
+When it is wrong
+    When the section contains the loss function or other tensor work of the model. A section between the forward and the
+    backward pass is therefore reported only from 15 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.loop_figures import mean_step_ns
+from perfwrap.measures.account.what_if import NOTHING, without, without_measured
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.gap_calls import find_tensor_calls
+from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.loop.stacks import Sampled, sampled_gap
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import recorded
+from perfwrap.rules.loop._gaps import gap_lines, gap_location
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.stack_samples import main_function, quote, where
+
+NEEDS = ("phases", "steady_steps", "syncs", "transfers")
+
+LARGE_SHARE = 0.05
+"""Share of the loop from which a section is reported: some Python between the phases is normal, up to 4 % in healthy
+workloads."""
+
+LARGE_LOSS_SHARE = 0.15
+"""The same for a section between forward and backward pass, where the loss function runs."""
+
+SCATTERED_SHARE = 0.20
+"""Share of the loop from which many short sections are reported together: none of them is large, but together they are
+critical."""
+
+SHORT_STEP_NS = units.MILLISECOND
+"""Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
+takes some microseconds, and a step makes dozens."""
+
+MAX_CALLS = 3
+"""How many tensor operations are named."""
+
+NAMES = {
+    "data": "the batch",
+    "data_end": "the end of the epoch",
+    "loader_start": "the start of the loader",
+    "zero_grad": "zero_grad",
+    "optimizer": "the optimizer step",
+    "scaler_step": "the scaler's step",
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "sync": "a read of a value",
+    "save": "torch.save",
+    "load": "torch.load",
+    "gc": "a garbage collection",
+}
+"""The names of the recorded events in sentences."""
+
+
+@dataclass(frozen=True)
+class CodeSection:
+    """The gaps between the same two lines, longest first; a line with several calls has several gaps."""
+
+    gaps: tuple[PythonGap, ...]
+
+    @property
+    def longest(self) -> PythonGap:
+        """The gap with most of the time."""
+        return self.gaps[0]
+
+    @property
+    def share(self) -> float:
+        """Their total share of the account."""
+        return sum(gap.share for gap in self.gaps)
+
+    @property
+    def per_step_ns(self) -> float:
+        """Their total time per step."""
+        return sum(gap.per_step_ns for gap in self.gaps)
+
+    @property
+    def holds_loss(self) -> bool:
+        """Whether the loss function probably runs in it."""
+        gap = self.longest
+        return gap.after_operation == "forward" and gap.before_operation in ("backward", "zero_grad")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is large enough for a finding."""
+        return self.share >= (LARGE_LOSS_SHARE if self.holds_loss else LARGE_SHARE)
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for long sections of the program's own code, or for very many short ones."""
+    sections = _sections([gap for gap in evidence.get(find_python_gaps, trainer) if _is_placed(gap)])
+    step_ns = mean_step_ns(evidence, trainer)
+    large = [section for section in sections if section.is_large]
+    found = [
+        _finding(
+            section,
+            step_ns,
+            sampled_gap(evidence, trainer, section.longest, len(large) == 1),
+            find_tensor_calls(evidence, trainer, section.longest),
+        )
+        for section in large
+    ]
+    idle = _gpu_idle(evidence, trainer)
+    if idle is not None and idle < LARGE_SHARE:
+        return Clear(
+            f"The GPU is idle for the program's own Python {units.share(idle)} of the recorded time."
+        )
+    if found:
+        return found if idle is None else [_limited(finding, idle) for finding in found]
+    scattered = [section for section in sections if not section.holds_loss]
+    if sum(section.share for section in scattered) >= SCATTERED_SHARE:
+        return [_scattered(scattered)]
+    total = evidence.get(find_account, trainer).shares["python"]
+    return Clear(
+        f"The program's own code between the phases takes {units.share(total)} of the loop, no large section."
+    )
+
+
+def _is_placed(gap: PythonGap) -> bool:
+    """Return whether the position of a gap is known.
+
+    Time that remains unexplained while detailed recording is paused may be anything, even other programs.
+    """
+    return bool(gap.after or gap.after_operation or gap.before_operation)
+
+
+def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
+    """Return the maximum share of time in which the GPU was idle for Python; None if not recorded."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return None
+    return 1.0 - gpu.busy_share if gpu.events.clock_is_off else gpu.idle_shares.get("python", 0.0)
+
+
+def _limited(finding: Finding, idle: float) -> Finding:
+    """Return the finding, limited to the share in which the GPU was idle."""
+    share = min(finding.share, idle)
+    return replace(finding, share=share, saving=without(share))
+
+
+def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
+    """Return the gaps grouped by the lines around them, longest first."""
+    groups: dict[tuple[Line | None, int | None], list[PythonGap]] = {}
+    for gap in gaps:
+        groups.setdefault((gap.after, gap.until_line), []).append(gap)
+    sections = (CodeSection(tuple(group)) for group in groups.values())
+    return sorted(sections, key=lambda section: -section.share)
+
+
+def _finding(
+    section: CodeSection, step_ns: float, sampled: Sampled | None, tensor_calls: tuple[str, ...]
+) -> Finding:
+    """Return the finding about one section, with its samples and the tensor operations that it calls."""
+    gap, lines, share = section.longest, gap_lines(section.longest), section.share
+    hottest = main_function(sampled)
+    most = f", mostly in {where(hottest)}" if hottest else ""
+    mostly = "mostly " if len(section.gaps) > 1 else ""
+    words = [
+        f"{units.duration(section.per_step_ns)} per step, {mostly}{_surroundings(gap)}; "
+        f"{units.counted(gap.count, 'time')} in the steady loop."
+    ]
+    words += quote(sampled, "there")
+    if tensor_calls and sampled is None:
+        words.append(
+            f"These lines call {', '.join(tensor_calls[:MAX_CALLS])}, and the time includes that work; "
+            "`perfwrap run --py-spy` separates it from Python."
+        )
+    if step_ns < SHORT_STEP_NS:
+        words.append(
+            f"A whole step takes {units.duration(step_ns)}. In such short steps every call of Python and torch "
+            "counts, including perfwrap's own probes."
+        )
+    return Finding(
+        title=f"{SHARE} of the training loop is the program's own code {lines}{most}.",
+        share=share,
+        saving=without(share, NOTHING) if tensor_calls and sampled is None else without_measured(share),
+        evidence=tuple(words),
+        advice=_advice(section, f"in {where(hottest)}" if hottest else lines, step_ns),
+        verdict="python-bound",
+        location=locate(hottest.line) if hottest else gap_location(gap),
+        confidence="inferred",
+        claims=_claims([section]),
+    )
+
+
+def _surroundings(gap: PythonGap) -> str:
+    """Return the events around the gap, if recorded."""
+    before = NAMES.get(gap.after_operation, gap.after_operation)
+    after = NAMES.get(gap.before_operation, gap.before_operation)
+    if before and after:
+        return f"between {before} and {'the next' if before == after else after}"
+    return f"after {before}" if before else f"before {after}"
+
+
+def _scattered(sections: Sequence[CodeSection]) -> Finding:
+    """Return the finding about many short sections, longest first."""
+    share = sum(section.share for section in sections)
+    step_ns = sum(section.per_step_ns for section in sections)
+    largest = ", ".join(place(section.longest.after, "an unknown line") for section in sections[:3])
+    number = units.counted(len(sections), "short section")
+    return Finding(
+        title=f"{SHARE} of the training loop is the program's own code, in {number}.",
+        share=share,
+        saving=without(share),
+        evidence=(
+            f"{units.duration(step_ns)} per step in total; the longest sections start after {largest}.",
+        ),
+        advice="Do more per call: read values together instead of one by one, and work on whole batches.",
+        verdict="python-bound",
+        location=gap_location(sections[0].longest),
+        confidence="inferred",
+        claims=_claims(sections),
+    )
+
+
+def _advice(section: CodeSection, lines: str, step_ns: float) -> str:
+    """Return what to change."""
+    if step_ns < SHORT_STEP_NS:
+        return "Do more work in each step: a larger batch, or torch.compile for the whole step."
+    if section.holds_loss:
+        return (
+            f"Check the code {lines}; the loss function runs there. Replace loops over samples or values by tensor "
+            "operations. If it calls many small ones, use fewer operations on the whole batch, or compile it."
+        )
+    if section.longest.before_operation == "forward":
+        return (
+            f"Check the code {lines}. If it makes the next batch, let DataLoader workers make it in parallel with "
+            "the training; if it does bookkeeping, do that every N steps."
+        )
+    return (
+        f"Check the code {lines}: replace loops over samples by tensor operations, and do bookkeeping every N "
+        "steps."
+    )
+
+
+def _claims(sections: Sequence[CodeSection]) -> pl.Expr:
+    """Select the segments of the account in these sections."""
+    return reduce(or_, (gap.segments for section in sections for gap in section.gaps))

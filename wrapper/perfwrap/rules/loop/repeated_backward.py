@@ -1,0 +1,100 @@
+"""Several losses each run their own backward pass through the same graph.
+
+What it finds
+    Several consecutive backward passes in a step that calls one model, all but the last with retain_graph=True, if the
+    passes other than the longest take at least 5 % of the training loop. Passes with a model call, zero_grad, gradient
+    clipping or an optimizer step between them do not count, because each may have its own graph or use. Passes for some
+    inputs only (inputs=) do not count either.
+
+Why it costs
+    Gradients of several losses add up. Each pass visits everything that its loss depends on, so the shared part,
+    usually most of the model, is visited once per loss. One pass from the sum visits it once.
+
+How the gain is estimated
+    The passes are measured. At best one combined pass takes as long as the longest of them; at worst half of the rest
+    disappears. On a GPU the lower bound is no gain, because the host may not be the limit.
+
+How to fix
+    Add the losses and call backward once: (loss_a + loss_b).backward(), or torch.autograd.backward([loss_a, loss_b]).
+    retain_graph=True is then unnecessary, and memory is freed earlier.
+
+When it is wrong
+    When something reads the gradients between the passes (their norms, conflicts between tasks). When the losses share
+    no part of the model.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
+from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.loop.call_sites import find_call_sites
+from perfwrap.measures.loop.repeated_backward import RepeatedBackward, find_repeated_backward
+from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+
+NEEDS = ("steady_steps", "options")
+
+MIN_SAVED_SHARE = 0.5
+"""Part of the extra passes' time that is saved at worst if they share a model."""
+NO_MODEL, ONE_MODEL = 0.5, 1.5
+"""Mean model calls before the passes of a step, between which the passes share one graph."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for backward passes through a graph that another pass has visited."""
+    keeping = [
+        site.where
+        for site in evidence.get(find_call_sites, trainer, "backward")
+        if site.options.get("retain_graph") == "True"
+    ]
+    if not keeping:
+        return Clear("No recorded backward pass keeps its graph for another one.")
+    facts = evidence.get(find_facts, trainer.process)
+    models = {key.rpartition("/")[0].removeprefix("model/") for key in facts if key.startswith("model/")}
+    found = find_repeated_backward(
+        evidence.timeline, trainer, evidence.get(find_steps, trainer), keeping, models
+    )
+    step_ns = mean_step_ns(evidence, trainer)
+    share = found.vain_ns / step_ns if found is not None and step_ns else 0.0
+    if found is None or share < MINOR_SHARE:
+        return Clear(f"Repeated passes through one graph take {units.share(share)} of the loop.")
+    if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
+        return NotChecked("With several ranks, a backward pass also waits for other ranks.")
+    if not NO_MODEL <= found.forwards < ONE_MODEL:
+        return NotChecked(
+            "It is unknown whether the backward passes share a graph: not exactly one model is called before them."
+        )
+    return [_finding(found, share, step_ns, on_gpu=trains_on_gpu(evidence, trainer))]
+
+
+def _finding(found: RepeatedBackward, share: float, step_ns: float, on_gpu: bool) -> Finding:
+    """Return the finding about the backward passes of the loop."""
+    best, worst = saving(step_ns, MIN_SAVED_SHARE * found.vain_ns, found.vain_ns)
+    where = found.lines[0]
+    many = units.number(found.passes)
+    own = (pl.col("operation") == "backward") & (pl.col("part") == "backward")
+    return Finding(
+        title=f"{SHARE} of the training loop repeats backward passes through the same graph, at "
+        f"{place(where, 'one line')}.",
+        share=share,
+        saving=(best, 1.0 if on_gpu else worst),
+        evidence=(
+            f"A step runs {many} consecutive backward passes with retain_graph=True: together "
+            f"{units.duration(found.ns_per_step)}, {units.duration(found.vain_ns)} of it beyond the longest.",
+        ),
+        advice=f"Add the losses and call backward() once at {place(where, 'that line')}: the gradients are the same, "
+        "and the shared part is visited once. Not if something reads the gradients between the passes.",
+        verdict="compute-bound",
+        location=locate(where),
+        confidence="inferred",
+        claims=own
+        & pl.any_horizontal(
+            (pl.col("file") == line.file) & (pl.col("line") == line.line) for line in found.lines
+        ),
+    )

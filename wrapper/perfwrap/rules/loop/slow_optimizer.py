@@ -1,0 +1,170 @@
+"""The optimizer updates its tensors one by one.
+
+What it finds
+    An optimizer that loops over its tensors in Python, if optimizer steps take at least 2 % of the loop: on a GPU one
+    of torch's with foreach=False, on a CPU one with many small tensors, for which torch loops unless fused=True is
+    given. Optimizers of the program or a library count as looping on a CPU if they take at least 10 µs for each of many
+    small tensors.
+
+Why it costs
+    The loop makes about ten torch calls per tensor, however small it is. With hundreds of small tensors, the calls
+    dominate the step, not the arithmetic.
+
+How the gain is estimated
+    The time of the step is measured. On a CPU fused=True saved 60 to 90 % of it for 16 to 2 M elements per tensor (Adam
+    and AdamW of torch 2.13), 50 to 70 % for Adagrad, 30 to 75 % for SGD with small tensors. On a GPU the gain is
+    estimated: from half of the host's time in the step to nearly all of it. For a class without a fused form in torch,
+    the lower bound is no gain.
+
+How to fix
+    Pass fused=True to the optimizer (on a CPU: torch 2.4 or later), or on a GPU remove foreach=False. Use torch's
+    optimizer instead of a copy of it; write optimizers that torch does not have with its foreach functions.
+
+When it is wrong
+    When foreach=False was chosen to save GPU memory: foreach temporarily needs as much memory as the parameters;
+    fused=True does not. If the GPU is the limit, it hides the host's time in the step.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
+from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("steady_steps", "options")
+
+TORCH_OPTIM = "torch.optim."
+"""Prefix of the classes of torch's own optimizers, which have these options."""
+
+FUSED_ON_CPU = {"Adam": (0.60, 0.85), "AdamW": (0.60, 0.85), "Adagrad": (0.50, 0.70), "SGD": (0.30, 0.75)}
+"""Optimizers with a fused CPU kernel (torch 2.4's release notes), and the share of the step that it saves (measured,
+see above). SGD without momentum gains less."""
+
+FIRST_FUSED_ON_CPU = (2, 4)
+"""The torch version that introduced them."""
+
+MIN_TENSORS = 50
+"""Tensors from which a loop over them counts: with fewer, its calls take less than 1 ms."""
+
+MAX_SMALL_ELEMENTS = 16_384
+"""Mean elements per tensor up to which calls cost more than arithmetic on a CPU: measured 9 to 110 µs per tensor of up
+to 4,096 elements with Adam or SGD, 125 to 560 µs for 65,536. There is no time limit, because a busy machine would shift
+it."""
+
+MIN_LOOP_NS = 10_000
+"""Time per small tensor from which an optimizer that is not torch's counts as looping in Python: a dozen torch calls
+take 20 to 50 µs, the same with foreach functions less than 10 µs."""
+
+MIN_LAUNCHES_SAVED, MAX_LAUNCHES_SAVED = 0.5, 0.95
+"""Share of the host's time in the step that is saved on a GPU, where a few launches replace hundreds."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check how each optimizer updates its tensors."""
+    on_gpu = trains_on_gpu(evidence, trainer)
+    found = evidence.get(find_optimizers, trainer)
+    version = _version(evidence.get(find_facts, trainer.process).get("torch", ""))
+    small = _elements(evidence, trainer) <= MAX_SMALL_ELEMENTS * sum(use.tensors or 0 for use in found)
+    slow = [
+        use
+        for use in found
+        if use.share >= MIN_REPORTED_SHARE
+        and (_loops_on_gpu(use) if on_gpu else small and _loops_on_cpu(use, version))
+    ]
+    if not slow:
+        total = units.share(sum(use.share for use in found))
+        return Clear(f"Optimizer steps take {total} of the loop, without a loop over small tensors.")
+    step_ns = mean_step_ns(evidence, trainer)
+    return [_finding(use, on_gpu, step_ns) for use in slow]
+
+
+def _loops_on_gpu(use: OptimizerUse) -> bool:
+    """Return whether the program itself disabled foreach."""
+    return use.kind.startswith(TORCH_OPTIM) and use.foreach is False and not use.fused
+
+
+def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...]) -> bool:
+    """Return whether a step loops over many small tensors and could avoid it."""
+    if use.fused or use.tensors is None or use.tensors < MIN_TENSORS:
+        return False
+    if use.kind.startswith(TORCH_OPTIM):
+        return _can_be_fused(use) and version >= FIRST_FUSED_ON_CPU
+    return bool(use.kind) and use.ns_per_step >= MIN_LOOP_NS * use.tensors
+
+
+def _can_be_fused(use: OptimizerUse) -> bool:
+    """Return whether torch has a fused CPU form of it, or of one with the same name."""
+    return use.kind.rpartition(".")[2] in FUSED_ON_CPU
+
+
+def _elements(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the total number of elements of the trainer's models; infinity if unknown."""
+    facts = evidence.get(find_facts, trainer.process).items()
+    known = [value for key, value in facts if key.startswith("model/") and key.endswith("/parameters")]
+    return sum(int(value) for value in known if value.isdecimal()) if known else inf
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return the first two numbers of torch's version; (0, 0) if unknown."""
+    numbers = text.split("+")[0].split(".")[:2]
+    return tuple(int(number) for number in numbers) if all(map(str.isdigit, numbers)) else (0, 0)
+
+
+def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float) -> Finding:
+    """Return the finding about one optimizer."""
+    kind = use.kind.rpartition(".")[2]
+    least, most = (
+        (MIN_LAUNCHES_SAVED, MAX_LAUNCHES_SAVED) if on_gpu else FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
+    )
+    best, worst = saving(step_ns, least * use.share * step_ns, most * use.share * step_ns)
+    each = (
+        f", {units.duration(use.ns_per_step / use.tensors)} for each of "
+        f"{units.counted(use.tensors, 'tensor')}"
+        if use.tensors
+        else ""
+    )
+    is_torchs = use.kind.startswith(TORCH_OPTIM)
+    made = (
+        f"it is not from torch ({use.kind.removeprefix('__main__.')})"
+        if not is_torchs
+        else f"it was created with {'foreach=False' if use.foreach is False else 'neither foreach nor fused'}"
+    )
+    return Finding(
+        title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which updates "
+        "tensors one by one.",
+        share=use.share,
+        saving=(best, worst if not on_gpu and _can_be_fused(use) else 1.0),
+        evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
+        advice=_advice(use, kind, is_torchs),
+        verdict="launch-bound" if on_gpu else "python-bound",
+        location=locate(use.where),
+        experiment="fused-optimizer" if is_torchs else None,
+        confidence="inferred",
+        claims=(pl.col("operation") == "optimizer")
+        & (pl.col("name") == use.name)
+        & (pl.col("part") == "optimizer"),
+    )
+
+
+def _advice(use: OptimizerUse, kind: str, is_torchs: bool) -> str:
+    """Return what to change."""
+    if is_torchs:
+        return f"Pass fused=True to {kind}: one call then updates all tensors in one pass."
+    if _can_be_fused(use):
+        return (
+            f"Use torch.optim.{kind} with fused=True instead, if it does the same: one call then updates all "
+            "tensors."
+        )
+    return (
+        f"Write {kind}.step() with torch's foreach functions (such as torch._foreach_mul_), which update all tensors "
+        "at once, or use an optimizer of torch with fused=True."
+    )

@@ -1,0 +1,218 @@
+"""The backward pass computes gradients that are never used.
+
+What it finds
+    Parameters whose gradients change although no optimizer that steps has them and nothing else writes to them: a part
+    that is not trained but still requires gradients, a teacher without torch.no_grad(), a layer that was not given to
+    the optimizer. Reported from 5 % of the tensors with gradients and 5 % of the loop.
+
+Why it costs
+    For each such parameter the backward pass computes a gradient and adds it to the old one, and it continues through
+    layers before which nothing is trained.
+
+How the gain is estimated
+    Estimated: the backward time times the share of unused tensors among those with gradients, from half of that to
+    twice as much. The cost of a gradient differs by layer; the first layers of image models are expensive. Savings in
+    the forward pass are not counted. If a model's gradients are always cleared without use, the gain is estimated as
+    twice its forward time, limited by its share of the backward time, times the fraction of unneeded backward passes;
+    from half of that to one and a half times as much. Not checked on a GPU or with several ranks, because the host's
+    time in the backward pass says nothing about it there.
+
+How to fix
+    Call requires_grad_(False) on parameters that are not trained. If they should be trained, add them to an optimizer.
+    A teacher whose outputs are only compared may run under torch.no_grad(); a loss network through which another model
+    learns may not. If another model learns from a model's outputs, detach them.
+
+When it is wrong
+    When the program reads these gradients itself (saliency, gradient statistics), or trains these parameters later: an
+    optimizer that has not stepped yet is unknown.
+    Checked are the first steps and then about one every ten seconds, and models of up to 2,000 parameters, without
+    embedding tables; for cleared gradients, the first 64 times.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.loop_figures import busiest_line, trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+
+NEEDS = ("steady_steps", "options")
+
+WORDS = re.compile(r"(\d{1,9}) (\d{1,18}) (\d{1,9}) (\d{1,18}) (.*)")
+"""The recorder's figures: tensors and elements with gradients, the unused ones, and the name of the first unused."""
+
+MIN_UNUSED_SHARE = 0.05
+"""Share of the tensors with gradients from which unused ones are reported."""
+MIN_SAVED, MAX_SAVED = 0.5, 2.0
+"""Saved backward time over the unused share, at least and at most."""
+MAX_BACKWARD_SHARE = 0.9
+"""Maximum share of a backward pass that can be saved."""
+
+
+CLEARED_WORDS = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (.*)")
+"""The recorder's figures of an optimizer: how often gradients were cleared unused, and at all, its steps, the backward
+passes whose gradients were cleared unused, and used, model calls, and the model's name."""
+BACKWARD_RATIO = 2.0
+"""A backward pass takes twice as long as the forward pass: a matrix product has two gradients."""
+MIN_CLEARED_SHARE = 0.5
+"""Share of unused gradients among all cleared ones from which it is reported."""
+MIN_CALLS_SHARE = 0.6
+"""Share of a model's forward time on one line from which that line calls it for another model's step."""
+
+
+@dataclass(frozen=True)
+class ClearedGradients:
+    """The figures of an optimizer whose model's gradients were cleared unused."""
+
+    optimizer: str
+    unused: int
+    cleared: int
+    steps: int
+    wasted: int
+    used: int
+    calls: int
+    model: str
+
+    @property
+    def part(self) -> float:
+        """Return the share of the model's backward passes that are never used, limited by its calls."""
+        return min(self.wasted / (self.wasted + self.used), 1.0 - self.steps / self.calls)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of one model: tensors and elements, all and unused, and the name of the first unused one."""
+
+    model: str
+    tensors: int
+    elements: int
+    unused: int
+    unused_elements: int
+    first: str
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check the gradients of parameters in no optimizer, and those that are cleared unused."""
+    known = _recorded_gradients(evidence, trainer)
+    wasted = [found for found in known if found.unused]
+    cleared = _cleared_gradients(evidence, trainer)
+    if not wasted and not cleared:
+        return Clear("No parameter gets gradients that are never used.")
+    if trains_on_gpu(evidence, trainer):
+        return NotChecked("The cost of unused gradients on a GPU needs a record of its kernels.")
+    if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
+        return NotChecked("With several ranks, a backward pass also waits for other ranks.")
+    answers = [_left_out(evidence, trainer, known, wasted)] if wasted else []
+    answers += [_cleared(evidence, trainer, each) for each in cleared]
+    findings = [answer for answer in answers if isinstance(answer, Finding)]
+    return findings or next(answer for answer in answers if isinstance(answer, Clear))
+
+
+def _left_out(
+    evidence: Evidence, trainer: Trainer, known: list[Gradients], wasted: list[Gradients]
+) -> Finding | Clear:
+    """Return the finding about parameters that are in no optimizer."""
+    part = sum(found.unused for found in wasted) / sum(found.tensors for found in known)
+    backward = evidence.get(find_account, trainer).shares["backward"]
+    share = min(part, MAX_BACKWARD_SHARE) * backward
+    if part < MIN_UNUSED_SHARE or share < MINOR_SHARE:
+        return Clear(
+            f"{units.share(part)} of the gradients are unused; the backward pass takes {units.share(backward)}."
+        )
+    names = _names(wasted)
+    unused, tensors = sum(found.unused for found in wasted), sum(found.tensors for found in known)
+    return Finding(
+        title=f"About {SHARE} of the training loop computes gradients that are never used: {names}.",
+        share=share,
+        saving=(1.0 - min(MAX_BACKWARD_SHARE, MAX_SAVED * part) * backward, 1.0 - MIN_SAVED * share),
+        evidence=(
+            f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
+            f"({units.count(sum(found.unused_elements for found in wasted))} of "
+            f"{units.counted(sum(found.elements for found in known), 'number')}) are in no optimizer that stepped, "
+            "and nothing else changes them.",
+            f"The backward pass takes {units.share(backward)} of the loop.",
+        ),
+        advice="Call requires_grad_(False) on parameters that are not trained. If they should be trained, give them to "
+        "the optimizer.",
+        verdict="compute-bound",
+        confidence="inferred",
+        claims=pl.col("part") == "backward",
+    )
+
+
+def _cleared(evidence: Evidence, trainer: Trainer, cleared: ClearedGradients) -> Finding | Clear:
+    """Return the finding about a model whose gradients are cleared before they are used."""
+    account = evidence.get(find_account, trainer)
+    backward = account.shares["backward"]
+    forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == cleared.model))
+    # Its backward passes take at most the same share of all backward passes as its forward passes of all forward ones.
+    most = backward * forward / account.shares["forward"] if forward else 0.0
+    share = min(most, BACKWARD_RATIO * forward) * cleared.part
+    if share < MINOR_SHARE:
+        return Clear(
+            f"Gradients of {cleared.model} are cleared unused, which costs {units.share(share)} of the loop."
+        )
+    is_one_line = cleared.part > MIN_CALLS_SHARE
+    line = busiest_line(account, "forward", cleared.model, MIN_CALLS_SHARE) if is_one_line else None
+    where = f"; most of its calls are at {place(line, '')}" if line else ""
+    return Finding(
+        title=f"About {SHARE} of the training loop computes gradients of {cleared.model} that are cleared before its "
+        "optimizer uses them.",
+        share=share,
+        saving=(1.0 - min(most * MAX_BACKWARD_SHARE, 1.5 * share), 1.0 - share / 2),
+        evidence=(
+            f"In {units.count(cleared.unused)} of {units.count(cleared.cleared)} calls that clear gradients, its "
+            "optimizer had not used the new gradients; no input of the model requires gradients.",
+            f"{units.share(cleared.part)} of its backward passes are unneeded; its forward passes take "
+            f"{units.share(forward)} of the loop, all backward passes {units.share(backward)}.",
+        ),
+        advice=f"Detach the output of {cleared.model} where another model learns from it (fake.detach()), or call it "
+        f"under torch.no_grad() there{where}.",
+        verdict="compute-bound",
+        location=locate(line),
+        confidence="inferred",
+        claims=pl.col("part") == "backward",
+    )
+
+
+def _names(wasted: list[Gradients]) -> str:
+    """Return the name of the first of them, and how many more there are."""
+    first, more = wasted[0], sum(found.unused for found in wasted) - 1
+    others = f" and {units.count(more)} more" if more else ""
+    return f"{first.first} of {first.model}{others}"
+
+
+def _recorded_gradients(evidence: Evidence, trainer: Trainer) -> list[Gradients]:
+    """Return the recorder's last figures of each model's gradients."""
+    found = []
+    for key, value in evidence.get(find_facts, trainer.process).items():
+        head, _, last = key.rpartition("/")
+        if head.startswith("model/") and last == "gradients" and (words := WORDS.fullmatch(value)):
+            tensors, elements, unused, unused_elements = map(int, words.groups()[:4])
+            found.append(
+                Gradients(head.removeprefix("model/"), tensors, elements, unused, unused_elements, words[5])
+            )
+    return found
+
+
+def _cleared_gradients(evidence: Evidence, trainer: Trainer) -> list[ClearedGradients]:
+    """Return the optimizers whose gradients are mostly cleared unused, of models that could have been detached."""
+    found = []
+    for key, value in evidence.get(find_facts, trainer.process).items():
+        head, _, last = key.rpartition("/")
+        if head.startswith("optimizer/") and last == "thrown" and (words := CLEARED_WORDS.fullmatch(value)):
+            unused, cleared, steps, wasted, used, calls = map(int, words.groups()[:6])
+            if unused > MIN_CLEARED_SHARE * cleared and calls > steps > 0 and wasted:
+                optimizer = head.removeprefix("optimizer/")
+                found.append(
+                    ClearedGradients(optimizer, unused, cleared, steps, wasted, used, calls, words[7])
+                )
+    return found

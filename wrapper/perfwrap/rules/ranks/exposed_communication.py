@@ -1,0 +1,154 @@
+"""Communication between ranks does not overlap with computation.
+
+What it finds
+    Time, in a record of the GPU's kernels, in which NCCL or RCCL kernels ran and no other kernel: at least 2 % of the
+    recorded time. On the CPUs of several machines, the measurement of DDP's own logger: how long gradients are
+    exchanged after the backward pass has computed everything, on the rank that waits least for others; at least 2 % of
+    a step.
+
+Why it costs
+    Gradients can be exchanged while the rest of the backward pass is computed. Communication without overlap makes the
+    step longer. A collective also waits for the slowest rank: part of this time may be waiting.
+
+How the gain is estimated
+    Measured: at best all of that time disappears, at worst a quarter, because the last bucket has nothing to overlap
+    with. On CPUs estimated from the few steps that DDP's logger measures.
+
+How to fix
+    In DDP: gradient_as_bucket_view, other bucket sizes (bucket_cap_mb), static_graph, no_sync() while accumulating,
+    bfloat16 compression hooks. In FSDP: prefetch the next shards. Faster links, fewer ranks per step.
+
+When it is wrong
+    If another rank is late, fix the cause on that rank first. The rank table shows which one it is. If different ranks
+    are late in different steps, each waits for another in some steps, and the figure includes that.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.intervals import length
+from perfwrap.measures.account.loop_figures import mean_in_loop, mean_step_ns, trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import gpu_of
+from perfwrap.measures.ranks.exchange_gap import exchange_gap_ns
+from perfwrap.measures.ranks.spread_models import SpreadModel, find_spread_models
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Scope,
+    locate,
+    named,
+)
+from perfwrap.rules.needs import why_missing
+from perfwrap.rules.ranks._spread_models import least_exchange_ns
+
+NEEDS = ("trainer",)
+
+MIN_GAP_SHARE = 0.1
+"""Share of the exposed time before the optimizer from which it is mentioned."""
+
+MIN_HIDDEN_SHARE = 0.25
+"""Share of the exposed time that can be overlapped at worst."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for collectives without overlap, or without a GPU for the measurements of DDP's logger."""
+    models = [model for model in evidence.get(find_spread_models, trainer) if (model.world_size or 0) > 1]
+    if models and evidence.get(gpu_of, trainer) is None and not trains_on_gpu(evidence, trainer):
+        return _on_cpu(evidence, trainer, models[0])
+    missing = evidence.get(why_missing, "kernels")
+    if missing is not None:
+        return NotChecked(missing)
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return gpu
+    collectives = gpu.events.table.filter(pl.col("nccl"))
+    exposed = length(gpu.exposed_collectives)
+    share = exposed / gpu.window_ns
+    if share < MIN_REPORTED_SHARE:
+        return Clear(
+            f"{units.counted(collectives.height, 'collective')} ran alone {units.share(share)} of the recorded time."
+        )
+    return [
+        Finding(
+            title=f"{SHARE} of the GPU's time is communication that overlaps with no computation.",
+            share=share,
+            saving=(1.0 - share, 1.0 - share * MIN_HIDDEN_SHARE),
+            evidence=(
+                f"In {window(gpu)}: {units.counted(collectives.height, 'collective')} took "
+                f"{units.duration(gpu.collective_ns)}, {units.duration(exposed)} of it without overlap.",
+                *_between(evidence.get(exchange_gap_ns, gpu, trainer), exposed),
+            ),
+            advice="Overlap more communication with the backward pass (bucket sizes, gradient_as_bucket_view, "
+            "no_sync() while accumulating, prefetching in FSDP), and check whether one rank is late.",
+            verdict="communication-bound",
+            scope=Scope.WINDOW,
+        )
+    ]
+
+
+def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel) -> Answer:
+    """Check how long the ranks exchange gradients after the last one has been computed.
+
+    Ranks on one machine share its cores and wait for each other in some steps, and DDP's measurement may be only that.
+    """
+    if len({rank.host for rank in evidence.get(find_trainers)}) < 2:
+        return NotChecked("All ranks use the CPU of one machine, where they also wait for each other.")
+    few = evidence.get(why_missing, "steady_steps")
+    if few is not None:
+        return NotChecked(few)
+    least, step = least_exchange_ns(evidence), max(1.0, mean_step_ns(evidence, trainer))
+    if isinstance(least, NotChecked):
+        return least
+    share = min(1.0, least / step)
+    exchange = f"{units.duration(least)} of a step of {units.duration(step)}"
+    if share < MIN_REPORTED_SHARE:
+        return Clear(f"The gradient exchange takes {exchange} on the rank that waits least.")
+    return [
+        Finding(
+            title=f"{SHARE} of the time {named('DDP', model.where)} exchanges gradients while nothing is computed.",
+            share=share,
+            saving=(1.0 - share, 1.0 - share * MIN_HIDDEN_SHARE),
+            evidence=(
+                f"After the backward pass has computed everything, the exchange continues for {exchange} (measured by "
+                "DDP's own logger in some steps, on the rank that waits least).",
+                *_network(evidence, trainer),
+            ),
+            advice="Send less (bfloat16 or PowerSGD compression hooks, no_sync() while accumulating), step less "
+            "often (larger batches), or use a faster network.",
+            verdict="communication-bound",
+            location=locate(model.where),
+            confidence="inferred",
+        )
+    ]
+
+
+def _network(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
+    """Return the network traffic of the trainer's machine."""
+    sent, received = (
+        mean_in_loop(evidence, trainer, "host", f"network_{way}_bytes_per_s") for way in ("send", "receive")
+    )
+    if sent is None or received is None:
+        return ()
+    return (
+        f"Meanwhile {trainer.host} sent {units.size(sent)} and received {units.size(received)} per second over its "
+        "network.",
+    )
+
+
+def _between(gap_ns: int | None, exposed_ns: int) -> tuple[str, ...]:
+    """Return how much of it is between the backward pass and the optimizer, the usual place."""
+    if gap_ns is None or gap_ns < MIN_GAP_SHARE * exposed_ns:
+        return ()
+    return (
+        f"{units.share(min(1.0, gap_ns / exposed_ns))} of that is between the end of the backward pass and the "
+        "optimizer, which waits for it.",
+    )

@@ -1,0 +1,71 @@
+"""perfwrap itself takes more time than its budget.
+
+What it finds
+    A share of the training loop in perfwrap's own probes that is certainly above the budget: 5 % for steps below
+    0.5 ms, 2 % for longer ones.
+
+Why it costs
+    The figures of the report are those of the program with perfwrap in it.
+
+How the gain is estimated
+    If steps are so short that perfwrap pauses detailed recording, steps with and without it are compared. Otherwise the
+    number of records is multiplied by the measured cost of one record. Without perfwrap a step takes about that much
+    less.
+
+How to fix
+    Change nothing in the program: this is never the verdict and at most minor. Compare with PERFWRAP_OFF=1, which
+    records nothing, and report loops in which perfwrap is this expensive.
+
+When it is wrong
+    If estimated, the cost per record comes from another machine and may be wrong by a factor of two.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.loop_figures import mean_step_ns
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.recorder.own_cost import find_own_cost
+from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Scope
+
+NEEDS = ("recorder", "steady_steps")
+
+SHORT_STEP_NS = units.MILLISECOND / 2
+BUDGET_SHORT_STEP, BUDGET = 0.05, 0.02
+"""perfwrap's targets: at most 5 % of a 0.3 ms step and 2 % of a 1 ms step."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Compare perfwrap's share of the loop with its budget."""
+    cost = evidence.get(find_own_cost, trainer)
+    step_ns = mean_step_ns(evidence, trainer)
+    budget = BUDGET_SHORT_STEP if step_ns < SHORT_STEP_NS else BUDGET
+    if cost.low <= budget:
+        return Clear(
+            f"perfwrap takes about {units.share(cost.share)} of the loop ({units.share(cost.low)} to "
+            f"{units.share(cost.high)}); the budget is {units.share(budget)}."
+        )
+    steady = evidence.get(find_steps, trainer).steady
+    words = [
+        f"{units.counted(cost.records, 'record')} in {units.counted(steady, 'step')} of {units.duration(step_ns)}."
+    ]
+    if not evidence.get(find_account, trainer).sums["rest"].any():
+        words.append("Every step was recorded in detail; in a longer run most steps are not.")
+    return [
+        Finding(
+            title=f"perfwrap itself takes about {SHARE} of the training loop, more than "
+            f"its budget of {units.share(budget)}.",
+            share=cost.share,
+            saving=(1.0 - min(1.0, cost.high), 1.0 - cost.low),
+            evidence=tuple(words),
+            advice="Change nothing in the program, but keep this cost in mind when you read the other shares.",
+            confidence="inferred",
+            claims=pl.col("part") == "perfwrap",
+            scope=Scope.RUN,
+        )
+    ]

@@ -1,0 +1,25 @@
+"""Rules about the run as a whole."""
+
+from __future__ import annotations
+
+from perfwrap.rules.model import Rule
+from perfwrap.rules.run import (
+    compute_bound,
+    debug_mode_enabled,
+    double_precision,
+    first_epoch_slower,
+    phase_balance,
+    slow_start,
+)
+
+TITLE = "The run as a whole"
+
+RULES: tuple[Rule, ...] = (
+    debug_mode_enabled,
+    double_precision,
+    compute_bound,
+    phase_balance,
+    first_epoch_slower,
+    slow_start,
+)
+"""In display order."""

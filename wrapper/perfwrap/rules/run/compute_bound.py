@@ -1,0 +1,192 @@
+"""The model's own work takes nearly all of the time; the loop itself is healthy.
+
+What it finds
+    A training loop in which forward pass, backward pass, optimizer and the loss between them take at least 90 %. On a
+    GPU the host's account only shows who launched the work; there the mean of the utilization samples must be at least
+    90 %, or, if kernels were recorded, they must run at least 90 % of that time, not counting collectives without
+    overlap.
+
+Why it costs
+    It costs nothing: there are no waits. To go faster, the work itself must take less time.
+
+How the gain is estimated
+    No gain is claimed: nothing is wasted outside that work.
+
+How to fix
+    What to try next, usually in this order: torch.compile, bfloat16 autocast, a larger batch, a faster device.
+
+When it is wrong
+    When the model does more work than needed: something recomputed in each forward pass, a Python loop over rows inside
+    the model, unused gradients. Only a few such patterns have their own rule. If py-spy is installed, it samples for 30
+    seconds, and the function of the model or the loss with most samples is named, for models on a CPU. This is not a
+    judgment: it may be necessary work. Samples of the recorder's own sampler (--sample) are quoted without a line,
+    because they miss Python loops.
+    Not checked with several ranks on CPUs, where a backward pass also waits for the other ranks.
+    On a GPU, utilization is a duty cycle: the time in which some kernel runs, not how much of the GPU it uses. A record
+    of kernels shows more, and so do the GPU's own counters from Hopper on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.intervals import length
+from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu.own_gpus import find_own_gpus
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.loop.stacks import OUTSIDE, Sampled, sampled_computing
+from perfwrap.measures.recorder.windows import find_windows
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
+from perfwrap.rules.needs import why_missing
+from perfwrap.rules.stack_samples import quote_shares
+
+NEEDS = ("trainer",)
+
+COMPUTE_SHARE = 0.90
+"""Share of the loop from which the model's own work dominates; TraceML's threshold."""
+
+MIN_SM_SHARE = 0.5
+"""Share of the time below which multiprocessors are mostly idle, if the GPU reports it: then it is not healthy."""
+
+BUSY_UTILIZATION = 0.90
+"""Mean sampled utilization from which a GPU counts as busy."""
+
+HOT_SHARE = 0.15
+"""Share of the samples from which a line inside the model is named."""
+
+LEVERS = "To go faster, try torch.compile, bfloat16 autocast, a larger batch, a faster device."
+NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
+FEW_SAMPLES = "Too few stack samples inside the model or loss."
+NOT_SAMPLED = (
+    "Forward and backward pass were not sampled; install py-spy to see the hottest lines of model and loss."
+)
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check whether the model's own work takes nearly all of the time."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, GpuActivity):
+        return _in_kernels(evidence, trainer, gpu)
+    few = evidence.get(why_missing, "steady_steps")
+    if few is not None:
+        return NotChecked(few)
+    if trains_on_gpu(evidence, trainer):
+        return _on_gpu(evidence, trainer)
+    if len(evidence.get(find_trainers)) > 1 and trainer.rank is not None:
+        return NotChecked(
+            "With several ranks, the backward pass also waits for other ranks; its length needs a record of "
+            "their collectives."
+        )
+    account = evidence.get(find_account, trainer)
+    losses = _losses(evidence, trainer)
+    loss = sum(gap.share for gap in losses)
+    compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
+    if compute < COMPUTE_SHARE:
+        return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
+    parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
+    words = f"{parts}; the loss and other code between forward and backward {units.share(loss)}."
+    found = _finding(compute, words)
+    # If another rule blames the loss, that time is not healthy: it belongs to one of them only.
+    found = replace(found, claims=reduce(or_, (gap.segments for gap in losses), _at_work()))
+    sampled = sampled_computing(evidence, trainer, losses)
+    if sampled is not None:
+        # With several training threads each may have another hottest line, and shared ones would be repeated.
+        return [_with_lines(found, sampled, len(evidence.get(find_trainers)) == 1)]
+    if evidence.get(why_missing, "stacks") is None:
+        return [replace(found, evidence=(*found.evidence, FEW_SAMPLES))]
+    if find_windows(evidence.timeline, trainer)[0].size:
+        return [found]
+    return [replace(found, evidence=(*found.evidence, NOT_SAMPLED), rerun_options="--py-spy")]
+
+
+def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
+    """Return the code between forward and backward, where the loss function runs."""
+    return tuple(
+        gap
+        for gap in evidence.get(find_python_gaps, trainer)
+        if gap.after_operation in ("forward", "zero_grad")
+        and gap.before_operation in ("backward", "zero_grad")
+    )
+
+
+def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
+    """Return the finding with the lines of the model and the loss that have most samples, if any stands out."""
+    hottest = sampled.functions[0] if sampled.functions else None
+    if hottest is None or hottest.count < HOT_SHARE * sampled.count:
+        return replace(found, evidence=(*found.evidence, NO_HOTSPOT))
+    if sampled.source != OUTSIDE:
+        # A Python loop of less than 5 ms has no samples: they are on the next torch line.
+        return replace(found, evidence=(*found.evidence, quote_shares(sampled)), rerun_options="--py-spy")
+    return replace(
+        found,
+        evidence=(*found.evidence, quote_shares(sampled)),
+        advice=f"Check whether {place(hottest.line, '')} must run in each step: compute constants once, and replace "
+        f"loops over rows by one operation. {LEVERS}",
+        location=locate(hottest.line) if is_only else None,
+    )
+
+
+def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> Answer:
+    """Decide from the record of GPU kernels."""
+    computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
+    if computing < BUSY_UTILIZATION:
+        return Clear(f"GPU kernels computed {units.share(computing)} of the recorded time.")
+    words = f"In {window(gpu)}; this does not show how much of the GPU each kernel uses."
+    found = _finding(computing, words, "GPU busy: ")
+    return [
+        replace(
+            found,
+            title=f"GPU busy: kernels computed {SHARE} of the recorded time.",
+            evidence=(*found.evidence, mfu(evidence, gpu), *units_at_work(evidence, trainer)),
+            scope=Scope.WINDOW,
+        )
+    ]
+
+
+def _on_gpu(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Decide from the samples of GPU utilization."""
+    utilization = gpu_utilization(evidence)
+    if utilization is None:
+        return NotChecked("Needs GPU utilization (run with monitors) or a record of its kernels.")
+    if utilization < BUSY_UTILIZATION:
+        return Clear(f"The GPU was busy in {units.share(utilization)} of the samples.")
+    working = [gpu.activity["sm"] for gpu in evidence.get(find_own_gpus, trainer) if "sm" in gpu.activity]
+    if working and max(working) < MIN_SM_SHARE:
+        return Clear(
+            f"Some kernel ran in {units.share(utilization)} of the samples, but the GPU's multiprocessors were active "
+            f"only {units.share(max(working))} of the time."
+        )
+    words = "Utilization is a duty cycle: the share of time in which any kernel runs."
+    found = _finding(utilization, words, "GPU busy: ")
+    return [replace(found, evidence=(*found.evidence, *units_at_work(evidence, trainer)))]
+
+
+def _finding(share: float, words: str, prefix: str = "") -> Finding:
+    """Return the finding that the model's own work dominates."""
+    what = "of the samples a kernel was running" if prefix else "of the training loop is model work"
+    return Finding(
+        title=f"{prefix}{SHARE} {what}.",
+        share=share,
+        saving=(1.0, 1.0),
+        evidence=(words,),
+        advice=f"The loop has no avoidable waits; perfwrap does not judge the work of the model itself. {LEVERS}",
+        verdict="compute-bound",
+        experiment="three-run",
+        claims=_at_work(),
+        informational=True,
+    )
+
+
+def _at_work() -> pl.Expr:
+    """Select the segments of the account in which the model itself works."""
+    return pl.col("part").is_in([*COMPUTE_PARTS])

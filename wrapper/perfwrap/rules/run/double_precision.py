@@ -1,0 +1,99 @@
+"""The model computes in double precision.
+
+What it finds
+    Models with mostly float64 parameters, in a loop in which their forward pass, backward pass and optimizer take at
+    least 10 %, and on a CPU at least 2 ms of a step.
+
+Why it costs
+    A float64 number takes twice the memory and twice the space in a vector unit; GPUs for graphics and inference have a
+    32nd to a 64th of the units for it. It is rarely intended: numpy creates float64 by default, and a model is then
+    converted to match.
+
+How the gain is estimated
+    Estimated: in float32 the same steps took 31 to 78 % less (linear layers, convolutions, an LSTM and a transformer
+    layer with Adam on a CPU, torch 2.13, 9 to 72 ms), and 3 % less if calls cost more than arithmetic (0.4 ms). The
+    gain is 25 to 60 % of forward, backward and optimizer, and the share is the middle of that. Not checked on a GPU,
+    where the host's time says nothing about it, or with several ranks, where a backward pass also waits.
+
+How to fix
+    Make the data float32 (array.astype("float32"), tensor.float()) and remove .double() or
+    torch.set_default_dtype(torch.float64).
+
+When it is wrong
+    When the numbers need it: finite differences, ill-conditioned systems, physics. Compare the results first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, mean_step_ns, trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+
+NEEDS = ("steady_steps", "options")
+
+DOUBLE = "torch.float64"
+MIN_DOUBLE_SHARE = 0.9
+"""Share of float64 parameters from which the models compute in double precision."""
+MIN_SAVED_SHARE, MAX_SAVED_SHARE = 0.25, 0.6
+"""Share of forward, backward and optimizer that float32 saves (measured, see above)."""
+
+MIN_STEP_NS = 2_000_000
+"""Part of a step on a CPU; below it, calls of torch cost more than arithmetic."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check the types of the models' parameters."""
+    models = _elements(evidence, trainer)
+    total = sum(sum(types.values()) for types in models.values())
+    double = sum(types.get(DOUBLE, 0) for types in models.values())
+    if not total or double < MIN_DOUBLE_SHARE * total:
+        return Clear("No model computes in double precision.")
+    account = evidence.get(find_account, trainer)
+    if trains_on_gpu(evidence, trainer):
+        return NotChecked("The cost of double precision on a GPU needs a record of its kernels.")
+    if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
+        return NotChecked("With several ranks, a backward pass also waits for other ranks.")
+    compute = sum(account.shares[part] for part in COMPUTE_PARTS)
+    is_short = compute * mean_step_ns(evidence, trainer) < MIN_STEP_NS
+    if compute < MAJOR_SHARE or is_short:
+        return Clear(f"Work in double precision takes {units.share(compute)} of the loop.")
+    names = [name for name, types in models.items() if DOUBLE in types]
+    name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    share = (MIN_SAVED_SHARE + MAX_SAVED_SHARE) / 2 * compute
+    verb = "has" if len(names) == 1 else "have"
+    return [
+        Finding(
+            title=f"About {SHARE} of the training loop is lost to double precision: {name} {verb} float64 "
+            "parameters.",
+            share=share,
+            saving=(1.0 - MAX_SAVED_SHARE * compute, 1.0 - MIN_SAVED_SHARE * compute),
+            evidence=(
+                f"{units.count(double)} of {units.count(total)} parameters are float64; forward, backward and "
+                f"optimizer take {units.share(compute)} of the loop.",
+            ),
+            advice='Make the data float32 (array.astype("float32"), tensor.float()) and remove .double() or '
+            "torch.set_default_dtype(torch.float64), unless you need the precision.",
+            verdict="compute-bound",
+            confidence="inferred",
+            claims=pl.col("part").is_in([*COMPUTE_PARTS]),
+        )
+    ]
+
+
+def _elements(evidence: Evidence, trainer: Trainer) -> dict[str, dict[str, int]]:
+    """Return how many elements of each type each model's parameters have."""
+    found = {}
+    for key, value in evidence.get(find_facts, trainer.process).items():
+        head, _, last = key.rpartition("/")
+        if head.startswith("model/") and last == "dtypes":
+            counts = (each.rpartition(" ") for each in value.split(", "))
+            found[head.removeprefix("model/")] = {
+                kind: int(many) for kind, _, many in counts if many.isdecimal()
+            }
+    return found

@@ -1,0 +1,80 @@
+"""The steps of the first epoch are slower than those of later epochs.
+
+What it finds
+    A median step of the first epoch that takes at least 1.5 times that of the later epochs, and clearly more than that
+    of each of them. The first step of each epoch is left out.
+
+Why it costs
+    It is paid once: files are read into the page cache, caches of the dataset fill, kernels are tuned and compiled, the
+    allocator grows. In a run of few epochs it matters.
+
+How the gain is estimated
+    The share is of the whole run: the extra time of the first epoch's steps. It gets smaller in a longer run, so the
+    finding is at most minor, and no saving per step is claimed.
+
+How to fix
+    If data is the cause: copy it to a local disk, or store it preprocessed. Otherwise keep compilation caches between
+    runs. Exclude the first epoch from measurements.
+
+When it is wrong
+    When the epochs differ on purpose (a curriculum, a growing sequence length).
+"""
+
+from __future__ import annotations
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.run.first_epoch import FirstEpoch, find_first_epoch
+from perfwrap.measures.run.start_up import find_start_up
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Answer, Clear, Finding, Scope
+
+NEEDS = ("steps", "start_up")
+
+MIN_RATIO = 1.5
+"""Factor from which the epoch is slow: shared machines vary by as much (see warm_up.TOLERANCE)."""
+MIN_RATIO_TO_EACH = 1.25
+"""The same, compared with the slowest later epoch, so that normal variation of epochs does not count."""
+MIN_DATA_SHARE = 0.5
+"""Share of the difference from which data is the cause."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Compare the first epoch with the later ones."""
+    found = evidence.get(find_first_epoch, trainer)
+    if found is None:
+        return Clear("Fewer than two epochs with enough steps were recorded.")
+    if found.ratio < MIN_RATIO or found.first_ns < MIN_RATIO_TO_EACH * found.slowest_later_ns:
+        return Clear(f"A step of the first epoch takes {units.times(found.ratio)} as long as later ones.")
+    start_up = evidence.get(find_start_up, trainer)
+    run_ns = start_up.total_ns / start_up.run_share if start_up is not None and start_up.run_share else 0.0
+    share = min(1.0, max(0, found.excess_ns) / run_ns) if run_ns else 0.0
+    by_data = _by_data(found)
+    fix = (
+        "Copy the data to a local disk, or store it preprocessed."
+        if by_data
+        else "Keep compilation caches between runs."
+    )
+    return [
+        Finding(
+            title=f"A step of the first epoch takes {units.duration(found.first_ns)}, {units.times(found.ratio)} as "
+            "long as in later epochs.",
+            share=share,
+            saving=(1.0, 1.0),
+            evidence=(
+                f"The first epoch took {units.duration(found.excess_ns)} more than the same number of later steps "
+                f"({units.counted(found.epochs, 'epoch')} compared).",
+                f"Waits for batches took {units.duration(found.first_data_ns)} per step in it and "
+                f"{units.duration(found.later_data_ns)} later: "
+                + ("most of the difference." if by_data else "not the main difference."),
+            ),
+            advice=f"{fix} Exclude the first epoch from measurements.",
+            scope=Scope.RUN,
+        )
+    ]  # fmt: skip
+
+
+def _by_data(found: FirstEpoch) -> bool:
+    """Return whether waits for batches are most of the difference."""
+    more = found.first_ns - found.later_ns
+    return found.first_data_ns - found.later_data_ns >= MIN_DATA_SHARE * more

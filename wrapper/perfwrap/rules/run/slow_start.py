@@ -1,0 +1,130 @@
+"""The start takes long: much time passes before the first step is done.
+
+What it finds
+    At least 5 s until the end of the first step, not counting the start of Python and the import of torch, if that is
+    at least 10 % of the whole run.
+
+Why it costs
+    It is paid for every start: each experiment, each restart after a failure, each rank.
+
+How the gain is estimated
+    The share is of the whole run, not of a step, and gets smaller in a longer run; so the finding is at most minor, and
+    no saving per step is claimed.
+
+How to fix
+    Check the largest part: prepare data once and store it, load it lazily, start fewer workers, keep compiled graphs in
+    a cache.
+
+When it is wrong
+    When the run was only a short test: before hours of training the same start does not matter.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.ranks.restarts import find_restarts
+from perfwrap.measures.run.start_up import StartUp, find_start_up
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.timeline.lookup import samples_of
+
+NEEDS = ("steps", "start_up")
+
+MIN_START_NS = 5 * units.SECOND
+"""The program's own start-up time from which it is reported; importing torch alone takes 1 to 3 s."""
+
+LARGE_SHARE = 0.10
+"""Share of the run below which the start is not reported."""
+
+ALLOCATIONS = "device_allocs_count"
+"""The recorder's series of driver allocations by the allocator, per GPU."""
+MIN_ALLOCATIONS = 10
+"""Fewer allocations are not mentioned."""
+
+NOT_OWN = ("interpreter", "import torch")
+"""Parts that the program cannot change much."""
+
+NAMES = {
+    "interpreter": "starting Python",
+    "import torch": "importing torch",
+    "loader start": "starting the loader",
+    "first batch": "the first batch",
+    "first forward": "the first forward pass",
+    "first backward": "the first backward pass",
+    "first optimizer": "the first optimizer step",
+    "load": "loading files with torch.load",
+    "sync": "reading values",
+    "rest": "the program's own code (imports, dataset, model)",
+}
+"""The names of the parts in sentences."""
+
+FIXES = {
+    "loader start": "Start fewer workers, or make the dataset cheaper to copy into them.",
+    "first batch": "Open the dataset's files lazily, and start the workers earlier.",
+    "first forward": "Keep the caches of compilation and autotuning between runs; both happen in the first forward "
+    "pass.",
+    "validation": "Validate after the first epoch instead of before it.",
+    "load": "Load only what is needed, memory-mapped (torch.load(..., mmap=True)).",
+}
+"""The fix for the largest part."""
+
+OTHER_FIX = "Prepare once what is the same in each run and store it, or load it when it is first needed."
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Check the time before the first step is done."""
+    start = evidence.get(find_start_up, trainer)
+    if start is None:
+        return NotChecked("No step was found, so the start cannot be measured.")
+    own_ns = start.total_ns - sum(start.parts.get(part, 0) for part in NOT_OWN)
+    share = start.run_share * own_ns / max(1, start.total_ns)
+    if own_ns < MIN_START_NS or share < LARGE_SHARE:
+        return Clear(
+            f"The first step was done after {units.duration(start.total_ns)}, "
+            f"{units.share(start.run_share)} of the run."
+        )
+    part = max((part for part in start.parts if part not in NOT_OWN), key=lambda part: start.parts[part])
+    return [
+        Finding(
+            title=f"The first step is done after {units.duration(start.total_ns)}, "
+            f"{units.duration(start.parts[part])} of it in {NAMES.get(part, part)}.",
+            share=share,
+            saving=(1.0, 1.0),
+            evidence=(*_words(start, bool(evidence.get(find_restarts))), *_cold_allocator(evidence, trainer)),
+            advice=FIXES.get(part, OTHER_FIX),
+            scope=Scope.RUN,
+        )
+    ]
+
+
+def _cold_allocator(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
+    """Return that PyTorch's allocator filled in the warm-up and not afterwards, which is normal."""
+    account = evidence.get(find_account, trainer)
+    tracks = evidence.timeline.tracks
+    for name in tracks.filter(pl.col("kind") == "gpu", pl.col("host") == trainer.host)["name"].to_list():
+        rows = samples_of(evidence.timeline, name, ALLOCATIONS, trainer.host)
+        before = rows.filter(pl.col("time") < account.start)["value"]
+        if before.len() and int(before[-1]) >= MIN_ALLOCATIONS and rows["value"][-1] == before[-1]:
+            return (
+                f"PyTorch asked the driver for GPU memory {units.counted(int(before[-1]), 'time')} before the steady "
+                "loop and never in it, which is normal for its allocator.",
+            )
+    return ()
+
+
+def _words(start: StartUp, is_restarted: bool) -> tuple[str, ...]:
+    """Return the main parts, and the warm-up; with restarts, the run is longer than any single start."""
+    large = sorted(start.parts.items(), key=lambda item: -item[1])[:4]
+    parts = ", ".join(f"{NAMES.get(part, part)} {units.duration(ns)}" for part, ns in large if ns > 0)
+    whole = "this start of the ranks" if is_restarted else "the whole run"
+    words = [f"That is {units.share(start.run_share)} of {whole}: {parts}."]
+    if start.warm_up_excess_ns > 0 and start.warm_up_steps:
+        words.append(
+            f"{units.counted(start.warm_up_steps, 'warm-up step')} then took "
+            f"{units.duration(start.warm_up_excess_ns)} more than the same number of steady ones."
+        )
+    return tuple(words)

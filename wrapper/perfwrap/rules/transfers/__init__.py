@@ -1,0 +1,27 @@
+"""Rules about launches, copies and allocations."""
+
+from __future__ import annotations
+
+from perfwrap.rules.model import Rule
+from perfwrap.rules.transfers import (
+    allocator_retries,
+    blocking_transfer,
+    device_round_trip,
+    empty_cache_in_step,
+    exposed_transfer,
+    launch_bound,
+    unpinned_transfer,
+)
+
+TITLE = "Launches, copies and allocations"
+
+RULES: tuple[Rule, ...] = (
+    allocator_retries,
+    launch_bound,
+    device_round_trip,
+    unpinned_transfer,
+    blocking_transfer,
+    exposed_transfer,
+    empty_cache_in_step,
+)
+"""In display order."""

@@ -1,0 +1,137 @@
+"""The loop allocates and frees GPU memory again and again, and the GPU is idle meanwhile.
+
+What it finds
+    GPU idle time, in a record of its kernels, while the host was in calls that allocate or free memory (cudaMalloc,
+    cudaFree, cudaHostAlloc, hipFree and similar): at least 2 % of the recorded time. Without such a record, PyTorch's
+    own count of failed allocations in the steady loop after which it freed its cache and retried (num_alloc_retries):
+    at least two.
+
+Why it costs
+    PyTorch's caching allocator asks the driver only until it has what a step needs. Calls in steady steps mean that it
+    is disabled, that memory is nearly full so that it frees and asks again, or that sizes change all the time. cudaFree
+    and hipFree also wait for all work of the GPU.
+
+How the gain is estimated
+    Measured: the idle time inside such calls. At worst half of it, because waits for the GPU may move elsewhere.
+
+How to fix
+    Enable the caching allocator (unset PYTORCH_NO_CUDA_MEMORY_CACHING), set
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, remove empty_cache() from the loop, reduce peak memory (smaller
+    batch, activation checkpointing), keep sizes constant.
+
+When it is wrong
+    In a record of the first steps, where the allocator fills for the first time.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.what_if import without
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.host_activity import ALLOCATION
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import window, with_blame
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.needs import why_missing
+from perfwrap.timeline.lookup import samples_of
+
+NEEDS = ("trainer",)
+
+MIN_CALLS = 10
+"""Fewer calls are the allocator filling up, however long each took."""
+
+MAX_NAMED = 3
+"""How many kinds of calls are named."""
+
+MIN_RETRIES = 2
+"""One retry may be the first validation, or the longest batch so far."""
+RETRIES = "alloc_retries_count"
+"""The recorder's series of num_alloc_retries, per GPU."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for idle time inside calls that allocate or free."""
+    retries = _retries(evidence, trainer)
+    if retries >= MIN_RETRIES and evidence.get(why_missing, "kernels") is not None:
+        return [_retried(retries)]
+    gpu = with_blame(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        missing = evidence.get(why_missing, "kernels")
+        return [_retried(retries)] if retries >= MIN_RETRIES else NotChecked(missing or gpu.why)
+    share = gpu.idle_shares.get("allocation", 0.0)
+    calls = _calls(evidence, trainer, gpu)
+    count = int(calls["len"].sum())
+    if share < MIN_REPORTED_SHARE or count < MIN_CALLS:
+        if retries >= MIN_RETRIES:
+            return [_retried(retries)]
+        return Clear(
+            f"{units.counted(count, 'call')} to allocate or free left the GPU idle {units.share(share)} of the "
+            "recorded time."
+        )
+    named = [
+        f"{units.counted(number, f'call of {name}', f'calls of {name}')} ({units.duration(spent)})"
+        for name, number, spent in calls.head(MAX_NAMED).iter_rows()
+    ]
+    return [
+        Finding(
+            title=f"The GPU is idle {SHARE} of the time while memory is allocated and freed.",
+            share=share,
+            saving=without(share),
+            evidence=(f"In {window(gpu)}: {', '.join(named)}.",),
+            advice="Do not allocate in the loop. PyTorch keeps memory by itself: unset PYTORCH_NO_CUDA_MEMORY_CACHING, "
+            "remove empty_cache() from the loop, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; if the GPU "
+            "memory is nearly full, reduce the peak. Other programs can use a pool (cudaMallocAsync).",
+            verdict="memory-bound",
+            scope=Scope.WINDOW,
+        )
+    ]
+
+
+def _retried(retries: int) -> Finding:
+    """Return the finding from PyTorch's own count, which says nothing about time."""
+    return Finding(
+        title=f"PyTorch ran out of GPU memory, freed its cache and retried {units.counted(retries, 'time')} in the "
+        "steady loop.",
+        share=0.0,
+        saving=(1.0, 1.0),
+        evidence=(
+            "Each retry waits for all work of the GPU and frees memory that the next step needs again.",
+        ),
+        advice="Reduce peak memory a little (smaller batch, activation checkpointing), or set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+        health=True,
+    )
+
+
+def _retries(evidence: Evidence, trainer: Trainer) -> int:
+    """Return how often PyTorch's allocator retried in the steady loop, on the GPU of the host with most retries."""
+    account = evidence.get(find_account, trainer)
+    tracks = evidence.timeline.tracks
+    gpus = tracks.filter(pl.col("kind") == "gpu", pl.col("host") == trainer.host)["name"].to_list()
+    found = [0]
+    for name in gpus:
+        rows = samples_of(evidence.timeline, name, RETRIES, trainer.host)
+        before = rows.filter(pl.col("time") < account.start)["value"].tail(1)
+        inside = rows.filter(pl.col("time").is_between(account.start, account.end))["value"]
+        if inside.len():
+            begun = float(before[0]) if before.len() else float(inside[0])
+            found.append(round(float(inside[-1]) - begun))
+    return max(found)
+
+
+def _calls(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> pl.DataFrame:
+    """Return name, number and time of the calls while the GPU was recorded, longest first."""
+    tracks = evidence.timeline.tracks
+    threads = tracks.filter(pl.col("kind") == "thread", pl.col("parent") == trainer.process)["id"]
+    start, end = int(gpu.events.windows[0][0]), int(gpu.events.windows[1][-1])
+    spans = evidence.timeline.spans.filter(
+        pl.col("track").is_in(threads.implode()),
+        pl.col("start").is_between(start, end),
+        pl.col("operation").str.contains(ALLOCATION),
+    )
+    calls = spans.group_by("operation").agg(pl.len(), pl.col("duration").sum())
+    return calls.sort("duration", "operation", descending=[True, False])

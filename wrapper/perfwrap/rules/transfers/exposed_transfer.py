@@ -1,0 +1,81 @@
+"""Copies to the GPU do not overlap with kernels.
+
+What it finds
+    In a record of the GPU's activity: time of copies to the GPU without a running kernel, plus idle time while such a
+    copy was prepared, together at least 2 % of the recorded time.
+
+Why it costs
+    Copy engines can work in parallel with kernels. A copy that overlaps with nothing makes the step longer.
+
+How the gain is estimated
+    Measured: all of that time if copies overlap with the kernels of the step before; at worst half of it.
+
+How to fix
+    Copy the next batch while the current one is computed: pin_memory=True in the DataLoader and
+    .to(device, non_blocking=True), on a separate stream if the loop waits for it. Copy less: smaller types, transforms
+    on the GPU.
+
+When it is wrong
+    When there is no work to overlap with, as in a loop that waits for its data: then reduce that wait first.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.account.intervals import length
+from perfwrap.measures.account.what_if import without
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+
+NEEDS = ("trainer", "kernels")
+
+SECOND = 1e9
+
+PAGEABLE = "Pageable ->"
+"""Part of the names of copies from pageable memory in recordings of torch.profiler."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for copies that do not overlap with kernels."""
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return gpu
+    exposed = length(gpu.exposed_h2d) / gpu.window_ns
+    set_up = gpu.idle_shares.get("transfer", 0.0)
+    share = exposed + set_up if exposed else 0.0
+    if share < MIN_REPORTED_SHARE:
+        return Clear(
+            f"Copies to the GPU without a running kernel took {units.share(exposed)} of the recorded time; "
+            f"preparing them left the GPU idle {units.share(set_up)}."
+        )
+    return [
+        Finding(
+            title=f"{SHARE} of the GPU's time is copies from the host that overlap with no kernel.",
+            share=share,
+            saving=without(share),
+            evidence=(f"In {window(gpu)}.", _copies(gpu)),
+            advice="Copy the next batch while the current one is computed: pin_memory=True, "
+            ".to(device, non_blocking=True), and prefetch on a separate stream.",
+            verdict="transfer-bound",
+            experiment="pin-memory",
+            claims=pl.col("part") == "transfer",
+            scope=Scope.WINDOW,
+        )
+    ]
+
+
+def _copies(gpu: GpuActivity) -> str:
+    """Return the number, size and speed of the copies."""
+    rows = gpu.events.table.filter(pl.col("operation") == "h2d")
+    spent = int((rows["end"] - rows["start"]).sum())
+    text = f"{units.counted(rows.height, 'copy', 'copies')} to the GPU took {units.duration(spent)}"
+    size = int(rows["value"].sum())
+    if size and spent:
+        text += f" for {units.size(size)} ({units.size(size / spent * SECOND)}/s)"
+    pageable = rows.filter(pl.col("name").str.contains(PAGEABLE)).height
+    return text + (f"; {units.count(pageable)} of them from pageable memory." if pageable else ".")

@@ -1,0 +1,96 @@
+"""The GPU is idle while the host launches its kernels.
+
+What it finds
+    GPU idle time, in a record of its kernels, while the host was launching work (in the framework or in the driver): at
+    least 2 % of the recorded time.
+
+Why it costs
+    Each kernel takes the host some 5 to 50 µs of Python, dispatch and driver. If kernels are shorter than that, the GPU
+    finishes each before the next one arrives, and a faster GPU does not help.
+
+How the gain is estimated
+    Estimated: at best all of that idle time, as with a CUDA graph that launches a whole step at once; at worst half of
+    it.
+
+How to fix
+    torch.compile, best with mode="reduce-overhead" (CUDA graphs) if shapes do not change; fused or foreach optimizers;
+    a larger batch, so that each kernel has more work.
+
+When it is wrong
+    A profiler that records each function slows the host by up to a half and makes this share larger than without it. In
+    the first steps the host also loads kernels, which happens only once.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap import units
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.kernel_marks import of_kernels
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import window, with_blame
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+
+NEEDS = ("trainer", "kernels")
+
+TINY_KERNEL_NS = 10 * units.MICROSECOND
+"""Kernels shorter than this are too small."""
+MANY_TINY_SHARE = 0.5
+"""Share of tiny kernels from which they are mentioned."""
+
+MIN_REMOVED_SHARE = 0.5
+"""Minimum share of the idle time that disappears: compiled steps still launch, but one kernel instead of several."""
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for idle time while the host was launching."""
+    gpu = with_blame(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return gpu
+    share = gpu.idle_shares.get("dispatch", 0.0)
+    if share < MIN_REPORTED_SHARE:
+        return Clear(f"The GPU waits for launches {units.share(share)} of the recorded time.")
+    return [
+        Finding(
+            title=f"The GPU is idle {SHARE} of the time while the host launches kernels one by one.",
+            share=share,
+            saving=(1.0 - share, 1.0 - share * MIN_REMOVED_SHARE),
+            evidence=(f"In {window(gpu)}.", *_figures(gpu)),
+            advice='Try torch.compile(model, mode="reduce-overhead"), which launches whole graphs at once; then a '
+            "fused optimizer and a larger batch.",
+            verdict="launch-bound",
+            experiment="compile=reduce-overhead",
+            confidence="inferred",
+            scope=Scope.WINDOW,
+        )
+    ]
+
+
+def _figures(gpu: GpuActivity) -> list[str]:
+    """Return the figures that show that the host cannot keep up."""
+    launches = gpu.launches
+    texts = []
+    if launches.kernel_ns is not None and launches.short_share is not None:
+        texts.append(
+            f"The median kernel takes {units.duration(launches.kernel_ns)}, and the call that launches it takes "
+            f"{units.duration(launches.call_ns)} on the host; {units.share(launches.short_share)} of the kernels "
+            "are shorter than their launch call."
+        )
+    steps = gpu.steps.table
+    if steps.height:
+        per_step = float(steps["kernels"].sum()) / steps.height
+        texts.append(f"{units.number(per_step, 3)} kernels are launched per step.")
+    tiny = of_kernels(gpu).select((pl.col("ns") < TINY_KERNEL_NS).mean()).item()
+    if tiny is not None and tiny >= MANY_TINY_SHARE:
+        texts.append(
+            f"{units.share(tiny)} of the kernels take less than {units.duration(TINY_KERNEL_NS)}, about as long as "
+            "launching one."
+        )
+    if launches.run_ahead_ns is not None:
+        texts.append(
+            f"Half of the kernels start within {units.duration(launches.run_ahead_ns)} of their launch, so the host "
+            "is rarely further ahead than that."
+        )
+    return texts

@@ -1,0 +1,73 @@
+"""Batches are copied to the GPU from memory that is not pinned.
+
+What it finds
+    Lines that copy to the GPU from pageable memory and take at least 2 % of the training loop on the host while the GPU
+    has idle time.
+
+Why it costs
+    The driver first copies pageable memory into its own pinned buffer, piece by piece, and the host waits for that even
+    with non_blocking=True. From pinned memory the copy is two to three times as fast and overlaps with other work.
+
+How the gain is estimated
+    Estimated: from zero to the smaller of the host's measured time in the copy and the GPU's idle share.
+
+How to fix
+    pin_memory=True in the DataLoader, and .to(device, non_blocking=True). For tensors made by hand: tensor.pin_memory()
+    in a worker or thread, not in the step.
+
+When it is wrong
+    When the machine is short of memory: pinned memory cannot be swapped. If the tensors are created in the step,
+    pinning them there costs as much as it saves.
+"""
+
+from __future__ import annotations
+
+from perfwrap.measures.account.loop_figures import mean_step_ns
+from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.transfers.transfers import TransferLine
+from perfwrap.rules.model import SHARE, Answer, Finding, locate, named, place
+from perfwrap.rules.transfers._copies import PINNED_SHARE, amount, costly_copies, inside
+
+NEEDS = ("transfers", "steady_steps", "copies")
+
+
+def check(evidence: Evidence, trainer: Trainer) -> Answer:
+    """Look for copies from pageable memory."""
+    lines = costly_copies(
+        evidence, trainer, lambda line: line.pinned < PINNED_SHARE, "Copies from pageable memory"
+    )
+    if not isinstance(lines, list):
+        return lines
+    step_ns, advice = mean_step_ns(evidence, trainer), _advice(evidence, trainer)
+    return [_finding(line, share, step_ns, advice) for line, share in lines]
+
+
+def _advice(evidence: Evidence, trainer: Trainer) -> str:
+    """Return what to change, with the DataLoader that makes the batches."""
+    unpinned = [
+        use for use in evidence.get(find_loaders, trainer) if use.training and use.pin_memory is False
+    ]
+    if unpinned:
+        where = named("the DataLoader", unpinned[0].created)
+        return f"Pass pin_memory=True to {where}, and copy with non_blocking=True."
+    return "Pin the batch before the step starts, and copy it with non_blocking=True."
+
+
+def _finding(line: TransferLine, share: float, step_ns: float, advice: str) -> Finding:
+    """Return the finding about one line."""
+    return Finding(
+        title=f"{line.name} at {place(line.where, 'one line')} copies to the GPU from memory that is not pinned, "
+        f"which costs up to {SHARE} of the training loop.",
+        share=share,
+        saving=saving(step_ns, 0.0, share * step_ns),
+        evidence=(amount(line),),
+        advice=advice,
+        verdict="transfer-bound",
+        location=locate(line.where),
+        experiment="pin-memory",
+        confidence="inferred",
+        claims=inside(line.where, line.name),
+    )

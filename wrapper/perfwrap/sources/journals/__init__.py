@@ -1,0 +1,1 @@
+"""The journals of a run folder and the files beside them."""

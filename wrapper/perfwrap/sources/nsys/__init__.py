@@ -1,0 +1,1 @@
+"""Nsight Systems captures, exported to SQLite."""

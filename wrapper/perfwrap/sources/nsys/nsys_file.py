@@ -1,0 +1,232 @@
+"""Opens an nsys SQLite export safely, and reads columns by their names.
+
+Tables and columns differ between versions and captures: a table without events is missing, and people add their own
+columns. Missing columns are null, and rows after damage are skipped. Nothing in the file can write or run anything.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import sqlite3
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+import numpy as np
+import polars as pl
+
+from perfwrap.errors import PerfwrapError
+from perfwrap.sources.unpacked import is_bomb
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+GZIP_MAGIC = b"\x1f\x8b"
+LARGEST_UNPACKED = 16 << 30
+"""Bytes; a small gzip file can decompress to any size."""
+UNPACK_BYTES = 1 << 20
+ROWS_AT_ONCE = 1 << 14
+"""Rows that are read at once: Python rows need ten times the memory of columns."""
+MIN_ROW_BYTES = 4
+"""Minimum bytes of a row in the file; a damaged or hostile file may refer to the same page a million times."""
+LARGEST_VALUE = 64 << 20
+"""Maximum bytes of one text, including texts that SQLite computes."""
+
+
+class NsysFile:
+    """One export, open for reading; ``problems`` are sentences about what could not be read."""
+
+    def __init__(self, connection: sqlite3.Connection, size: int) -> None:
+        """Find the tables and their columns; ``size`` is the file's, in bytes."""
+        self._connection = connection
+        self._most_rows = size // MIN_ROW_BYTES
+        self.problems: list[str] = []
+        self.columns: dict[str, frozenset[str]] = {}
+        # Only real tables: a view or a virtual table could run code.
+        listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        for (name,) in connection.execute(listed).fetchall():
+            found = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
+            self.columns[name] = frozenset(str(row[1]) for row in found)
+        self._strings: tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pl.Series] | None = None
+
+    def read(
+        self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
+    ) -> pl.DataFrame:
+        """Return these columns of a table; missing columns are null, and a missing table has no rows."""
+        return pl.concat(self.pieces(table, integers, texts, where))
+
+    def pieces(
+        self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
+    ) -> Iterator[pl.DataFrame]:
+        """Return the result of ``read`` in pieces, of which the first has no rows."""
+        schema: dict[str, pl.DataType] = {
+            **dict.fromkeys(integers, pl.Int64()),
+            **dict.fromkeys(texts, pl.String()),
+        }
+        yield pl.DataFrame(schema=schema)
+        if table not in self.columns:
+            return
+        chosen = ", ".join(
+            f"CAST({_quoted(name)} AS {'INTEGER' if name in integers else 'TEXT'})"
+            if name in self.columns[table]
+            else "NULL"
+            for name in schema
+        )
+        condition = f" WHERE {where}" if where else ""
+        query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
+        for rows in self._rows(table, query):
+            yield _frame(rows, schema)
+
+    def _rows(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
+        """Return the rows, many at a time, up to damaged ones."""
+        rows: list[tuple[object, ...]] = []
+        left = self._most_rows
+        try:
+            for row in self._connection.execute(query):
+                rows.append(row)
+                left -= 1
+                if left < 0:
+                    self.problems.append(f"{table} repeats the same rows, so it was not read completely")
+                    break
+                if len(rows) == ROWS_AT_ONCE:
+                    yield rows
+                    rows = []
+        except sqlite3.Error as error:
+            self.problems.append(f"{table} cannot be read completely: {error}")
+        if rows:
+            yield rows
+
+    def named(self, table: str, key: str = "name", value: str = "value") -> dict[str, str]:
+        """Return the names and values of a table."""
+        rows = self.read(table, texts=(key, value)).drop_nulls()
+        return dict(zip(rows[key].to_list(), rows[value].to_list(), strict=True))
+
+    def numbers(self, tables: tuple[str, ...], known: Mapping[str, int]) -> dict[str, int]:
+        """Return the number of each name of an enumeration: from the file, else from ``known``."""
+        for table in tables:
+            rows = self.read(table, integers=("id",), texts=("name",)).drop_nulls()
+            if rows.height:
+                return dict(zip(rows["name"].to_list(), rows["id"].to_list(), strict=True))
+        return dict(known)
+
+    def strings(self, ids: pl.Series) -> pl.Series:
+        """Return the text of each id, null for an id without one."""
+        if self._strings is None:
+            table = self.read("StringIds", integers=("id",), texts=("value",))
+            table = table.drop_nulls("id").unique("id").sort("id")
+            values = pl.concat([table["value"], pl.Series("value", [None], dtype=pl.String)])
+            self._strings = table["id"].to_numpy(), values
+        known, values = self._strings
+        wanted = ids.fill_null(-1).to_numpy()
+        places = np.searchsorted(known, wanted)
+        if known.size:
+            places[known[np.minimum(places, known.size - 1)] != wanted] = known.size
+        return values.gather(places.astype(np.uint32)).alias(ids.name)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[NsysFile]:
+    """Open an export, if compressed as a decompressed temporary file; PerfwrapError if it is not an export."""
+    with _unpacked(path) as plain:
+        try:
+            address = f"file:{quote(str(plain.resolve()))}?mode=ro&immutable=1"
+            connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+            connection.text_factory = _text
+            if sys.version_info >= (3, 11):
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+        except sqlite3.Error as error:
+            raise PerfwrapError(
+                f"{path} cannot be opened: {error}",
+                "Give a file that you can read, or export the report again.",
+            ) from error
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # SQLite refuses a truncated file, except with this option, which is meant for repairs.
+            connection.execute("PRAGMA writable_schema = ON")
+            file = NsysFile(connection, plain.stat().st_size)
+        except sqlite3.Error as error:
+            connection.close()
+            raise PerfwrapError(
+                f"{path} is damaged: {error}", "Export it again: nsys export --type sqlite REPORT.nsys-rep"
+            ) from error
+        try:
+            yield file
+        finally:
+            connection.close()
+
+
+def plain_head(head: bytes) -> bytes:
+    """Return the beginning of a file's content, decompressed if necessary."""
+    if not head.startswith(GZIP_MAGIC):
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, max(len(head), 64))
+    except zlib.error:
+        return b""
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """Yield the path itself, or that of a decompressed temporary copy; PerfwrapError if that is not possible."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    except OSError as error:
+        raise PerfwrapError(
+            f"{path} cannot be read: {error.strerror}.",
+            "Give a file that you can read, or export the report again.",
+        ) from error
+    if not packed:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:
+        try:
+            _unpack(path, copy)
+        except (OSError, EOFError, zlib.error) as error:
+            # The part before the damage is a database without its last pages.
+            if copy.tell() == 0:
+                raise PerfwrapError(
+                    f"{path} cannot be decompressed: {error}",
+                    "Give a file that you can read, or export the report again.",
+                ) from error
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _unpack(path: Path, to: IO[bytes]) -> None:
+    """Decompress in pieces; PerfwrapError if the result is too large."""
+    packed, size = path.stat().st_size, 0
+    with gzip.open(path, "rb") as file:
+        while piece := file.read1(UNPACK_BYTES):
+            size += len(piece)
+            if is_bomb(packed, size):
+                raise PerfwrapError(
+                    f"{path} decompresses to far more data than a recording has.",
+                    "If it is a recording, decompress it with gunzip.",
+                )
+            if size > min(LARGEST_UNPACKED, shutil.disk_usage(tempfile.gettempdir()).free + size):
+                raise PerfwrapError(
+                    f"{path} is too large to be decompressed in {tempfile.gettempdir()}.",
+                    "Decompress it with gunzip, or set TMPDIR to a folder with more space.",
+                )
+            to.write(piece)
+
+
+def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Return rows as columns; at least one row."""
+    cells = zip(*rows, strict=True)
+    return pl.DataFrame({name: pl.Series(list(next(cells)), dtype=kind) for name, kind in schema.items()})
+
+
+def _text(value: bytes) -> str:
+    """Return a text of the file, which need not be UTF-8."""
+    return value.decode("utf-8", "replace")
+
+
+def _quoted(name: str) -> str:
+    """Return a name quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'

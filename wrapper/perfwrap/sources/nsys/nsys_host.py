@@ -1,0 +1,137 @@
+"""Work of threads in an nsys capture: calls of CUDA, its libraries and the system, and NVTX ranges."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from perfwrap.sources.nsys.nsys_capture import SOURCE, Capture
+from perfwrap.sources.nvtx_ranges import MARK, ranges
+
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+NVTX = "NVTX_EVENTS"
+CALL = ("start", "end", "globalTid", "nameId")
+LIBRARIES = (
+    ("OSRT_API", "osrt"),
+    ("CUDNN_EVENTS", "cudnn"),
+    ("CUBLAS_EVENTS", "cublas"),
+    ("PROFILER_OVERHEAD", "overhead"),
+    ("CUPTI_ACTIVITY_KIND_OVERHEAD", "overhead"),
+)
+"""Tables of calls, and the operation of each: the system, cuDNN, cuBLAS, and the profiler's own overhead."""
+VERSION_SUFFIX = r"(_ptsz|_ptds)?(_v\d{4,})?$"
+"""nsys writes cudaLaunchKernel_v7000; _ptsz is the same call on a per-thread default stream."""
+BEGAN = " profiling started"
+"""Ending of the names of rows that are not calls."""
+
+NVTX_TYPES = ("ENUM_NSYS_EVENT_TYPE", "ENUM_NVTX_EVENT_TYPE")
+KNOWN_TYPES = {
+    "NvtxMark": 34,
+    "NvtxThread": 39,
+    "NvtxPushPopRange": 59,
+    "NvtxStartEndRange": 60,
+    "NvtxDomainCreate": 75,
+}
+"""For exports without enumeration tables (before 3.0)."""
+DOMAIN_BITS = 20
+
+
+def add_calls(capture: Capture) -> pl.DataFrame:
+    """Add the calls of the CUDA runtime and driver; return pid, thread, link, start, end and name of each."""
+    added = []
+    for rows in capture.file.pieces(RUNTIME, integers=(*CALL, "correlationId")):
+        whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
+        whole = whole.with_columns(
+            pl.col("name").fill_null("CUDA call without a name").str.replace(VERSION_SUFFIX, ""),
+            capture.pids(whole["globalTid"]),
+        )
+        whole = whole.with_columns(capture.links(whole["pid"], whole["correlationId"]))
+        _add(capture, whole, operation=pl.col("name"), link=pl.col("link"))
+        added.append(whole.select("pid", "globalTid", "link", "start", "end", "name"))
+    return pl.concat(added)
+
+
+def add_library_calls(capture: Capture) -> None:
+    """Add the calls of the system and of CUDA libraries, and the profiler's own overhead."""
+    for table, operation in LIBRARIES:
+        for rows in capture.file.pieces(table, integers=CALL):
+            whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
+            whole = whole.filter(~pl.col("name").fill_null("").str.ends_with(BEGAN))
+            _add(capture, whole, operation=pl.lit(operation))
+
+
+def add_nvtx(capture: Capture) -> int:
+    """Add NVTX ranges and marks; return how many ranges had no end."""
+    kinds = capture.file.numbers(NVTX_TYPES, KNOWN_TYPES)
+    rows = capture.file.read(
+        NVTX, integers=("start", "end", "eventType", "globalTid", "textId", "domainId"), texts=("text",)
+    )
+    text = pl.coalesce("text", capture.file.strings(rows["textId"])).fill_null("range without a name")
+    rows = rows.with_columns(text.alias("name")).drop_nulls("start")
+    rows = rows.with_columns(_domains(capture, rows, kinds))
+    is_range = pl.col("eventType").is_in(
+        [kinds.get("NvtxPushPopRange", -1), kinds.get("NvtxStartEndRange", -1)]
+    )
+    whole = _whole(rows.filter(is_range))
+    found = ranges(whole, is_recorded=capture.clock is not None)
+    _add(
+        capture,
+        found,
+        operation=pl.col("operation"),
+        category=pl.col("category"),
+        step=pl.col("step"),
+    )
+    marks = rows.filter(pl.col("eventType") == kinds.get("NvtxMark", -1))
+    if marks.height:
+        capture.builder.add(
+            "marks",
+            {
+                "time": capture.times(marks["start"]),
+                "track": capture.thread_tracks(marks["globalTid"]),
+                "name": pl.repeat(MARK, marks.height, eager=True),
+                "detail": marks["name"],
+                "source": pl.repeat(SOURCE, marks.height, eager=True),
+            },
+        )
+    return rows.filter(is_range, pl.col("end").is_null()).height
+
+
+def _domains(capture: Capture, rows: pl.DataFrame, kinds: dict[str, int]) -> pl.Series:
+    """Return the name of each row's domain, empty for the default one; each process has its own numbers."""
+    created = rows.filter(pl.col("eventType") == kinds.get("NvtxDomainCreate", -1))
+    keys = _domain_keys(capture, created)
+    names = dict(zip(keys.to_list(), created["name"].to_list(), strict=True))
+    domains: pl.Series = _domain_keys(capture, rows).replace_strict(
+        list(names), list(names.values()), default="", return_dtype=pl.String
+    )
+    return domains.alias("domain")
+
+
+def _domain_keys(capture: Capture, rows: pl.DataFrame) -> pl.Series:
+    """Return one number for each domain of each process."""
+    keys: pl.Series = capture.pids(rows["globalTid"]) * (1 << DOMAIN_BITS) + rows["domainId"].fill_null(0)
+    return keys
+
+
+def _whole(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that have a start and an end."""
+    return rows.filter(pl.col("start").is_not_null(), pl.col("end") >= pl.col("start"))
+
+
+def _add(capture: Capture, rows: pl.DataFrame, operation: pl.Expr, **columns: pl.Expr) -> None:
+    """Add the rows as spans of their threads."""
+    if not rows.height:
+        return
+    category = columns.pop("category", pl.lit("other"))
+    capture.builder.add(
+        "spans",
+        rows.select(
+            capture.times(rows["start"]),
+            (pl.col("end") - pl.col("start")).alias("duration"),
+            capture.thread_tracks(rows["globalTid"]).alias("track"),
+            pl.col("name"),
+            category.alias("category"),
+            operation.alias("operation"),
+            *(value.alias(name) for name, value in columns.items()),
+            pl.lit(SOURCE).alias("source"),
+        ),
+    )

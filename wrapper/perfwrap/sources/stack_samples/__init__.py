@@ -1,0 +1,1 @@
+"""Sampled stacks."""

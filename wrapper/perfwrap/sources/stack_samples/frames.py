@@ -1,0 +1,130 @@
+"""Converts the frames of a sampled stack to the columns of ``stacks``: the user's line, and the running operation.
+
+The recorder's sampler does the same inside the process (``source_lines.py``, ``wrapping.py``); from outside, only
+the names of files and functions are known.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+HIDDEN, INSTALLED, USERS = range(3)
+
+PACKAGES = re.compile(r"/(?:site|dist)-packages/")
+STANDARD_LIBRARY = re.compile(r"/lib(?:64)?/python3\.\d+/")
+SHORT = re.compile(r"[A-Za-z_]\w*(?=/|\.pyx?$)")
+"""The first part of a file's name that py-spy has shortened to begin with its package."""
+SCRIPT_WITHOUT_SUFFIX = re.compile(r"/bin/[^/.]+$")
+
+PHASES = (
+    ("torch/utils/data/_utils/worker.py", ("_worker_loop",), "worker"),
+    ("torch/utils/data/_utils/fetch.py", ("fetch",), "fetch"),
+    ("torch/utils/data/_utils/pin_memory.py", ("pin_memory",), "pin"),
+    ("torch/utils/data/dataloader.py", ("__next__",), "data"),
+    ("torch/utils/data/dataloader.py", ("__iter__", "_get_iterator"), "loader_start"),
+    ("torch/nn/modules/module.py", ("_wrapped_call_impl", "_call_impl"), "forward"),
+    ("torch/autograd/__init__.py", ("backward",), "backward"),
+    ("torch/_tensor.py", ("backward",), "backward"),
+    ("torch/optim/optimizer.py", ("wrapper",), "optimizer"),
+    ("torch/optim/optimizer.py", ("zero_grad",), "zero_grad"),
+    ("torch/nn/utils/clip_grad.py", ("clip_grad_norm_", "clip_grad_value_"), "clip"),
+    ("torch/serialization.py", ("save",), "save"),
+    ("torch/serialization.py", ("load",), "load"),
+)
+"""Files of torch, functions in them, and the recorder's name of the operation that runs in these functions."""
+BY_FUNCTION = {(file, name): operation for file, names, operation in PHASES for name in names}
+WAITING = ("multiprocessing/queues.py", "get")
+"""In a worker outside of any batch: it waits for a request."""
+
+
+class Frame(NamedTuple):
+    """One frame; ``file`` and ``line`` are "" and 0 if unknown."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """Return the frame as in the text of a stack."""
+        name = self.function.replace(";", ",")
+        return f"{name} ({self.file}:{self.line})" if self.file else name
+
+
+def make_frame(function: object, file: object, line: object) -> Frame:
+    """Return a frame from the values in a file, which may have any type."""
+    known = isinstance(line, int) and 0 < line < 1 << 31
+    return Frame(str(function), file if isinstance(file, str) else "", line if known else 0)  # type: ignore[arg-type]
+
+
+def append(rows: dict[str, list[Any]], row: Mapping[str, Any]) -> None:
+    """Append a row to columns that are still lists."""
+    for name, value in row.items():
+        rows[name].append(value)
+
+
+def columns(frames: Sequence[Frame]) -> dict[str, Any]:
+    """Return stack, operation, file, line and function of frames in order from the outermost to the innermost."""
+    begin = _worker_loop(frames)
+    own = frames[begin:]
+    place = next((frame for frame in reversed(own) if sort_of(frame.file) == USERS), None)
+    if place is None and not begin:
+        place = next((frame for frame in reversed(own) if sort_of(frame.file) == INSTALLED), None)
+    return {
+        "stack": ";".join(map(str, frames)),
+        "operation": _operation(own),
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "function": place.function if place else None,
+    }
+
+
+def sort_of(file: str) -> int:
+    """Return whose code a file is: hidden for torch and Python, installed for other packages, else the user's."""
+    if not file or file.startswith("<") or not _is_python(file):
+        return HIDDEN
+    parts = PACKAGES.split(file)
+    if len(parts) > 1:
+        return HIDDEN if parts[-1].startswith("torch/") else INSTALLED
+    if STANDARD_LIBRARY.search(file):
+        return HIDDEN
+    first = SHORT.match(file)
+    if first and (first[0] in sys.stdlib_module_names or file.startswith("torch/")):
+        return HIDDEN
+    return USERS
+
+
+def _is_python(file: str) -> bool:
+    return file.endswith((".py", ".pyx", ".ipynb")) or not (
+        SCRIPT_WITHOUT_SUFFIX.search(file) or "." in file.rpartition("/")[2]
+    )
+
+
+def _worker_loop(frames: Sequence[Frame]) -> int:
+    """Return the frame at which a DataLoader worker begins: the frames before are from its parent's fork."""
+    return max((at for at, frame in enumerate(frames) if _phase(frame) == "worker"), default=0)
+
+
+def _operation(frames: Sequence[Frame]) -> str | None:
+    """Return the innermost running operation, None in the user's own Python."""
+    found = next((phase for frame in reversed(frames) if (phase := _phase(frame)) is not None), None)
+    if found != "worker":
+        return found
+    waits = any(_ends_with(frame, WAITING[0]) and _short(frame) == WAITING[1] for frame in frames)
+    return "idle" if waits else "worker"
+
+
+def _phase(frame: Frame) -> str | None:
+    place = frame.file.rfind("torch/")
+    return BY_FUNCTION.get((frame.file[place:], _short(frame))) if place >= 0 else None
+
+
+def _short(frame: Frame) -> str:
+    """Return the function's own name, without its class."""
+    return frame.function.rpartition(".")[2]
+
+
+def _ends_with(frame: Frame, path: str) -> bool:
+    return frame.file.endswith(path)

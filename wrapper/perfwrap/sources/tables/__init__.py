@@ -1,0 +1,1 @@
+"""Tables of command-line tools, and files of other monitors."""
