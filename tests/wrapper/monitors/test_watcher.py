@@ -11,7 +11,7 @@ import pytest
 from perfwrap.monitors import sidecar
 from perfwrap.monitors import watcher as watcher_module
 from perfwrap.monitors.sidecar import Pace
-from perfwrap.monitors.watcher import Ending, Watcher, survive
+from perfwrap.monitors.watcher import Ending, Watcher
 
 MILLISECOND = 1_000_000
 
@@ -38,11 +38,6 @@ class Scripted:
         self.calls.append(what)
         if what == self.fail:
             raise ZeroDivisionError("no such luck")
-
-
-@pytest.fixture(autouse=True)
-def hook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading, "excepthook", survive)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import resource
 import select
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from perfwrap.monitors.monitor_journal import JournalWriter
 from perfwrap.monitors.progress.shown_progress import SharedProgress
 from perfwrap.monitors.pyspy.pyspy_recording import PySpyOptions
 from perfwrap.monitors.stalls import stall_watch
-from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher, survive
+from perfwrap.monitors.watcher import SECOND_NS, Ending, Monitor, Watcher
 from perfwrap.run_folder import RunFolder, host_name
 from perfwrap.shown_text import harmless, visible
 
@@ -63,7 +62,6 @@ def main() -> None:
     journal = JournalWriter(folder.journal, host_name(), settings.budget_bytes)
     journal.fact("role", "monitor")
     journal.fact("python", sys.version.split()[0])
-    threading.excepthook = survive
     children: deque[int] = deque()
     roots: deque[int] = deque()
     shown = SharedProgress()

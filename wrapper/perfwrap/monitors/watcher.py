@@ -1,7 +1,7 @@
 """Call some monitors periodically, in a separate thread.
 
-A monitor that fails does not affect the others: the error is reported as coverage, and the rest continues in a new
-thread. A monitor that may block (a stuck driver) has a thread of its own.
+A monitor that fails does not affect the others: the error is reported as coverage, and the rest continues. A monitor
+that may block (a stuck driver) has a thread of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import select
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -76,23 +77,30 @@ class Watcher:
         self._monitors: dict[str, Monitor] = {}
         self._since_ns: dict[str, int] = {}
         self._current = ""
-        self._thread: WatcherThread | None = None
+        # It never keeps the process alive.
+        self._thread = threading.Thread(target=self.run, daemon=True)
 
     def start(self) -> None:
-        """Start, or continue with the monitors that are left."""
-        self._thread = WatcherThread(self)
+        """Start the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
         """Wait for the last samples; a monitor that does not respond is dropped, with a note in the coverage."""
-        deadline = time.monotonic() + seconds
-        # One that failed may have been followed by another, for the monitors that are left.
-        while (thread := self._thread) is not None and time.monotonic() < deadline:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if self._thread is not None:
-            self.drop("did not respond when the command ended")
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._drop("did not respond when the command ended")
 
     def run(self) -> None:
+        """Run the monitors until the end; one that fails is dropped, with a note in the coverage."""
+        while self._unopened or self._monitors:
+            try:
+                self._watch()
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one monitor, the others continue
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"({Path(place.filename).name}:{place.lineno})"
+                self._drop(f"stopped: {type(error).__name__}: {error} {where}")
+
+    def _watch(self) -> None:
         """Open the monitors that are not open yet, and sample until the end and once more at the end."""
         while self._unopened:
             self._current, watch = next(iter(self._unopened.items()))
@@ -106,13 +114,12 @@ class Watcher:
             self._look_until_the_end()
             self._look(time.monotonic_ns(), full=True)
         for monitor in self._in_turn():
-            del self._monitors[self._current]
+            self._monitors.pop(self._current, None)
             monitor.close()
         self._journal.flush()
-        self._thread = None
 
-    def drop(self, why: str) -> bool:
-        """Record that the current monitor is dropped; return whether others are left."""
+    def _drop(self, why: str) -> None:
+        """Record that the current monitor is dropped."""
         since_ns = self._since_ns.get(self._current)
         if since_ns is None:
             self._journal.not_watched(self._current, why)
@@ -120,8 +127,6 @@ class Watcher:
             self._journal.watched(self._current, since_ns, time.monotonic_ns(), why)
         self._monitors.pop(self._current, None)
         self._unopened.pop(self._current, None)
-        self._thread = None
-        return bool(self._monitors or self._unopened)
 
     def _look(self, now_ns: int, full: bool) -> None:
         if self._quick:
@@ -193,30 +198,3 @@ class Watcher:
             interval_ns = stride * (self._interval_ns if self._quick else max(self._interval_ns, SECOND_NS))
             # A late sample does not make the next ones come sooner.
             due += (1 + max(0, now_ns - due) // interval_ns) * interval_ns
-
-
-class WatcherThread(threading.Thread):
-    """The thread of a watcher; it never keeps the process alive."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        super().__init__(daemon=True)
-        self.watcher = watcher
-
-    def run(self) -> None:
-        """Run the watcher."""
-        self.watcher.run()
-
-
-def survive(failure: threading.ExceptHookArgs) -> None:
-    """Report the error that ended a thread as coverage, continue without that monitor; for ``threading.excepthook``."""
-    if not isinstance(failure.thread, WatcherThread):
-        return
-    trace = failure.exc_traceback
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = (
-        f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace is not None else ""
-    )
-    watcher = failure.thread.watcher
-    if watcher.drop(f"stopped: {failure.exc_type.__name__}: {failure.exc_value}{place}"):
-        watcher.start()
