@@ -423,19 +423,19 @@ def test_diagnoses_with_other_thresholds_in_other_threads_do_not_affect_each_oth
         assert list(pool.map(found, (0.02, 0.99))) == [["data_loader_single_process"], []]
 
 
-def test_a_diagnosis_inside_another_leaves_its_thresholds_alone(run: Any) -> None:
+def test_a_diagnosis_inside_another_has_its_own_thresholds(run: Any) -> None:
     write(run, data=20)
     timeline = run.read()
     quiet = {"data_loader_single_process": {"min_reported_share": 0.99}}
-    inner: list[Diagnosis] = []
+    inside: list[Diagnosis] = []
 
-    def diagnose_again() -> Clear:
-        inner.append(diagnose(timeline, (data_loader_single_process,), thresholds=quiet))
+    def diagnose_inside() -> Clear:
+        inside.append(diagnose(timeline, (data_loader_single_process,)))
         return Clear()
 
-    rules = (rule("outer", diagnose_again), data_loader_single_process)
-    assert [one.rule for one in diagnose(timeline, rules).findings] == ["data_loader_single_process"]
-    assert [one.findings for one in inner] == [()]
+    rules = (rule("outside", diagnose_inside), data_loader_single_process)
+    assert not diagnose(timeline, rules, thresholds=quiet).findings
+    assert [found.rule for found in inside[0].findings] == ["data_loader_single_process"]
 
 
 def test_unknown_rules_and_thresholds_are_errors(run: Any) -> None:
