@@ -66,7 +66,7 @@ def _page(rule: Rule) -> str:
     for heading, paragraphs in sections(rule).items():
         first, *others = [_prose(paragraph) for paragraph in paragraphs]
         parts += [f"**{heading}.** {first}", *others]
-    thresholds = ", ".join(f"`{name.lower()} = {value:.12g}`" for name, value in thresholds_of(rule).items())
+    thresholds = ", ".join(f"`{name} = {value:.12g}`" for name, value in thresholds_of(rule).items())
     return "\n\n".join([*parts, f"**Thresholds.** {thresholds}."] if thresholds else parts)
 
 

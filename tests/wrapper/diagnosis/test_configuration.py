@@ -10,7 +10,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.rules import RULES
 from perfwrap.rules.loop import gc_pause
 from perfwrap.rules.model import rule_id
-from perfwrap.rules.thresholds import applied, thresholds_of
+from perfwrap.rules.thresholds import limits_of, thresholds_of
 
 
 def configured(folder: Path, text: str, name: str = "perfwrap.toml") -> Path:
@@ -54,11 +54,9 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
 def test_thresholds_are_the_rules_own_names(tmp_path: Path) -> None:
     configured(tmp_path, "[thresholds.gc_pause]\nmin_reported_share = 0.5\nfrequent_share = 1")
     choice = choose(tmp_path)
-    assert choice.thresholds == {"gc_pause": {"MIN_REPORTED_SHARE": 0.5, "FREQUENT_SHARE": 1}}
-    before = thresholds_of(gc_pause)
-    with applied({"gc_pause": gc_pause}, choice.thresholds):
-        assert (gc_pause.MIN_REPORTED_SHARE, gc_pause.FREQUENT_SHARE) == (0.5, 1)
-    assert thresholds_of(gc_pause) == before
+    assert choice.thresholds == {"gc_pause": {"min_reported_share": 0.5, "frequent_share": 1}}
+    limits = limits_of([gc_pause], choice.thresholds)["gc_pause"]
+    assert limits == gc_pause.Limits(min_reported_share=0.5, frequent_share=1)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +84,10 @@ def test_what_is_wrong_in_a_file_is_said_with_the_cure(
     assert hint in raised.value.hint
 
 
-def test_every_rule_has_thresholds_that_can_be_set_and_are_put_back() -> None:
+def test_every_threshold_can_be_set(tmp_path: Path) -> None:
     for rule in RULES:
-        before = thresholds_of(rule)
-        with applied({rule_id(rule): rule}, {rule_id(rule): dict.fromkeys(before, 0.125)}):
-            assert set(thresholds_of(rule).values()) <= {0.125}
-        assert thresholds_of(rule) == before
+        names = thresholds_of(rule)
+        lines = [f"[thresholds.{rule_id(rule)}]", *(f"{name} = 0.125" for name in names)]
+        choice = choose(configured(tmp_path, "\n".join(lines)))
+        limits = limits_of(RULES, choice.thresholds)[rule_id(rule)]
+        assert limits == rule.Limits(**dict.fromkeys(names, 0.125))

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.rules import RULES
+from perfwrap.rules.data_loading import data_loader_single_process
 from perfwrap.rules.model import Clear, Finding, Location, NotChecked, Rule, Scope, rule_id
 from perfwrap.timeline.model import Timeline
 
@@ -36,13 +39,19 @@ def write(run: Any, steps: int = 40, pid: int = 100, data: float = 0, python: fl
     return journal
 
 
+@dataclass(frozen=True)
+class NoLimits:
+    pass
+
+
 def rule(name: str, answer: Callable[[], Any]) -> Rule:
     """Return a rule that answers so; a module in all that matters."""
     return SimpleNamespace(  # type: ignore[return-value]
         __name__=f"perfwrap.rules.{name}",
         __doc__="A problem.",
         NEEDS=(),
-        check=lambda evidence, trainer: answer(),
+        Limits=NoLimits,
+        check=lambda evidence, trainer, limits: answer(),
     )
 
 
@@ -393,8 +402,44 @@ def test_other_thresholds_change_what_is_found(run: Any) -> None:
         found.rule for found in diagnose(run.read()).findings
     } or "data_loader_single_process" in {found.rule for found in diagnose(run.read()).findings}
     quiet = {
-        name: {"MIN_REPORTED_SHARE": 0.99} for name in ("data_loader_wait", "data_loader_single_process")
+        name: {"min_reported_share": 0.99} for name in ("data_loader_wait", "data_loader_single_process")
     }
     diagnosis = diagnose(run.read(), thresholds=quiet)
     assert not {found.rule for found in diagnosis.findings} & set(quiet)
     assert "data_loader_wait used min_reported_share = 0.99 from your settings." in diagnosis.warnings
+
+
+def test_diagnoses_with_other_thresholds_in_other_threads_do_not_affect_each_other(run: Any) -> None:
+    write(run, data=20)
+    timeline = run.read()
+    both_began = threading.Barrier(2)
+    rules = (rule("meeting", lambda: Clear(str(both_began.wait(60)))), data_loader_single_process)
+
+    def found(min_reported_share: float) -> list[str]:
+        thresholds = {"data_loader_single_process": {"min_reported_share": min_reported_share}}
+        return [one.rule for one in diagnose(timeline, rules, thresholds=thresholds).findings]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(found, (0.02, 0.99))) == [["data_loader_single_process"], []]
+
+
+def test_a_diagnosis_inside_another_has_its_own_thresholds(run: Any) -> None:
+    write(run, data=20)
+    timeline = run.read()
+    quiet = {"data_loader_single_process": {"min_reported_share": 0.99}}
+    inside: list[Diagnosis] = []
+
+    def diagnose_inside() -> Clear:
+        inside.append(diagnose(timeline, (data_loader_single_process,)))
+        return Clear()
+
+    rules = (rule("outside", diagnose_inside), data_loader_single_process)
+    assert not diagnose(timeline, rules, thresholds=quiet).findings
+    assert [found.rule for found in inside[0].findings] == ["data_loader_single_process"]
+
+
+def test_unknown_rules_and_thresholds_are_errors(run: Any) -> None:
+    with pytest.raises(KeyError, match="gc_pauses"):
+        diagnose(run.read(), thresholds={"gc_pauses": {"min_reported_share": 0.1}})
+    with pytest.raises(TypeError, match="reported_share"):
+        diagnose(run.read(), thresholds={"gc_pause": {"reported_share": 0.1}})

@@ -122,7 +122,7 @@ def ask(run: Any) -> Callable[[Rule], Answer]:
         evidence = Evidence(run.read())
         assert evidence.get(find_main_trainer) is not None
         assert [evidence.get(why_missing, need) for need in rule.NEEDS] == [None] * len(rule.NEEDS)
-        found = rule.check(evidence, evidence.get(find_main_trainer))
+        found = rule.check(evidence, evidence.get(find_main_trainer), rule.Limits())
         assert not isinstance(found, list) or all(one.verdict in (None, *VERDICTS) for one in found)
         return found
 
@@ -197,7 +197,7 @@ class GpuLoop:
         """Ask one rule."""
         evidence = Evidence(self.recording.build())
         assert evidence.get(find_main_trainer) is not None
-        return rule.check(evidence, evidence.get(find_main_trainer))
+        return rule.check(evidence, evidence.get(find_main_trainer), rule.Limits())
 
     def find(self, rule: Rule) -> Finding:
         """Ask one rule and expect exactly one finding."""

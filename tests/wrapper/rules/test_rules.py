@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+import re
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ from perfwrap.rules import RULES, TOPICS
 from perfwrap.rules.model import Finding, Rule, Scope, Severity, rule_id
 from perfwrap.rules.needs import NEEDS
 from perfwrap.rules.priority import ORDER
+from perfwrap.rules.thresholds import thresholds_of
 
 FOLDER = Path(perfwrap.rules.__file__).parent
 
@@ -47,6 +50,24 @@ def test_a_rule_explains_itself_under_the_five_headings(rule: Rule) -> None:
 @each_rule
 def test_a_rule_needs_only_what_is_known(rule: Rule) -> None:
     assert set(rule.NEEDS) <= set(NEEDS)
+
+
+WITHOUT_EFFECT = {
+    "needless_workers": {"major_share"},
+    "slow_attention": {"minor_share"},
+    "layout_conversions": {"minor_share"},
+    "dtype_casts": {"major_share", "minor_share"},
+    "unfused_elementwise": {"critical_share"},
+}
+
+
+@each_rule
+def test_a_rule_reads_all_its_thresholds_and_can_change_none(rule: Rule) -> None:
+    read = set(re.findall(r"(?<![\w.])limits\.(\w+)", inspect.getsource(inspect.getmodule(rule.Limits))))
+    assert read | WITHOUT_EFFECT.get(rule_id(rule), set()) == set(thresholds_of(rule))
+    for name in read:
+        with pytest.raises(FrozenInstanceError):
+            setattr(rule.Limits(), name, 0.5)
 
 
 @pytest.mark.parametrize(

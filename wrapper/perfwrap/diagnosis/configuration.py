@@ -110,7 +110,7 @@ def _names(given: object, where: str) -> tuple[str, ...]:
 
 
 def _thresholds(given: object, path: Path) -> Thresholds:
-    """Return the thresholds by the names of the constants; PerfwrapError for an invalid one."""
+    """Return the thresholds by rule and name; PerfwrapError for an invalid one."""
     rules = {rule_id(rule): rule for rule in RULES}
     found: dict[str, dict[str, float]] = {}
     if not isinstance(given, dict) or not all(isinstance(values, dict) for values in given.values()):
@@ -122,7 +122,7 @@ def _thresholds(given: object, path: Path) -> Thresholds:
         _require(
             rule, list(rules), f"{path}: there is no rule {rule!r}.", "`perfwrap explain` lists all rules."
         )
-        known = {name.lower(): value for name, value in thresholds_of(rules[rule]).items()}
+        known = thresholds_of(rules[rule])
         for name, value in values.items():
             hint = f"`perfwrap explain {rule}` lists its thresholds."
             _require(name, list(known), f"{path}: {rule} has no threshold {name!r}.", hint)
@@ -134,7 +134,7 @@ def _thresholds(given: object, path: Path) -> Thresholds:
                 raise PerfwrapError(
                     f"{path}: {rule}.{name} is {value!r}, but a share is at most 1.", "20 % is 0.2."
                 )
-            found.setdefault(rule, {})[name.upper()] = value
+            found.setdefault(rule, {})[name] = value
     return found
 
 

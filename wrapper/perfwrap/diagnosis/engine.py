@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import polars as pl
 
@@ -40,7 +41,7 @@ from perfwrap.rules import RULES
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Outcome, Rule, RunRule, rule_id
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.priority import priority
-from perfwrap.rules.thresholds import Thresholds, applied
+from perfwrap.rules.thresholds import Thresholds, limits_of
 from perfwrap.timeline.model import Timeline
 
 NO_ANSWER: Answer = Clear()
@@ -59,13 +60,13 @@ def diagnose(
     """Return the diagnosis of a timeline; it may have no verdict, but it never raises.
 
     ``skipped`` maps rules that do not run to the reason; ``thresholds`` has those that differ from the rules' own.
-    ``overview`` adds the data for the overview chart.
+    ``overview`` adds the data for the overview chart. KeyError or TypeError for an unknown rule or threshold.
     """
-    with applied({rule_id(rule): rule for rule in rules}, thresholds or {}):
-        diagnosis, failure = guarded(lambda: _diagnose(timeline, rules, skipped or {}, overview), None)
+    limits = limits_of(rules, thresholds or {})
+    diagnosis, failure = guarded(lambda: _diagnose(timeline, rules, skipped or {}, limits, overview), None)
     diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
     changed = tuple(
-        f"{rule} used {name.lower()} = {value:g} from your settings."
+        f"{rule} used {name} = {value:g} from your settings."
         for rule, values in (thresholds or {}).items()
         for name, value in values.items()
     )
@@ -73,7 +74,11 @@ def diagnose(
 
 
 def _diagnose(
-    timeline: Timeline, rules: Sequence[Rule], skipped: Mapping[str, str], overview: bool
+    timeline: Timeline,
+    rules: Sequence[Rule],
+    skipped: Mapping[str, str],
+    limits: Mapping[str, Any],
+    overview: bool,
 ) -> Diagnosis:
     """Return the diagnosis; raises if a measure fails that everything depends on."""
     evidence = Evidence(timeline)
@@ -81,7 +86,7 @@ def _diagnose(
     outcomes = [
         Outcome(rule_id(rule), "not checked", f"It was {skipped[rule_id(rule)]}.")
         if rule_id(rule) in skipped
-        else _ask(rule, evidence, found)
+        else _ask(rule, evidence, limits[rule_id(rule)], found)
         for rule in rules
     ]
     explained: dict[str, str] = {}
@@ -91,7 +96,7 @@ def _diagnose(
         by_priority = sorted(found[trainer], key=lambda finding: priority(finding.rule))
         found[trainer], dropped, claimed[trainer.thread] = resolve_overlaps(account_of, by_priority)
         explained.update(dropped)
-    findings = merge_ranks(evidence, found) if found else _of_the_run(rules, evidence)
+    findings = merge_ranks(evidence, found) if found else _of_the_run(rules, evidence, limits)
     account = whole_account(evidence)
     has_phases = evidence.get(why_missing, "phases") is None
     main = evidence.get(find_main_trainer)
@@ -139,7 +144,7 @@ def _not_analyzed(evidence: Evidence) -> tuple[str, ...]:
     )
 
 
-def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) -> Outcome:
+def _ask(rule: Rule, evidence: Evidence, limits: Any, found: dict[Trainer, list[Finding]]) -> Outcome:
     """Run one rule for every training thread; add its findings to ``found``."""
     name = rule_id(rule)
     missing, failure = guarded(lambda: _missing(rule, evidence), None)
@@ -147,7 +152,7 @@ def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) ->
         return Outcome(name, "failed" if failure else "not checked", failure or missing or "")
     clear, unchecked = [], []
     for trainer, findings in found.items():
-        answer, failure = guarded(partial(rule.check, evidence, trainer), NO_ANSWER)
+        answer, failure = guarded(partial(rule.check, evidence, trainer, limits), NO_ANSWER)
         if failure:
             return Outcome(name, "failed", failure)
         if isinstance(answer, NotChecked):
@@ -162,12 +167,12 @@ def _ask(rule: Rule, evidence: Evidence, found: dict[Trainer, list[Finding]]) ->
     return Outcome(name, "clear", clear[0] if clear else "")
 
 
-def _of_the_run(rules: Sequence[Rule], evidence: Evidence) -> tuple[Finding, ...]:
+def _of_the_run(rules: Sequence[Rule], evidence: Evidence, limits: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Return the findings of a run without training, from the rules that look there."""
     found: list[Finding] = []
     for rule in rules:
         if isinstance(rule, RunRule):
-            answer, _ = guarded(partial(rule.check_run, evidence), NO_ANSWER)
+            answer, _ = guarded(partial(rule.check_run, evidence, limits[rule_id(rule)]), NO_ANSWER)
             if isinstance(answer, list):
                 found.extend(replace(finding, rule=rule_id(rule)) for finding in answer)
     return tuple(found)

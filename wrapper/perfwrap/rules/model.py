@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -192,7 +193,9 @@ Answer = list[Finding] | Clear | NotChecked
 class Rule(Protocol):
     """A module of this folder: its docstring explains the problem, ``check`` looks for it in one training thread.
 
-    ``NEEDS`` are names of ``rules.needs``; the engine checks them before it calls the rule.
+    ``NEEDS`` are names of ``rules.needs``; the engine checks them before it calls the rule. ``Limits`` is a frozen
+    dataclass with the thresholds and their defaults; the engine makes one for each diagnosis, with the values that the
+    user has changed.
     """
 
     @property
@@ -207,15 +210,19 @@ class Rule(Protocol):
     def NEEDS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
         """The evidence without which the rule cannot run."""
 
-    def check(self, evidence: Evidence, trainer: Trainer, /) -> Answer:
-        """Look for the problem in the steady loop of one training thread."""
+    @property
+    def Limits(self) -> Callable[..., Any]:  # noqa: N802 - a class of the module
+        """The rule's thresholds; its fields are the keys of ``[thresholds.<rule>]`` in perfwrap.toml."""
+
+    def check(self, evidence: Evidence, trainer: Trainer, limits: Any, /) -> Answer:
+        """Look for the problem in the steady loop of one training thread; ``limits`` is an instance of ``Limits``."""
 
 
 @runtime_checkable
 class RunRule(Protocol):
     """A rule that also looks at a run in which nothing trained."""
 
-    def check_run(self, evidence: Evidence, /) -> Answer:
+    def check_run(self, evidence: Evidence, limits: Any, /) -> Answer:
         """Look for the problem in the whole run."""
 
 

@@ -1,40 +1,28 @@
-"""The thresholds of the rules: every named number of a rule's module, which users can change."""
+"""The thresholds of the rules: the fields of each rule's ``Limits``, which users can change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
-from perfwrap.rules.model import Rule
+from perfwrap.rules.model import Rule, rule_id
 
 Thresholds = Mapping[str, Mapping[str, float]]
-"""Names of rules -> names of constants -> values."""
-
-UNITS = ("SECOND", "MILLISECOND", "MICROSECOND")
-"""Numbers that are not thresholds."""
+"""Names of rules -> names of thresholds -> the values that a user has set."""
 
 
 def thresholds_of(rule: Rule) -> dict[str, float]:
-    """Return the rule's thresholds by their names, e.g. ``{"LARGE_SHARE": 0.2, "MIN_REPORTED_SHARE": 0.02}``."""
-    return {
-        name: value
-        for name, value in sorted(vars(rule).items())
-        if name.isupper() and type(value) in (int, float) and name not in UNITS
-    }
+    """Return the rule's thresholds with their defaults, e.g. ``{"large_share": 0.2, "min_reported_share": 0.02}``."""
+    return dict(sorted(asdict(rule.Limits()).items()))
 
 
-@contextmanager
-def applied(rules: Mapping[str, Rule], thresholds: Thresholds) -> Iterator[None]:
-    """Use these thresholds inside the context; KeyError for an unknown rule or threshold."""
-    before = [
-        (vars(rules[rule]), name, thresholds_of(rules[rule])[name])
-        for rule, values in thresholds.items()
-        for name in values
-    ]
-    try:
-        for rule, values in thresholds.items():
-            vars(rules[rule]).update(values)
-        yield
-    finally:
-        for module, name, value in before:
-            module[name] = value
+def limits_of(rules: Sequence[Rule], thresholds: Thresholds) -> dict[str, Any]:
+    """Return the ``Limits`` of each rule, by the rule's id: the defaults, and the values that a user has set.
+
+    KeyError for an unknown rule, TypeError for an unknown threshold.
+    """
+    limits = {rule_id(rule): rule.Limits() for rule in rules}
+    for rule, values in thresholds.items():
+        limits[rule] = replace(limits[rule], **values)
+    return limits

@@ -43,7 +43,7 @@ def steps(run: Any, wait: float = 10, python: float = 0, workers: int = 0, **fac
 def words(run: Any, rule: Rule) -> str:
     evidence = Evidence(run.read())
     assert evidence.get(find_main_trainer) is not None
-    (finding,) = rule.check(evidence, evidence.get(find_main_trainer))  # type: ignore[union-attr]
+    (finding,) = rule.check(evidence, evidence.get(find_main_trainer), rule.Limits())  # type: ignore[union-attr]
     return " ".join(finding.evidence)
 
 

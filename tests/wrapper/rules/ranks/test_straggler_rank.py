@@ -120,10 +120,10 @@ def test_one_process_is_clear_and_too_few_common_steps_are_not_checked(run: Any)
 
     train(run, 0)
     alone = Evidence(run.read())
-    assert isinstance(rule.check(alone, alone.get(find_trainers)[0]), Clear)
+    assert isinstance(rule.check(alone, alone.get(find_trainers)[0], rule.Limits()), Clear)
     train(run, 1, steps=5)
     both = Evidence(run.read())
-    assert isinstance(rule.check(both, both.get(find_trainers)[0]), NotChecked)
+    assert isinstance(rule.check(both, both.get(find_trainers)[0], rule.Limits()), NotChecked)
 
 
 def meet(

@@ -54,7 +54,7 @@ def draw(name: str, rule: Rule, page: Page) -> None:
         page.line(("Thresholds", "bold"))
         page.paragraph(f"To change them, add a section [thresholds.{name}] to perfwrap.toml.", indent=2)
         for threshold, value in thresholds.items():
-            page.line((f"  {threshold.lower()} = {value:g}", ""))
+            page.line((f"  {threshold} = {value:g}", ""))
 
 
 def draw_list(rules: Mapping[str, Rule], page: Page) -> None:

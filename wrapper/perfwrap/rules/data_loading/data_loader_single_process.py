@@ -30,6 +30,7 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
@@ -42,14 +43,22 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("data", "steady_steps")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    receive_ns: int = RECEIVE_NS
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for training DataLoaders without workers."""
     own = [
         loader for loader in evidence.get(find_loaders, trainer) if loader.training and loader.workers == 0
     ]
-    exposed = [loader for loader in own if loader.share >= MIN_REPORTED_SHARE]
+    exposed = [loader for loader in own if loader.share >= limits.min_reported_share]
     steps = [(loader, measured_step(evidence, trainer, loader)) for loader in exposed]
-    found = [_finding(evidence, trainer, loader, step) for loader, step in steps if step is not None]
+    found = [_finding(evidence, trainer, loader, step, limits) for loader, step in steps if step is not None]
     if found:
         return found
     if not own:
@@ -58,7 +67,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return Clear(f"Making batches in the training process takes {largest} of the loop.")
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     workers = best_workers(step)
     where = named("the DataLoader", loader.created)
@@ -79,7 +88,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         share=loader.share,
         saving=_saving(step, workers),
         evidence=tuple(words),
-        advice=_advice(loader, where, step, workers, main_cost),
+        advice=_advice(loader, where, step, workers, main_cost, limits),
         verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={workers}" if workers else None,
@@ -102,10 +111,10 @@ def _dataset(loader: LoaderUse) -> str:
     return f"The dataset{name}{size}"
 
 
-def _advice(loader: LoaderUse, where: str, step: Step, workers: int, main_cost: str) -> str:
+def _advice(loader: LoaderUse, where: str, step: Step, workers: int, main_cost: str, limits: Limits) -> str:
     """Return what to change; ``main_cost`` is the function that takes most of making a batch."""
     cheaper = f" Any speedup of {main_cost} adds to this." if main_cost else ""
-    if not workers and step.fetch_ns > 2 * RECEIVE_NS:
+    if not workers and step.fetch_ns > 2 * limits.receive_ns:
         return (
             "Make each sample cheaper to load: work on whole batches, or prepare the data before the training. "
             f"Workers would not help, because no core is free.{cheaper}"

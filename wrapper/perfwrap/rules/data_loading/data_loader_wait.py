@@ -23,6 +23,7 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -36,26 +37,33 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("data", "steady_steps")
 
-RECEIVING_SHARE = 0.5
-"""Share of the waits from which they count as receiving, if batches were ready."""
 
-RECEIVING_PROBLEM_SHARE = 1 / 3
-"""Share of the loop from which receiving is more than a note: it can be reduced, but never to zero."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_BUSY_SHARE = 0.9
-"""Share of the usable cores in use from which more workers cannot run in parallel; the same figure as for workers."""
+    half: float = HALF
+    min_reported_share: float = MIN_REPORTED_SHARE
+    nothing: float = NOTHING
+    receiving_share: float = 0.5
+    """Share of the waits from which they count as receiving, if batches were ready."""
+    receiving_problem_share: float = 1 / 3
+    """Share of the loop from which receiving is more than a note: it can be reduced, but never to zero."""
+    min_busy_share: float = 0.9
+    """Share of the usable cores in use from which more workers cannot run in parallel; the same figure as for
+    workers."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for waits for the training DataLoaders."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
     shares = [(loader, making.late_share(evidence, trainer, loader)) for loader in loaders]
     found = [
-        (_receiving if share - loader.late_share > RECEIVING_SHARE * share else _finding)(
-            evidence, trainer, loader, share
+        (_receiving if share - loader.late_share > limits.receiving_share * share else _finding)(
+            evidence, trainer, loader, share, limits
         )
         for loader, share in shares
-        if share >= MIN_REPORTED_SHARE
+        if share >= limits.min_reported_share
     ]
     if found:
         return found
@@ -64,7 +72,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return Clear(f"Waits for batches take {units.share(sum(share for _, share in shares))} of the loop.")
 
 
-def _receiving(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float) -> Finding:
+def _receiving(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float, limits: Limits
+) -> Finding:
     """Return the finding about a loader whose batches were mostly ready: the cost is receiving them."""
     step_ns = mean_step_ns(evidence, trainer)
     where = named("the DataLoader", loader.created)
@@ -82,23 +92,25 @@ def _receiving(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: f
             f"Waits for batches that are not ready take {units.share(loader.late_share)} of the loop.",
         ),
         advice=advice,
-        verdict="data-bound" if share >= RECEIVING_PROBLEM_SHARE else None,
+        verdict="data-bound" if share >= limits.receiving_problem_share else None,
         location=locate(loader.created),
         experiment="workers=0" if cheap else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
-        informational=share < RECEIVING_PROBLEM_SHARE,
+        informational=share < limits.receiving_problem_share,
     )
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float) -> Finding:
+def _finding(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: float, limits: Limits
+) -> Finding:
     """Return the finding about one loader."""
     step_ns = mean_step_ns(evidence, trainer)
     rest_ns = (1.0 - loader.share) * step_ns
     where = named("the DataLoader", loader.created)
     cores = evidence.get(find_processors, trainer)
     busy = cores.busy if cores.busy is not None else cores.tree_busy
-    full = bool(cores.usable and busy is not None and busy >= MIN_BUSY_SHARE * cores.usable)
+    full = bool(cores.usable and busy is not None and busy >= limits.min_busy_share * cores.usable)
     needed = _needed(loader, rest_ns)
     more = needed if needed and not full and (cores.usable is None or needed <= cores.usable) else None
     waits = f"{units.duration(loader.median_wait_ns)} (median), {units.duration(loader.p99_wait_ns)} (p99)"
@@ -115,7 +127,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, share: flo
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}.",
         share=share,
-        saving=without(share, HALF if more else NOTHING),
+        saving=without(share, limits.half if more else limits.nothing),
         evidence=tuple(words),
         advice=_advice(loader, where, more, full),
         verdict="data-bound",

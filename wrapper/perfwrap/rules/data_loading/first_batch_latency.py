@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,27 +37,33 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("data", "steady_steps")
 
-MIN_FACTOR = 3.0
-"""First batch over a normal batch from which it is long; an empty queue alone costs the time of one batch."""
 
-MIN_STARTS = 2
-"""Epoch starts in the steady loop; a single one says nothing about the next."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_GAIN_SHARE = 0.5
-"""Minimum part of the wait that the fix removes: some work before an epoch may be necessary."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_factor: float = 3.0
+    """First batch over a normal batch from which it is long; an empty queue alone costs the time of one batch."""
+    min_starts: int = 2
+    """Epoch starts in the steady loop; a single one says nothing about the next."""
+    min_gain_share: float = 0.5
+    """Minimum part of the wait that the fix removes: some work before an epoch may be necessary."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for epochs that start with a long wait."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
     if not loaders:
         return Clear("No DataLoader feeds the training.")
-    answers = [_finding(evidence, trainer, loader) for loader in loaders]
-    found = [finding for finding in answers if finding is not None and finding.share >= MIN_REPORTED_SHARE]
+    answers = [_finding(evidence, trainer, loader, limits) for loader in loaders]
+    found = [
+        finding for finding in answers if finding is not None and finding.share >= limits.min_reported_share
+    ]
     return found or Clear("No epoch starts with a long wait, apart from the start of the workers.")
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding | None:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Limits) -> Finding | None:
     """Return the finding about one loader, None if first batches take a normal time."""
     account = evidence.get(find_account, trainer)
     waits = (
@@ -64,7 +72,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         .group_by("epoch")
         .agg((pl.col("end") - pl.col("start")).sum().alias("ns"))["ns"]
     )
-    if waits.len() < MIN_STARTS:
+    if waits.len() < limits.min_starts:
         return None
     usual_ns = _usual_ns(evidence, trainer, loader)
     first_ns = float(waits.sum()) / waits.len()
@@ -75,7 +83,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     if started_ns is None:
         return None
     long_ns = first_ns - usual_ns - started_ns
-    if first_ns < MIN_FACTOR * usual_ns or long_ns < started_ns:
+    if first_ns < limits.min_factor * usual_ns or long_ns < started_ns:
         return None
     share = waits.len() * long_ns / max(1, account.total_ns)
     where = named("the DataLoader", loader.created)
@@ -83,7 +91,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     return Finding(
         title=f"{SHARE} of the training loop waits for the first batch of an epoch from {where}.",
         share=share,
-        saving=(1.0 - share, 1.0 - MIN_GAIN_SHARE * share),
+        saving=(1.0 - share, 1.0 - limits.min_gain_share * share),
         evidence=(
             f"{units.counted(waits.len(), 'epoch start')} in the steady loop: the first batch takes "
             f"{units.duration(first_ns)} on average, a normal one {units.duration(usual_ns)}.",

@@ -23,6 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,13 +37,20 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("trainer", "kernels")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for GPU idle time that waits for batches explain."""
     gpu = with_blame(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
     share = gpu.idle_shares.get("data", 0.0)
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"The GPU waits for data {units.share(share)} of the recorded time.")
     waits = gpu.idle.filter(pl.col("blame") == "data")
     inferred = bool(waits["inferred"].any())

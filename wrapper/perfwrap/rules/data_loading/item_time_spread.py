@@ -26,6 +26,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.batch_flow import BatchFlow, find_batch_flow
 from perfwrap.measures.data_loading.batch_making import SampleTimes
@@ -38,17 +40,20 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, loca
 
 NEEDS = ("data", "steady_steps")
 
-MIN_FACTOR = 5.0
-"""Slow sample over the median."""
 
-MIN_WAIT_SHARE = 0.5
-"""Share of the wait that equal batches must remove to count as the explanation."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_GAIN_SHARE = 0.5
-"""Minimum part of the gain: no dataset is perfectly even."""
+    min_factor: float = 5.0
+    """Slow sample over the median."""
+    min_wait_share: float = 0.5
+    """Share of the wait that equal batches must remove to count as the explanation."""
+    min_gain_share: float = 0.5
+    """Minimum part of the gain: no dataset is perfectly even."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for single slow samples that the training waits for."""
     loaders, answer = making.in_workers(evidence, trainer)
     if answer is not None:
@@ -61,11 +66,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if not known:
         return NotChecked("Needs the times of single samples; datasets with __getitems__ do not have them.")
     found = [
-        _finding(loader, samples, flow, better_ns)
+        _finding(loader, samples, flow, better_ns, limits)
         for loader, samples in known
-        if _times(samples) >= MIN_FACTOR
+        if _times(samples) >= limits.min_factor
         and (flow := evidence.get(find_batch_flow, trainer, loader)) is not None
-        and (better_ns := _better_ns(flow)) is not None
+        and (better_ns := _better_ns(flow, limits)) is not None
     ]
     most = units.times(max(_times(samples) for _, samples in known))
     return found or Clear(
@@ -84,15 +89,22 @@ def _times(samples: SampleTimes) -> float:
     return samples.longest_ns / samples.median_ns if samples.median_ns else 1.0
 
 
-def _better_ns(flow: BatchFlow) -> float | None:
+def _better_ns(flow: BatchFlow, limits: Limits) -> float | None:
     """Return the time per batch without slow samples, if this removes most of the wait; else None."""
     waited = flow.measured_ns - flow.rest_ns
     return next(
-        (ns for ns in (flow.even_ns, flow.usual_ns) if flow.now_ns - ns >= MIN_WAIT_SHARE * waited > 0), None
+        (
+            ns
+            for ns in (flow.even_ns, flow.usual_ns)
+            if flow.now_ns - ns >= limits.min_wait_share * waited > 0
+        ),
+        None,
     )
 
 
-def _finding(loader: LoaderUse, samples: SampleTimes, flow: BatchFlow, better_ns: float) -> Finding:
+def _finding(
+    loader: LoaderUse, samples: SampleTimes, flow: BatchFlow, better_ns: float, limits: Limits
+) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     line = None if loader.making is None else loader.making.getitem_line
@@ -108,7 +120,7 @@ def _finding(loader: LoaderUse, samples: SampleTimes, flow: BatchFlow, better_ns
         title=f"{SHARE} of the training loop waits for {where}: single samples take "
         f"{units.times(_times(samples))} as long as the median.",
         share=loader.late_share,
-        saving=(best, 1.0 - MIN_GAIN_SHARE * (1.0 - best)),
+        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=(
             f"A sample takes {units.duration(samples.median_ns)} (median), {units.duration(samples.p99_ns)} (p99), "
             f"{units.duration(samples.longest_ns)} (maximum).",

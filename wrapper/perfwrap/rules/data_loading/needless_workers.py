@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
@@ -35,18 +37,23 @@ from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("data", "steady_steps")
 
-MIN_READY_SHARE = 0.5
-"""Share of the waits from which they count as receiving, as in data_loader_wait."""
 
-MIN_RATIO = 2.0
-"""Receiving over making a batch from which workers are unnecessary; both times vary by half between machines and
-batches."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_GAIN_SHARE = MAJOR_SHARE
-"""Share of the loop that must be saved; below it, a few workers do little harm."""
+    major_share: float = MAJOR_SHARE
+    """Without effect: ``min_gain_share`` decides."""
+    min_ready_share: float = 0.5
+    """Share of the waits from which they count as receiving, as in data_loader_wait."""
+    min_ratio: float = 2.0
+    """Receiving over making a batch from which workers are unnecessary; both times vary by half between machines and
+    batches."""
+    min_gain_share: float = MAJOR_SHARE
+    """Share of the loop that must be saved; below it, a few workers do little harm."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare receiving batches with making them."""
     fed = [loader for loader in evidence.get(find_loaders, trainer) if loader.training and loader.workers]
     if not fed:
@@ -56,7 +63,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return NotChecked(making.NO_RECORD)
     crowded = [loader for loader in known if making.is_crowded(evidence, trainer, loader)]
     found = [
-        _finding(loader, _gain(loader)) for loader in known if loader not in crowded and _is_needless(loader)
+        _finding(loader, _gain(loader))
+        for loader in known
+        if loader not in crowded and _is_needless(loader, limits)
     ]
     if found:
         return found
@@ -75,12 +84,16 @@ def _gain(loader: LoaderUse) -> float:
     return loader.share * (1.0 - (loader.fetch_ns or 0.0) / _wait_ns(loader))
 
 
-def _is_needless(loader: LoaderUse) -> bool:
+def _is_needless(loader: LoaderUse, limits: Limits) -> bool:
     """Return whether the training would be faster without the workers."""
     if not loader.fetch_ns or not loader.wait_ns or loader.ready is None:
         return False
-    is_ready = loader.ready.received_share >= MIN_READY_SHARE
-    return is_ready and _wait_ns(loader) >= MIN_RATIO * loader.fetch_ns and _gain(loader) >= MIN_GAIN_SHARE
+    is_ready = loader.ready.received_share >= limits.min_ready_share
+    return (
+        is_ready
+        and _wait_ns(loader) >= limits.min_ratio * loader.fetch_ns
+        and _gain(loader) >= limits.min_gain_share
+    )
 
 
 def _finding(loader: LoaderUse, share: float) -> Finding:

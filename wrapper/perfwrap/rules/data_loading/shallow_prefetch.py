@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.batch_flow import BatchFlow, find_batch_flow
 from perfwrap.measures.data_loading.loaders import LoaderUse
@@ -32,20 +34,22 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, loca
 
 NEEDS = ("data", "steady_steps")
 
-MIN_IDLE_SHARE = 0.1
-"""Idle share of the workers from which they have spare time."""
 
-MIN_WAIT_SHARE = 0.5
-"""Share of the wait that a longer queue must remove to count as the fix."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_GAIN_SHARE = 0.5
-"""Minimum part of the gain: other runs have other bursts."""
+    min_idle_share: float = 0.1
+    """Idle share of the workers from which they have spare time."""
+    min_wait_share: float = 0.5
+    """Share of the wait that a longer queue must remove to count as the fix."""
+    min_gain_share: float = 0.5
+    """Minimum part of the gain: other runs have other bursts."""
+    default: int = 2
+    """The default prefetch_factor of torch."""
 
-DEFAULT = 2
-"""The default prefetch_factor of torch."""
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for queues that run empty although the workers are fast enough."""
     loaders, answer = making.in_workers(evidence, trainer)
     if answer is not None:
@@ -57,23 +61,26 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     known = [(loader, flow) for loader, flow in flows if flow is not None]
     if not known:
         return NotChecked("Too few batches were recorded in detail to simulate the prefetch queue.")
-    found = [_finding(loader, flow) for loader, flow in known if _is_short(loader, flow)]
+    found = [_finding(loader, flow, limits) for loader, flow in known if _is_short(loader, flow, limits)]
     return found or Clear("A longer queue would not remove half of the wait.")
 
 
-def _is_short(loader: LoaderUse, flow: BatchFlow) -> bool:
+def _is_short(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> bool:
     """Return whether the short queue causes the wait."""
     idle = 0.0 if loader.making is None else loader.making.idle_share or 0.0
     gained = flow.now_ns - flow.deeper_ns
-    return idle >= MIN_IDLE_SHARE and gained >= MIN_WAIT_SHARE * (flow.measured_ns - flow.rest_ns) > 0
+    return (
+        idle >= limits.min_idle_share
+        and gained >= limits.min_wait_share * (flow.measured_ns - flow.rest_ns) > 0
+    )
 
 
-def _finding(loader: LoaderUse, flow: BatchFlow) -> Finding:
+def _finding(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     best = min(1.0, flow.deeper_ns / flow.now_ns)
     made = loader.making
-    today = loader.prefetch_factor or DEFAULT
+    today = loader.prefetch_factor or limits.default
     words = [
         f"Workers are idle {units.share(made.idle_share if made else None)} of their time, so they are fast enough on "
         "average.",
@@ -89,7 +96,7 @@ def _finding(loader: LoaderUse, flow: BatchFlow) -> Finding:
         title=f"{SHARE} of the training loop waits for {where}: its prefetch queue of "
         f"{units.counted(today * (loader.workers or 1), 'batch', 'batches')} is too short for bursts.",
         share=loader.late_share,
-        saving=(best, 1.0 - MIN_GAIN_SHARE * (1.0 - best)),
+        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=tuple(words),
         advice=f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",
         verdict="data-bound",

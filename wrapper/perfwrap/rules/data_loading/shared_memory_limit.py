@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
@@ -31,41 +33,49 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, nam
 
 NEEDS = ("data", "steady_steps", "host")
 
-FULL_SHARE = 0.8
-"""Share of the free shared memory from which batches may not fit: other processes use it too."""
 
-DEFAULT_PREFETCH = 2
-"""The default prefetch_factor of torch."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    full_share: float = 0.8
+    """Share of the free shared memory from which batches may not fit: other processes use it too."""
+    default_prefetch: int = 2
+    """The default prefetch_factor of torch."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare the size of the prefetched batches with /dev/shm."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.workers]
     if not loaders:
         return Clear("No DataLoader has workers.")
     facts = evidence.get(find_host_facts, trainer.host)
     free = facts.get("shm_free_bytes") or facts.get("shm_total_bytes")
-    needs = [(loader, _need(loader)) for loader in loaders]
+    needs = [(loader, _need(loader, limits)) for loader in loaders]
     known = [(loader, need) for loader, need in needs if need is not None]
     if not known or free is None or not free.isdecimal():
         return NotChecked("The size of /dev/shm or of a batch is unknown.")
     trainers = max(1, evidence.get(find_processors, trainer).trainers)
     whole = trainers * sum(need for _, need in known)
     words = f"Prefetched batches take up to {units.size(whole)} of {units.size(int(free))} in /dev/shm"
-    if whole < FULL_SHARE * int(free):
+    if whole < limits.full_share * int(free):
         return Clear(f"{words}.")
     largest = max(known, key=lambda pair: pair[1])[0]
-    return [_finding(largest, words, whole, trainers)]
+    return [_finding(largest, words, whole, trainers, limits)]
 
 
-def _need(loader: LoaderUse) -> float | None:
+def _need(loader: LoaderUse, limits: Limits) -> float | None:
     """Return the bytes of the batches that a loader may prefetch; None if the size of a batch is unknown."""
     if loader.making is None or loader.making.batch_bytes is None:
         return None
-    return loader.making.batch_bytes * (loader.workers or 0) * (loader.prefetch_factor or DEFAULT_PREFETCH)
+    return (
+        loader.making.batch_bytes
+        * (loader.workers or 0)
+        * (loader.prefetch_factor or limits.default_prefetch)
+    )
 
 
-def _finding(loader: LoaderUse, words: str, whole: float, trainers: int) -> Finding:
+def _finding(loader: LoaderUse, words: str, whole: float, trainers: int, limits: Limits) -> Finding:
     """Return the finding, at the loader that needs the most."""
     where = named("the DataLoader", loader.created)
     made = loader.making
@@ -79,7 +89,7 @@ def _finding(loader: LoaderUse, words: str, whole: float, trainers: int) -> Find
         share=0.0,
         saving=(1.0, 1.0),
         evidence=(
-            f"num_workers={loader.workers}, prefetch_factor={loader.prefetch_factor or DEFAULT_PREFETCH} and "
+            f"num_workers={loader.workers}, prefetch_factor={loader.prefetch_factor or limits.default_prefetch} and "
             f"{units.size(made.batch_bytes if made else None)} per batch{each}.",
         ),
         advice=f"Give the container more shared memory (docker run --shm-size={_gibibytes(whole)}g), or use fewer "

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.worker_need import Step
@@ -32,19 +34,23 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 
-MIN_COLLATE_SHARE = 0.3
-"""The collate function's share of making a batch."""
 
-MIN_GAIN_SHARE = 0.5
-"""Minimum part of the gain: the speed of the fixed function is unknown."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_collate_share: float = 0.3
+    """The collate function's share of making a batch."""
+    min_gain_share: float = 0.5
+    """Minimum part of the gain: the speed of the fixed function is unknown."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for collate functions that slow the workers down."""
-    slow, largest, answer = making.held_up_by(evidence, trainer, share_of, MIN_COLLATE_SHARE)
+    slow, largest, answer = making.held_up_by(evidence, trainer, share_of, limits.min_collate_share)
     if answer is not None:
         return answer
-    found = [_finding(evidence, trainer, loader, step) for loader, step in slow]
+    found = [_finding(evidence, trainer, loader, step, limits) for loader, step in slow]
     return found or Clear(f"Collation takes {units.share(largest)} of making a batch.")
 
 
@@ -55,7 +61,7 @@ def share_of(loader: LoaderUse) -> float:
     return loader.making.collate_ns / loader.making.fetch_ns
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     made = loader.making
     assert made is not None
@@ -66,7 +72,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         title=f"{SHARE} of the training loop waits for batches; {units.share(share_of(loader))} of making a "
         f"batch is collation in {where}.",
         share=loader.late_share,
-        saving=(best, 1.0 - MIN_GAIN_SHARE * (1.0 - best)),
+        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=(
             f"Collation takes {units.duration(made.collate_ns)} of {units.duration(made.fetch_ns)} per batch with "
             f"num_workers={step.workers}.",

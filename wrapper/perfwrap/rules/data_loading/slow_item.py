@@ -23,6 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.loaders import LoaderUse
@@ -35,13 +37,18 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named, p
 
 NEEDS = ("data", "steady_steps")
 
-MIN_SAMPLES_SHARE = 0.5
-"""The samples' share of making a batch from which they are the problem."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_samples_share: float = 0.5
+    """The samples' share of making a batch from which they are the problem."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for loaders whose samples slow the workers down."""
-    slow, largest, answer = making.held_up_by(evidence, trainer, _share, MIN_SAMPLES_SHARE)
+    slow, largest, answer = making.held_up_by(evidence, trainer, _share, limits.min_samples_share)
     if answer is not None:
         return answer
     found = [_finding(evidence, trainer, loader, step) for loader, step in slow]

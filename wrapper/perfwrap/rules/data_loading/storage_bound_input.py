@@ -24,6 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step
@@ -36,18 +38,24 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("data", "steady_steps", "host")
 
-MIN_DISK_SHARE, MIN_DISK_SHARE_OF_ALL = 0.4, 0.05
-"""Waits for disks over these plus the CPU time used: random reads of 4 KiB reach 0.7 on an otherwise idle machine. And
-over all the time of making batches, below which a few samples may be chance."""
 
-MIN_GAIN_SHARE = 0.5
-"""Minimum part of the gain: a faster disk also takes time."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_disk_share: float = 0.4
+    min_disk_share_of_all: float = 0.05
+    """Waits for disks over these plus the CPU time used: random reads of 4 KiB reach 0.7 on an otherwise idle machine.
+    And over all the time of making batches, below which a few samples may be chance."""
+    min_gain_share: float = 0.5
+    """Minimum part of the gain: a faster disk also takes time."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for training DataLoaders whose batches wait for disks."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
-    late = [loader for loader in loaders if loader.share >= MIN_REPORTED_SHARE]
+    late = [loader for loader in loaders if loader.share >= limits.min_reported_share]
     if not late:
         return Clear("The training does not wait for batches.")
     known = [(loader, evidence.get(find_making_states, trainer, loader)) for loader in late]
@@ -55,22 +63,24 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if not seen:
         return NotChecked("Process states were not recorded for the processes that make batches.")
     found = [
-        _finding(evidence, trainer, loader, states, step)
+        _finding(evidence, trainer, loader, states, step, limits)
         for loader, states in seen
-        if _is_bound(states) and (step := measured_step(evidence, trainer, loader)) is not None
+        if _is_bound(states, limits) and (step := measured_step(evidence, trainer, loader)) is not None
     ]
     most = units.share(max(states.disk_share for _, states in seen))
     return found or Clear(f"Waits for disks take {most} of making batches.")
 
 
-def _is_bound(states: MakingStates) -> bool:
+def _is_bound(states: MakingStates, limits: Limits) -> bool:
     """Return whether waits for disks dominate making a batch, apart from CPU use by other processes."""
     own = states.disk_share + states.wanting_share - states.cpu_starvation
-    return states.disk_share >= MIN_DISK_SHARE_OF_ALL and states.disk_share >= MIN_DISK_SHARE * own
+    return (
+        states.disk_share >= limits.min_disk_share_of_all and states.disk_share >= limits.min_disk_share * own
+    )
 
 
 def _finding(
-    evidence: Evidence, trainer: Trainer, loader: LoaderUse, states: MakingStates, step: Step
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, states: MakingStates, step: Step, limits: Limits
 ) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
@@ -89,7 +99,7 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}, which wait for a disk.",
         share=loader.share,
-        saving=(ratio, 1.0 - MIN_GAIN_SHARE * (1.0 - ratio)),
+        saving=(ratio, 1.0 - limits.min_gain_share * (1.0 - ratio)),
         evidence=tuple(words),
         advice=_advice(step),
         verdict="data-bound",

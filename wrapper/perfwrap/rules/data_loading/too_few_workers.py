@@ -26,6 +26,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
@@ -36,30 +38,33 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 
-MIN_BUSY_SHARE = 0.9
-"""Share of their time from which workers count as busy."""
 
-MIN_WAIT_SHARE = 0.5
-"""Share of the wait that more workers must remove; otherwise making a batch is too slow."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_WAITING_SHARE = 0.5
-"""Share of making a batch without need for a core from which it is mentioned."""
+    min_busy_share: float = 0.9
+    """Share of their time from which workers count as busy."""
+    min_wait_share: float = 0.5
+    """Share of the wait that more workers must remove; otherwise making a batch is too slow."""
+    min_waiting_share: float = 0.5
+    """Share of making a batch without need for a core from which it is mentioned."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for busy workers where more of them would help."""
     loaders, answer = making.in_workers(evidence, trainer)
     if answer is not None:
         return answer
-    busy = [loader for loader in loaders if _idle(loader) <= 1.0 - MIN_BUSY_SHARE]
+    busy = [loader for loader in loaders if _idle(loader) <= 1.0 - limits.min_busy_share]
     if not busy:
         idle = units.share(min(_idle(loader) for loader in loaders))
         return Clear(f"The workers are idle {idle} of their time.")
     steps = [(loader, measured_step(evidence, trainer, loader)) for loader in busy]
     found = [
-        _finding(evidence, trainer, loader, step, workers)
+        _finding(evidence, trainer, loader, step, workers, limits)
         for loader, step in steps
-        if step is not None and _helps(step, workers := best_workers(step))
+        if step is not None and _helps(step, workers := best_workers(step), limits)
     ]
     return found or Clear("The workers are busy, but more of them would not remove half of the wait.")
 
@@ -70,14 +75,16 @@ def _idle(loader: LoaderUse) -> float:
     return 0.0 if share is None else share
 
 
-def _helps(step: Step, workers: int) -> bool:
+def _helps(step: Step, workers: int, limits: Limits) -> bool:
     """Return whether this number of workers removes most of the wait."""
     if workers <= step.workers:
         return False
-    return step.now_ns - step.with_workers(workers) >= MIN_WAIT_SHARE * (step.now_ns - step.rest_ns)
+    return step.now_ns - step.with_workers(workers) >= limits.min_wait_share * (step.now_ns - step.rest_ns)
 
 
-def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, workers: int) -> Finding:
+def _finding(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, workers: int, limits: Limits
+) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     today = units.counted(step.workers, "worker")
@@ -89,7 +96,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         *making.sampled(evidence, trainer, loader),
     ]
     best, worst = saved(step, step.with_workers(workers), workers)
-    if step.waiting_share >= MIN_WAITING_SHARE:
+    if step.waiting_share >= limits.min_waiting_share:
         worst = 1.0
         words.append(
             f"{units.share(step.waiting_share)} of that time a worker waits and needs no core, so more workers than "

@@ -26,6 +26,7 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -42,22 +43,27 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("data", "host", "steady_steps")
 
-OTHER_THREADS = 2
-"""Threads of a worker that do not compute: one sends its batches, one belongs to torch (observed with torch 2.13)."""
 
-WANTED_PER_CORE = 1.5
-"""Compute threads per usable core from which they are too many, as in thread_oversubscription."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-RUNNABLE_PER_CORE = 1.25
-"""Runnable tasks per usable core from which the threads slow each other down."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    other_threads: int = 2
+    """Threads of a worker that do not compute: one sends its batches, one belongs to torch (observed with torch
+    2.13)."""
+    wanted_per_core: float = 1.5
+    """Compute threads per usable core from which they are too many, as in thread_oversubscription."""
+    runnable_per_core: float = 1.25
+    """Runnable tasks per usable core from which the threads slow each other down."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for workers with more threads than the cores can run."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training and loader.workers]
     if not loaders:
         return Clear("No DataLoader with workers feeds the training.")
-    known = [(loader, _threads(evidence, trainer, loader)) for loader in loaders]
+    known = [(loader, _threads(evidence, trainer, loader, limits)) for loader in loaders]
     counted = [(loader, threads) for loader, threads in known if threads is not None]
     cores = evidence.get(find_processors, trainer)
     if not counted or cores.usable is None or cores.own_runnable is None:
@@ -68,25 +74,25 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     own = cores.threads_per_trainer or 1
     wanted = own + sum(threads * (loader.workers or 0) for loader, threads in several)
     pressure = min(cores.own_runnable, wanted) / cores.usable
-    if wanted <= WANTED_PER_CORE * cores.usable or pressure < RUNNABLE_PER_CORE:
+    if wanted <= limits.wanted_per_core * cores.usable or pressure < limits.runnable_per_core:
         return Clear(
             f"{units.counted(wanted, 'compute thread')} did not need more than the cores at the same time."
         )
     loader, threads = several[0]
     finding = _finding(evidence, trainer, loader, threads, wanted, cores, pressure)
-    if finding.share < MIN_REPORTED_SHARE:
+    if finding.share < limits.min_reported_share:
         return Clear(f"The threads of the workers cost at most {units.share(finding.share)} of the loop.")
     return [finding]
 
 
-def _threads(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> int | None:
+def _threads(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Limits) -> int | None:
     """Return the maximum number of compute threads of one worker; None if not recorded."""
     seen = [
         state.threads
         for state in evidence.get(find_worker_states, trainer, loader)
         if state.threads is not None
     ]
-    return max(1, round(max(seen)) - OTHER_THREADS) if seen else None
+    return max(1, round(max(seen)) - limits.other_threads) if seen else None
 
 
 def _finding(

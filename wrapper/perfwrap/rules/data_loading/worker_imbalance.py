@@ -37,17 +37,19 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
 
-MIN_FACTOR = 2.0
-"""The slowest worker over the median of the others."""
 
-MIN_BATCHES = 5
-"""Batches per worker that are enough to judge it."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_BUSY_SHARE = 0.8
-"""The slowest worker delays the others only if it is busy itself."""
-
-MIN_GAIN_SHARE = 0.5
-"""Minimum part of the gain: evenly distributed work still varies from batch to batch."""
+    min_factor: float = 2.0
+    """The slowest worker over the median of the others."""
+    min_batches: int = 5
+    """Batches per worker that are enough to judge it."""
+    min_busy_share: float = 0.8
+    """The slowest worker delays the others only if it is busy itself."""
+    min_gain_share: float = 0.5
+    """Minimum part of the gain: evenly distributed work still varies from batch to batch."""
 
 
 @dataclass(frozen=True)
@@ -64,29 +66,29 @@ class Pace:
         return self.slowest.median_fetch_ns / self.others_ns if self.others_ns else 1.0
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for workers that delay the others."""
     loaders, answer = making.in_workers(evidence, trainer)
     if answer is not None:
         return answer
-    paces = [(loader, _pace(evidence.get(find_worker_states, trainer, loader))) for loader in loaders]
+    paces = [(loader, _pace(evidence.get(find_worker_states, trainer, loader), limits)) for loader in loaders]
     several = [(loader, pace) for loader, pace in paces if pace is not None]
     if not several:
         return Clear("Fewer than two workers made enough batches to compare.")
     found = [
-        _finding(evidence, loader, pace, step)
+        _finding(evidence, loader, pace, step, limits)
         for loader, pace in several
-        if pace.times >= MIN_FACTOR
-        and pace.slowest.busy_share >= MIN_BUSY_SHARE
+        if pace.times >= limits.min_factor
+        and pace.slowest.busy_share >= limits.min_busy_share
         and (step := measured_step(evidence, trainer, loader)) is not None
     ]
     times = max(pace.times for _, pace in several)
     return found or Clear(f"The slowest worker takes {units.times(times)} as long as the others.")
 
 
-def _pace(states: tuple[WorkerState, ...]) -> Pace | None:
+def _pace(states: tuple[WorkerState, ...], limits: Limits) -> Pace | None:
     """Return the slowest worker compared with the others, None if there are not two to compare."""
-    known = [state for state in states if state.batches >= MIN_BATCHES]
+    known = [state for state in states if state.batches >= limits.min_batches]
     if len(known) < 2:
         return None
     slowest = max(known, key=lambda state: state.median_fetch_ns)
@@ -95,7 +97,7 @@ def _pace(states: tuple[WorkerState, ...]) -> Pace | None:
     return Pace(slowest, float(median(others)), sum(every) / len(every))
 
 
-def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step) -> Finding:
+def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     number = evidence.get(find_facts, pace.slowest.process).get("worker_id")
@@ -116,7 +118,7 @@ def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step) -> F
         title=f"{SHARE} of the training loop waits for {where}: one of its workers takes "
         f"{units.times(pace.times)} as long as the others.",
         share=loader.late_share,
-        saving=(best, 1.0 - MIN_GAIN_SHARE * (1.0 - best)),
+        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=tuple(words),
         advice="Distribute the work evenly: split every shard among the workers, or shuffle the shards. If the order "
         "of batches does not matter, pass in_order=False (PyTorch 2.6 or later).",

@@ -24,6 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,20 +37,26 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("data", "steady_steps")
 
-MIN_STARTS = 2
-"""Starts in the steady loop; a single one says nothing about the next epoch."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_starts: int = 2
+    """Starts in the steady loop; a single one says nothing about the next epoch."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for training DataLoaders that restart their workers."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training and loader.workers]
     restarting = [
         loader
         for loader in loaders
-        if (loader.made_again or not loader.persistent_workers) and loader.starts >= MIN_STARTS
+        if (loader.made_again or not loader.persistent_workers) and loader.starts >= limits.min_starts
     ]
     answers = [_finding(evidence, trainer, loader) for loader in restarting]
-    found = [finding for finding in answers if finding.share >= MIN_REPORTED_SHARE]
+    found = [finding for finding in answers if finding.share >= limits.min_reported_share]
     if found:
         return found
     if not loaders:

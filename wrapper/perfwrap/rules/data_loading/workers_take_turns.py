@@ -26,6 +26,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.worker_need import Step
@@ -37,11 +39,17 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, loca
 
 NEEDS = ("data", "steady_steps")
 
-MIN_LOCKED_SHARE = 0.2
-"""Share of making batches spent waiting for a lock from which it is a problem; occasional lock waits are shorter."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_locked_share: float = 0.2
+    """Share of making batches spent waiting for a lock from which it is a problem; occasional lock waits are
+    shorter."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for workers that wait for locks."""
     known, _, answer = making.held_up_by(evidence, trainer, lambda loader: float(loader.workers or 0), 2.0)
     if answer is not None:
@@ -55,7 +63,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     found = [
         _finding(evidence, trainer, loader, step, locked)
         for loader, step, locked in known_locked
-        if locked >= MIN_LOCKED_SHARE
+        if locked >= limits.min_locked_share
     ]
     largest = units.share(max(locked for _, _, locked in known_locked))
     return found or Clear(f"Workers wait for locks {largest} of the time of making batches.")

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import Gpu
@@ -31,44 +33,53 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
 
-MIN_BUSY_SHARE = 0.90
-"""Utilization from which a GPU looks busy."""
-MAX_SM_SHARE = 0.5
-"""Share of the time below which its multiprocessors are not busy."""
-MAX_UNITS_SHARE = 0.3
-"""Share of the peak below which neither compute nor memory is the limit; below 60 % of both, ncu says latency-bound."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_busy_share: float = 0.90
+    """Utilization from which a GPU looks busy."""
+    max_sm_share: float = 0.5
+    """Share of the time below which its multiprocessors are not busy."""
+    max_units_share: float = 0.3
+    """Share of the peak below which neither compute nor memory is the limit; below 60 % of both, ncu says
+    latency-bound."""
+    full_memory_share: float = 0.80
+    """Share of the GPU memory from which it looks full."""
+    low_utilization_share: float = 0.50
+    """Utilization below which full memory seems strange."""
+
+
 UNITS = ("tensor", "fp64", "fp32", "fp16", "dram")
 
-FULL_MEMORY_SHARE = 0.80
-"""Share of the GPU memory from which it looks full."""
-LOW_UTILIZATION_SHARE = 0.50
-"""Utilization below which full memory seems strange."""
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for misleading utilization."""
     gpus = [gpu for gpu in evidence.get(find_own_gpus, trainer) if gpu.utilization is not None]
     if not gpus:
         return NotChecked("Utilization of this training thread's GPU was not recorded.")
-    found = [finding for gpu in gpus for finding in (_busy(gpu), _full(gpu)) if finding is not None]
+    found = [
+        finding for gpu in gpus for finding in (_busy(gpu, limits), _full(gpu, limits)) if finding is not None
+    ]
     if found:
         return found
     if (
         not any(gpu.activity for gpu in gpus)
-        and max(gpu.utilization or 0.0 for gpu in gpus) >= MIN_BUSY_SHARE
+        and max(gpu.utilization or 0.0 for gpu in gpus) >= limits.min_busy_share
     ):
         return NotChecked("Needs multiprocessor activity, which NVIDIA GPUs report from Hopper on.")
     return Clear("Utilization and multiprocessor activity agree.")
 
 
-def _busy(gpu: Gpu) -> Finding | None:
+def _busy(gpu: Gpu, limits: Limits) -> Finding | None:
     """Return that a GPU looks busy and is not."""
     working = gpu.activity.get("sm")
-    if working is None or (gpu.utilization or 0.0) < MIN_BUSY_SHARE:
+    if working is None or (gpu.utilization or 0.0) < limits.min_busy_share:
         return None
     busiest = max((gpu.activity.get(unit, 0.0), unit) for unit in UNITS)
-    if working >= MAX_SM_SHARE and (
-        busiest[0] >= MAX_UNITS_SHARE or not any(unit in gpu.activity for unit in UNITS)
+    if working >= limits.max_sm_share and (
+        busiest[0] >= limits.max_units_share or not any(unit in gpu.activity for unit in UNITS)
     ):
         return None
     return _note(
@@ -80,12 +91,12 @@ def _busy(gpu: Gpu) -> Finding | None:
     )
 
 
-def _full(gpu: Gpu) -> Finding | None:
+def _full(gpu: Gpu, limits: Limits) -> Finding | None:
     """Return that full memory with little work is no problem."""
     if not gpu.memory_total_bytes or gpu.memory_used_bytes is None:
         return None
     full = gpu.memory_used_bytes / gpu.memory_total_bytes
-    if full < FULL_MEMORY_SHARE or (gpu.utilization or 0.0) >= LOW_UTILIZATION_SHARE:
+    if full < limits.full_memory_share or (gpu.utilization or 0.0) >= limits.low_utilization_share:
         return None
     return _note(
         f"{gpu.name}'s memory is {units.share(full)} full while it is busy {units.share(gpu.utilization)} of the "

@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -32,31 +34,36 @@ from perfwrap.timeline.lookup import samples_of
 
 NEEDS = ("steady_steps", "gpu")
 
-MIN_UTILIZATION_SHARE = 0.10
-"""Mean utilization below which the link may have been asleep."""
-MIN_REPLAYS = 100
-"""Packets sent again during the run; single ones are normal."""
-MIN_SAMPLES = 3
-"""Samples of the link, one per second; with fewer, its best state may have been missed."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_utilization_share: float = 0.10
+    """Mean utilization below which the link may have been asleep."""
+    min_replays: int = 100
+    """Packets sent again during the run; single ones are normal."""
+    min_samples: int = 3
+    """Samples of the link, one per second; with fewer, its best state may have been missed."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the links of the trainer's GPUs."""
     gpus = [
         gpu
         for gpu in evidence.get(find_own_gpus, trainer)
-        if (gpu.utilization or 0.0) >= MIN_UTILIZATION_SHARE
+        if (gpu.utilization or 0.0) >= limits.min_utilization_share
     ]
     if not gpus:
         return NotChecked("None of the recorded GPUs is known to have worked for this training thread.")
-    sampled = [gpu for gpu in gpus if _has_samples(evidence, trainer, gpu)]
+    sampled = [gpu for gpu in gpus if _has_samples(evidence, trainer, gpu, limits)]
     if not sampled:
         return NotChecked("Too few samples of the GPU's links while it worked.")
-    found = [finding for gpu in sampled if (finding := _judge(evidence, trainer, gpu)) is not None]
+    found = [finding for gpu in sampled if (finding := _judge(evidence, trainer, gpu, limits)) is not None]
     return found or Clear("The links of this GPU are as fast as possible.")
 
 
-def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Finding | None:
+def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Finding | None:
     """Return the problems of one GPU's links."""
     words = [
         text
@@ -64,7 +71,7 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Finding | None:
             _below(evidence, trainer, gpu, "pcie_generation", "PCIe generation"),
             _below(evidence, trainer, gpu, "pcie_width", "PCIe lanes"),
             _below(evidence, trainer, gpu, "nvlinks_active", "active NVLinks", "nvlinks"),
-            _replays(evidence, trainer, gpu),
+            _replays(evidence, trainer, gpu, limits),
         )
         if text
     ]
@@ -94,11 +101,13 @@ def _below(
     return f"{what}: at most {best} of {most}." if is_down else None
 
 
-def _replays(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> str | None:
+def _replays(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> str | None:
     """Return that many packets were sent again during the run."""
     values = samples_of(evidence.timeline, _entity(evidence, gpu), "pcie_replays", trainer.host)["value"]
     more = round(max(values.to_list()) - min(values.to_list())) if values.len() > 1 else 0
-    return f"{units.counted(more, 'PCIe packet')} had to be sent again." if more >= MIN_REPLAYS else None
+    return (
+        f"{units.counted(more, 'PCIe packet')} had to be sent again." if more >= limits.min_replays else None
+    )
 
 
 def _entity(evidence: Evidence, gpu: Gpu) -> str:
@@ -107,9 +116,9 @@ def _entity(evidence: Evidence, gpu: Gpu) -> str:
     return str(dict(tracks.select("id", "name").iter_rows())[gpu.track])
 
 
-def _has_samples(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> bool:
+def _has_samples(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> bool:
     """Return whether there are enough samples of the link."""
     return any(
-        gpu_samples(evidence, trainer, gpu, metric).height >= MIN_SAMPLES
+        gpu_samples(evidence, trainer, gpu, metric).height >= limits.min_samples
         for metric in ("pcie_generation", "pcie_width", "nvlinks_active")
     )

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -32,9 +34,17 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
 
-HOT_CELSIUS = 83.0
-"""The temperature at which a GTX 1080 reduces its clocks (review by ComputerBase; other cards differ, a GTX 980 has 80
-according to TechPowerUp); used if the card reports no higher limit."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    hot_celsius: float = 83.0
+    """The temperature at which a GTX 1080 reduces its clocks (review by ComputerBase; other cards differ, a GTX 980 has
+    80 according to TechPowerUp); used if the card reports no higher limit."""
+    lowered_share: float = 0.9
+    """Share of the default power limit below which it was lowered on purpose."""
+
 
 POWER_LIMIT = "power_cap"
 """The one reason that is normal for a GPU that computes hard."""
@@ -50,11 +60,8 @@ NAMES = {
 }
 """The names of NVML's reasons in sentences."""
 
-LOWERED_SHARE = 0.9
-"""Share of the default power limit below which it was lowered on purpose."""
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for reduced clocks and heat."""
     gpus = evidence.get(find_own_gpus, trainer)
     if not gpus:
@@ -64,7 +71,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
     if not known:
         return NotChecked("This GPU reports neither its temperature nor why clocks are reduced.")
-    found = [finding for gpu in known if (finding := _judge(evidence, trainer, gpu)) is not None]
+    found = [finding for gpu in known if (finding := _judge(evidence, trainer, gpu, limits)) is not None]
     return found or Clear(
         f"Clocks were reduced in {units.share(known[0].throttled_share)} of the samples, only by the power limit."
         if known[0].throttle_reasons
@@ -72,11 +79,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     )
 
 
-def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Finding | None:
+def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Finding | None:
     """Return the problem of one GPU, if any."""
     serious = [reason for reason in gpu.throttle_reasons if reason != POWER_LIMIT]
     hottest = _hottest(evidence, trainer, gpu)
-    words = _words(evidence, trainer, gpu, hottest)
+    words = _words(evidence, trainer, gpu, hottest, limits)
     if serious:
         lost = _lost(evidence, trainer, gpu, serious)
         named = ", ".join(NAMES.get(reason, reason) for reason in serious)
@@ -90,8 +97,8 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Finding | None:
             verdict="throttled",
             health=True,
         )
-    limited = POWER_LIMIT in gpu.throttle_reasons and _was_lowered(evidence, gpu)
-    if limited or (hottest is not None and hottest > _hot(evidence, gpu)):
+    limited = POWER_LIMIT in gpu.throttle_reasons and _was_lowered(evidence, gpu, limits)
+    if limited or (hottest is not None and hottest > _hot(evidence, gpu, limits)):
         title = (
             f"{gpu.name} is limited by a power limit below its default."
             if limited
@@ -106,7 +113,9 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Finding | None:
     return None
 
 
-def _words(evidence: Evidence, trainer: Trainer, gpu: Gpu, hottest: float | None) -> tuple[str, ...]:
+def _words(
+    evidence: Evidence, trainer: Trainer, gpu: Gpu, hottest: float | None, limits: Limits
+) -> tuple[str, ...]:
     """Return the reasons with their shares, clocks and temperature."""
     words = []
     shares = [
@@ -119,9 +128,9 @@ def _words(evidence: Evidence, trainer: Trainer, gpu: Gpu, hottest: float | None
     if clock and most:
         words.append(f"Its mean clock is {units.share(clock / most)} of the maximum.")
     if hottest is not None:
-        above = f", above {units.number(HOT_CELSIUS)}" if hottest > HOT_CELSIUS else ""
+        above = f", above {units.number(limits.hot_celsius)}" if hottest > limits.hot_celsius else ""
         words.append(f"The highest temperature is {units.number(hottest, 3)} °C{above}.")
-    if POWER_LIMIT in gpu.throttle_reasons and _was_lowered(evidence, gpu):
+    if POWER_LIMIT in gpu.throttle_reasons and _was_lowered(evidence, gpu, limits):
         usual = _fact(evidence, gpu, "power_limit_default_watts")
         words.append(
             f"Its power limit is {units.number(gpu.power_limit_watts or 0, 3)} W, the default "
@@ -141,16 +150,16 @@ def _lost(evidence: Evidence, trainer: Trainer, gpu: Gpu, serious: list[str]) ->
     return held * max(0.0, 1.0 - slowest / most)
 
 
-def _was_lowered(evidence: Evidence, gpu: Gpu) -> bool:
+def _was_lowered(evidence: Evidence, gpu: Gpu, limits: Limits) -> bool:
     """Return whether the power limit was set below the default."""
     usual = _fact(evidence, gpu, "power_limit_default_watts")
-    return bool(usual and gpu.power_limit_watts and gpu.power_limit_watts < LOWERED_SHARE * usual)
+    return bool(usual and gpu.power_limit_watts and gpu.power_limit_watts < limits.lowered_share * usual)
 
 
-def _hot(evidence: Evidence, gpu: Gpu) -> float:
+def _hot(evidence: Evidence, gpu: Gpu, limits: Limits) -> float:
     """Return the temperature that counts as hot: the card's own limit if it is higher."""
     own = _fact(evidence, gpu, "temperature_max_celsius") or 0.0
-    return max(HOT_CELSIUS, own)
+    return max(limits.hot_celsius, own)
 
 
 def _hottest(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> float | None:

@@ -21,6 +21,7 @@ When it is wrong
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -32,38 +33,46 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
 
-MIN_MEAN_PROCESSES = 0.05
-"""Mean number of other processes: one of them in 5 % of the samples."""
-MIN_MEMORY_SHARE = 0.01
-"""Share of the GPU memory; desktop programs hold less and compute little."""
-MAX_NAMED = 3
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_mean_processes: float = 0.05
+    """Mean number of other processes: one of them in 5 % of the samples."""
+    min_memory_share: float = 0.01
+    """Share of the GPU memory; desktop programs hold less and compute little."""
+    max_named: int = 3
+    """How many of the other programs are named."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for other processes on the trainer's GPU."""
     known = [gpu for gpu in evidence.get(find_own_gpus, trainer) if gpu.other_processes is not None]
     if not known:
         return NotChecked("The owners of the processes on this GPU are unknown.")
-    found = [_finding(evidence, gpu) for gpu in known if _is_shared(gpu)]
+    found = [_finding(evidence, gpu, limits) for gpu in known if _is_shared(gpu, limits)]
     return found or Clear("No other process used this GPU.")
 
 
-def _is_shared(gpu: Gpu) -> bool:
+def _is_shared(gpu: Gpu, limits: Limits) -> bool:
     """Return whether others used the GPU with a relevant amount of memory."""
-    if (gpu.other_processes or 0.0) < MIN_MEAN_PROCESSES:
+    if (gpu.other_processes or 0.0) < limits.min_mean_processes:
         return False
     if gpu.other_memory_used_bytes is None or not gpu.memory_total_bytes:
         return True
-    return gpu.other_memory_used_bytes >= MIN_MEMORY_SHARE * gpu.memory_total_bytes
+    return gpu.other_memory_used_bytes >= limits.min_memory_share * gpu.memory_total_bytes
 
 
-def _finding(evidence: Evidence, gpu: Gpu) -> Finding:
+def _finding(evidence: Evidence, gpu: Gpu, limits: Limits) -> Finding:
     """Return the finding about one GPU."""
     facts = evidence.get(find_facts, gpu.track)
     others = [key.split("/")[1] for key, value in facts.items() if OWNER.match(key) and value == "other"]
     programs = sorted({facts.get(f"process/{pid}/program", "") for pid in others} - {""})
     named = (
-        f": {', '.join(re.sub(r'[^ -~]', '?', name) for name in programs[:MAX_NAMED])}" if programs else ""
+        f": {', '.join(re.sub(r'[^ -~]', '?', name) for name in programs[: limits.max_named])}"
+        if programs
+        else ""
     )
     words = [f"{units.number(gpu.other_processes or 0.0)} other processes on average{named}."]
     if gpu.other_memory_used_bytes is not None:

@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import FINER, Gpu
@@ -30,20 +32,33 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
 
-MIN_SWINGS = 5
-"""Swings that make a pattern."""
-MIN_STATE_SHARE = 0.15
-"""Share of the samples in each state; a few dips between epochs do not count."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    high: float = HIGH
+    low: float = LOW
+    min_swings: int = 5
+    """Swings that make a pattern."""
+    min_state_share: float = 0.15
+    """Share of the samples in each state; a few dips between epochs do not count."""
+
+
 SERIES = (f"{FINER}utilization_share", "utilization_share")
 """The driver's own samples if they are finer, otherwise the monitor's."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for swings of the utilization."""
     gpus = [gpu for gpu in evidence.get(find_own_gpus, trainer) if gpu.utilization is not None]
     if not gpus:
         return NotChecked("Utilization of this training thread's GPU was not recorded.")
-    found = [finding for gpu in gpus if (finding := _judge(gpu, _swings(evidence, trainer, gpu))) is not None]
+    found = [
+        finding
+        for gpu in gpus
+        if (finding := _judge(gpu, _swings(evidence, trainer, gpu), limits)) is not None
+    ]
     return found or Clear("Utilization does not swing between low and high.")
 
 
@@ -56,12 +71,12 @@ def _swings(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Swings | None:
     return None
 
 
-def _judge(gpu: Gpu, swings: Swings | None) -> Finding | None:
+def _judge(gpu: Gpu, swings: Swings | None, limits: Limits) -> Finding | None:
     """Return the note about one GPU."""
     if (
         swings is None
-        or swings.count < MIN_SWINGS
-        or min(swings.low_share, swings.high_share) < MIN_STATE_SHARE
+        or swings.count < limits.min_swings
+        or min(swings.low_share, swings.high_share) < limits.min_state_share
     ):
         return None
     return Finding(
@@ -69,7 +84,7 @@ def _judge(gpu: Gpu, swings: Swings | None) -> Finding | None:
         share=0.0,
         saving=(1.0, 1.0),
         evidence=(
-            f"It rose from below {units.share(LOW)} to above {units.share(HIGH)} "
+            f"It rose from below {units.share(limits.low)} to above {units.share(limits.high)} "
             f"{units.counted(swings.count, 'time')}: "
             f"{units.share(swings.low_share)} of the samples are below, {units.share(swings.high_share)} above.",
         ),

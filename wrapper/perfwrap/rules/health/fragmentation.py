@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -30,14 +32,19 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "steps", "allocator")
 
-MIN_FACTOR = 1.5
-"""Reserved over peak allocated memory. The memory allocated at the end of a step is not used here: activations are
-freed by then, and their memory is kept for the next step on purpose."""
-MIN_CARD_SHARE = 0.3
-"""Share of the GPU memory."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_factor: float = 1.5
+    """Reserved over peak allocated memory. The memory allocated at the end of a step is not used here: activations are
+    freed by then, and their memory is kept for the next step on purpose."""
+    min_card_share: float = 0.3
+    """Share of the GPU memory."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare the reserved memory with the peak in use."""
     allocator = evidence.get(find_allocator, trainer)
     if allocator is None or allocator.reserved.is_empty() or allocator.peak_allocated.is_empty():
@@ -45,11 +52,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     reserved = float(allocator.reserved["value"][-1])
     peak = float(allocator.peak_allocated["value"].max() or 0.0)  # type: ignore[arg-type]
     words = f"{units.size(reserved)} are reserved; at most {units.size(peak)} were in use at once."
-    if peak <= 0 or reserved < MIN_FACTOR * peak:
+    if peak <= 0 or reserved < limits.min_factor * peak:
         return Clear(words)
     if allocator.total is None:
         return NotChecked(f"{words} The size of the GPU memory is unknown.")
-    if reserved < MIN_CARD_SHARE * allocator.total:
+    if reserved < limits.min_card_share * allocator.total:
         return Clear(f"{words} The GPU has {units.size(allocator.total)}.")
     setting = evidence.get(find_facts, trainer.process)
     known = setting.get("env/PYTORCH_ALLOC_CONF", "") + setting.get("env/PYTORCH_CUDA_ALLOC_CONF", "")

@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
@@ -32,12 +34,18 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, pla
 
 NEEDS = ("trainer", "steps", "allocator")
 
-MIN_BYTES = 64 << 20
-MIN_SHARE = 0.05
-"""Share of the memory allocated at the start of the loop; in a healthy run it is constant at the ends of steps."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_bytes: int = 64 << 20
+    """Growth during the loop from which it is reported."""
+    min_share: float = 0.05
+    """Share of the memory allocated at the start of the loop; in a healthy run it is constant at the ends of steps."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the memory allocated at the ends of steps."""
     allocator, account = evidence.get(find_allocator, trainer), evidence.get(find_account, trainer)
     if allocator is None:
@@ -46,7 +54,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         # Only changes are recorded: a series with hardly any does not grow.
         return Clear("Allocated GPU memory is nearly constant at the ends of steps.")
     growth = find_growth(allocator.allocated, account.start, account.end)
-    if growth is None or growth.total < max(MIN_BYTES, MIN_SHARE * growth.first):
+    if growth is None or growth.total < max(limits.min_bytes, limits.min_share * growth.first):
         return Clear("Allocated GPU memory does not grow at the ends of steps.")
     graphs = evidence.get(find_kept_graphs, trainer)
     line = graphs[0].where if graphs else None

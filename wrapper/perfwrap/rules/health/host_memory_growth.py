@@ -24,6 +24,7 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -45,18 +46,24 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Severity, l
 
 NEEDS = ("trainer", "steps", "recorder")
 
-MIN_BYTES = 64 << 20
-"""Allocators keep tens of MiB after a while, but no more."""
-MIN_SHARE = 0.10
-"""Share of the memory at the start of the loop."""
-SOON_NS = 24 * 3_600_000_000_000
-"""If memory will run out within a day, the finding is major: long trainings take days."""
-MIN_SLOWDOWN = 1.25
-"""Slowdown of the forward pass from which larger inputs may be the reason."""
-HOUR_S = 3_600
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_bytes: int = 64 << 20
+    """Allocators keep tens of MiB after a while, but no more."""
+    min_share: float = 0.10
+    """Share of the memory at the start of the loop."""
+    soon_ns: int = 24 * 3_600_000_000_000
+    """If memory will run out within a day, the finding is major: long trainings take days."""
+    min_slowdown: float = 1.25
+    """Slowdown of the forward pass from which larger inputs may be the reason."""
+    hour_s: int = 3_600
+    """Seconds of an hour, in which the growth is stated."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the memory of the process and of its workers during the loop."""
     account, timeline = evidence.get(find_account, trainer), evidence.timeline
     start, end = account.start, account.end
@@ -65,8 +72,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     main = process_growth(timeline, trainer, start, end)
     workers = worker_growth(timeline, trainer, start, end)
     found = [
-        *_findings(evidence, trainer, main, workers=False),
-        *_findings(evidence, trainer, workers, workers=True),
+        *_findings(evidence, trainer, main, workers=False, limits=limits),
+        *_findings(evidence, trainer, workers, workers=True, limits=limits),
     ]
     if found:
         return found
@@ -75,10 +82,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
 
 
 def _findings(
-    evidence: Evidence, trainer: Trainer, found: ProcessGrowth | None, workers: bool
+    evidence: Evidence, trainer: Trainer, found: ProcessGrowth | None, workers: bool, limits: Limits
 ) -> Iterable[Finding]:
     """Yield the finding about the process or its workers, if any."""
-    if found is None or found.growth.total < max(MIN_BYTES, MIN_SHARE * found.growth.first):
+    if found is None or found.growth.total < max(limits.min_bytes, limits.min_share * found.growth.first):
         return
     growth = found.growth
     graphs = () if workers else evidence.get(find_kept_graphs, trainer)
@@ -88,7 +95,7 @@ def _findings(
     work = 1.0 if workers or graphs else evidence.get(forward_growth, trainer)
     who = f"{units.counted(found.processes, 'DataLoader worker')}" if workers else "the training process"
     yield Finding(
-        title=f"The memory of {who} grows by {units.size(growth.per_s * HOUR_S)} per hour"
+        title=f"The memory of {who} grows by {units.size(growth.per_s * limits.hour_s)} per hour"
         + (f": graphs made at {place(line, '')} are kept." if graphs and line else "."),
         share=0.0,
         saving=(1.0, 1.0),
@@ -96,18 +103,18 @@ def _findings(
             f"From {units.size(growth.first)} to {units.size(growth.first + growth.total)} within the training loop.",
             *kept.words(graphs),
             *_outlook(left, lasts_ns),
-            *_with_work(work),
+            *_with_work(work, limits),
         ),
         advice=_advice(found, workers, kept.advice(graphs) if graphs else "", line),
         location=locate(line),
         health=True,
-        min_severity="minor" if work >= MIN_SLOWDOWN else _severity(lasts_ns),
+        min_severity="minor" if work >= limits.min_slowdown else _severity(lasts_ns, limits),
     )
 
 
-def _severity(lasts_ns: float | None) -> Severity:
+def _severity(lasts_ns: float | None, limits: Limits) -> Severity:
     """Return the severity, by how long memory will last."""
-    return "minor" if lasts_ns is not None and lasts_ns > SOON_NS else "major"
+    return "minor" if lasts_ns is not None and lasts_ns > limits.soon_ns else "major"
 
 
 def _outlook(left: float | None, lasts_ns: float | None) -> tuple[str, ...]:
@@ -117,9 +124,9 @@ def _outlook(left: float | None, lasts_ns: float | None) -> tuple[str, ...]:
     return (f"At this rate the free {units.size(left)} last for {units.duration(lasts_ns)}.",)
 
 
-def _with_work(work: float) -> tuple[str, ...]:
+def _with_work(work: float, limits: Limits) -> tuple[str, ...]:
     """Return that the forward pass gets slower, if it does."""
-    if work < MIN_SLOWDOWN:
+    if work < limits.min_slowdown:
         return ()
     return (
         f"The forward pass takes {units.times(work)} as long at the end as at the start, so larger inputs may be the "

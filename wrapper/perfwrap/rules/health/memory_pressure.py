@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import find_gpus
@@ -29,13 +31,19 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "steps", "gpu")
 
-NEARLY_FULL_SHARE, FULL_SHARE = 0.92, 0.97
-"""Share of the GPU memory; TraceML's thresholds."""
-MIN_PEAK_SHARE = 0.85
-"""Peak share in use at once; below it, the rest is torch's reserve, which it can use at any time."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    nearly_full_share: float = 0.92
+    full_share: float = 0.97
+    """Share of the GPU memory; TraceML's thresholds."""
+    min_peak_share: float = 0.85
+    """Peak share in use at once; below it, the rest is torch's reserve, which it can use at any time."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check how full the run's GPUs are."""
     allocator = evidence.get(find_allocator, trainer)
     own = [gpu for gpu in evidence.get(find_gpus) if gpu.of_run] or list(evidence.get(find_gpus))
@@ -48,11 +56,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return NotChecked("GPU memory use was not recorded.")
     used, gpu = max(known, key=lambda pair: pair[0])
     words = f"{units.share(used)} of the {units.size(gpu.memory_total_bytes)} of {gpu.name} are used."
-    if used < NEARLY_FULL_SHARE:
+    if used < limits.nearly_full_share:
         return Clear(words)
     if allocator is not None and allocator.total and allocator.peak_allocated.height:
         peak = float(allocator.peak_allocated["value"].max() or 0.0)  # type: ignore[arg-type]
-        if peak < MIN_PEAK_SHARE * allocator.total:
+        if peak < limits.min_peak_share * allocator.total:
             return Clear(
                 f"{words} At most {units.size(peak)} were in use at once; the rest is torch's reserve."
             )
@@ -66,6 +74,6 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             advice="Before you use longer inputs or a larger model: a smaller batch with gradient accumulation, "
             "activation checkpointing (torch.utils.checkpoint), bfloat16, or an optimizer with a smaller state.",
             confidence="measured" if allocator is not None else "inferred",
-            min_severity="minor" if used >= FULL_SHARE else "note",
+            min_severity="minor" if used >= limits.full_share else "note",
         )
     ]

@@ -22,6 +22,7 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -36,7 +37,12 @@ from perfwrap.rules.model import Answer, Clear, Finding, locate, place
 NEEDS = ("trainer", "syncs", "values")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """This rule has no thresholds."""
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for the first value that is not finite."""
     marks = evidence.get(find_non_finite).filter(pl.col("track").is_in([trainer.thread, trainer.process]))
     if marks.is_empty():

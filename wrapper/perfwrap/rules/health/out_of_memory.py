@@ -23,6 +23,7 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from perfwrap import units
@@ -37,17 +38,22 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, pla
 
 NEEDS = ("trainer",)
 
-MAX_NAMED = 3
-"""How many lines with most live memory are named."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    max_named: int = 3
+    """How many lines with most live memory are named."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for errors of this trainer, and for processes that the kernel killed."""
-    found = _gpu(evidence, trainer.process, trainer)
+    found = _gpu(evidence, trainer.process, trainer, limits)
     if trainer == evidence.get(find_main_trainer):
         trains = {other.process for other in evidence.get(find_trainers)}
         for process in find_shortages(evidence.timeline).keys() - trains:
-            found += _gpu(evidence, process, None)
+            found += _gpu(evidence, process, None, limits)
         found += _host(evidence)
     if (
         not found
@@ -61,14 +67,14 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     return found or Clear("Memory did not run out.")
 
 
-def check_run(evidence: Evidence) -> Answer:
+def check_run(evidence: Evidence, limits: Limits) -> Answer:
     """Check a run that ended before anything trained."""
     processes = find_shortages(evidence.timeline).keys()
-    found = [finding for process in processes for finding in _gpu(evidence, process, None)]
+    found = [finding for process in processes for finding in _gpu(evidence, process, None, limits)]
     return [*found, *_host(evidence)] or Clear("Memory did not run out.")
 
 
-def _gpu(evidence: Evidence, process: int, trainer: Trainer | None) -> list[Finding]:
+def _gpu(evidence: Evidence, process: int, trainer: Trainer | None, limits: Limits) -> list[Finding]:
     """Return the finding about the last error of one process."""
     shortages = find_shortages(evidence.timeline).get(process, ())
     if not shortages:
@@ -82,7 +88,7 @@ def _gpu(evidence: Evidence, process: int, trainer: Trainer | None) -> list[Find
             title=f"GPU memory ran out at {place(last.where, 'one line')}, which requested {units.size(last.asked)}.",
             share=0.0,
             saving=(1.0, 1.0),
-            evidence=(*_counts(last, len(shortages)), *_live(blocks), *kept.words(graphs)),
+            evidence=(*_counts(last, len(shortages)), *_live(blocks, limits), *kept.words(graphs)),
             advice=kept.advice(graphs) if graphs else _advice(last),
             location=locate(last.where),
             health=True,
@@ -112,14 +118,15 @@ def _counts(last: GpuShortage, errors: int) -> tuple[str, ...]:
     return (f"At that moment: {', '.join(words)}.", *many) if words else many
 
 
-def _live(blocks: tuple[LiveBlocks, ...]) -> tuple[str, ...]:
+def _live(blocks: tuple[LiveBlocks, ...], limits: Limits) -> tuple[str, ...]:
     """Return what used the memory."""
     if not blocks:
         return (
             "To see what used the memory, call torch.cuda.memory._record_memory_history() in the program.",
         )
     named = [
-        f"{units.size(one.bytes)} from {place(one.where, 'unknown lines')}" for one in blocks[:MAX_NAMED]
+        f"{units.size(one.bytes)} from {place(one.where, 'unknown lines')}"
+        for one in blocks[: limits.max_named]
     ]
     return (f"Most of it was allocated by these lines: {', '.join(named)}.",)
 

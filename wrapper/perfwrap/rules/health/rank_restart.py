@@ -19,6 +19,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
@@ -29,7 +31,12 @@ from perfwrap.rules.model import Answer, Clear, Finding, Scope
 NEEDS = ("trainer",)
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """This rule has no thresholds."""
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check whether ranks were restarted; reported once, for the main training thread."""
     restarts = evidence.get(find_restarts)
     if not restarts:

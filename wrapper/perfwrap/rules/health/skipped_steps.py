@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -29,13 +31,18 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, loca
 
 NEEDS = ("trainer", "steps", "recorder")
 
-MIN_SKIPPED_SHARE = 0.01
-"""Skipped steps over all steps of the scaler; with the default growth_interval one in 2000 is normal."""
 
-MIN_STEPS = 20
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_skipped_share: float = 0.01
+    """Skipped steps over all steps of the scaler; with the default growth_interval one in 2000 is normal."""
+    min_steps: int = 20
+    """Steps of the scaler; with fewer, their share says little."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the steps of the scaler."""
     lines = evidence.get(find_scalers, trainer)
     if not lines:
@@ -43,10 +50,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     worst = lines[0]
     if worst.unknown:
         return NotChecked("The optimizer decides on the GPU whether it skips a step; this is not recorded.")
-    if worst.steps < MIN_STEPS:
+    if worst.steps < limits.min_steps:
         return NotChecked(f"The scaler stepped only {units.counted(worst.steps, 'time')}.")
     share = worst.skipped / worst.steps
-    if share < MIN_SKIPPED_SHARE:
+    if share < limits.min_skipped_share:
         return Clear(f"{units.count(worst.skipped)} of {units.counted(worst.steps, 'step')} were skipped.")
     return [_finding(evidence, trainer, worst, share)]
 

@@ -25,6 +25,7 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -37,7 +38,12 @@ from perfwrap.timeline.coverage import notes
 NEEDS = ("trainer", "recorder")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """This rule has no thresholds."""
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check what the monitors recorded; a stall belongs to the whole job."""
     stalls = [stall for stall in find_stalls(evidence.timeline) if not _was_the_end(evidence, stall)]
     if stalls:

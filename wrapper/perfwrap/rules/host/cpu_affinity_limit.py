@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -34,34 +36,40 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("host", "steady_steps")
 
-MAX_ALLOWED_SHARE = 0.5
-"""Share of the machine's cores up to which the limit is reported; some batch systems reserve a few cores."""
 
-MIN_BUSY_SHARE = 0.9
-"""Busy share of its cores from which the run has too few; thread_oversubscription covers the other cases."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    max_allowed_share: float = 0.5
+    """Share of the machine's cores up to which the limit is reported; some batch systems reserve a few cores."""
+    min_busy_share: float = 0.9
+    """Busy share of its cores from which the run has too few; thread_oversubscription covers the other cases."""
+
 
 HOST_PARTS = ("python", "data")
 """The work of the host for a model on a GPU."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare the cores that the run may use with all cores."""
     cores = evidence.get(find_processors, trainer)
     allowed = cores.allowed
     if allowed is None or cores.online is None:
         return NotChecked("The cores that the run may use are unknown.")
-    if allowed > MAX_ALLOWED_SHARE * cores.online:
+    if allowed > limits.max_allowed_share * cores.online:
         return Clear(f"The run may use {allowed} of {units.counted(cores.online, 'core')}.")
     if cores.tree_busy is None or cores.wanted_threads is None or cores.busy is None:
         return NotChecked("CPU use of the run was not recorded.")
     bound = f"The run may use {allowed} of {units.counted(cores.online, 'core')}"
-    if cores.tree_busy < MIN_BUSY_SHARE * allowed or cores.wanted_threads <= allowed:
+    if cores.tree_busy < limits.min_busy_share * allowed or cores.wanted_threads <= allowed:
         return Clear(f"{bound}, and used {units.number(cores.tree_busy)}.")
     better = min(float(cores.wanted_threads), allowed + max(0.0, cores.online - cores.busy))
     parts = HOST_PARTS if trains_on_gpu(evidence, trainer) else (*HOST_PARTS, *COMPUTE_PARTS)
     claims = pl.col("part").is_in(list(parts))
     share = (1.0 - allowed / better) * evidence.get(find_account, trainer).share_of(claims)
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"{bound}; the other cores are busy too.")
     return [_finding(cores, allowed, better, share, claims, mean_step_ns(evidence, trainer))]
 

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -36,15 +38,22 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("host", "steady_steps")
 
-MIN_THROTTLED_SHARE = 0.05
-"""Withheld share of the wanted CPU time; below it, single threads hit the quota now and then. The same limit as in
-thread_oversubscription."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_throttled_share: float = 0.05
+    """Withheld share of the wanted CPU time; below it, single threads hit the quota now and then. The same limit as in
+    thread_oversubscription."""
+
 
 HOST_PARTS = ("python", "data")
 """The work of the host for a model on a GPU."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check what the quota withheld."""
     cores = evidence.get(find_processors, trainer)
     withheld = cores.throttled_share
@@ -53,12 +62,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         if quota is None:
             return Clear("No CPU quota limits this run.")
         return NotChecked(f"Throttling by the quota of {quota} cores was not recorded.")
-    if withheld < MIN_THROTTLED_SHARE:
+    if withheld < limits.min_throttled_share:
         return Clear(f"The CPU quota withheld {units.share(withheld)} of the wanted CPU time.")
     parts = HOST_PARTS if trains_on_gpu(evidence, trainer) else (*HOST_PARTS, *COMPUTE_PARTS)
     claims = pl.col("part").is_in(list(parts))
     share = withheld * evidence.get(find_account, trainer).share_of(claims)
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"The CPU quota costs at most {units.share(share)} of the loop.")
     step_ns = mean_step_ns(evidence, trainer)
     limit = f" of {quota} cores" if quota else ""

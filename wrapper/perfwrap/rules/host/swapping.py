@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_in_loop, mean_step_ns
 from perfwrap.measures.account.what_if import saving
@@ -29,18 +31,23 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("host", "steady_steps")
 
-MIN_BYTES_PER_S = 1 << 20
-"""Bytes per second read from swap: 256 pages, at 0.1 ms each (a solid-state disk) 2.5 % of a thread's time."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_bytes_per_s: int = 1 << 20
+    """Bytes per second read from swap: 256 pages, at 0.1 ms each (a solid-state disk) 2.5 % of a thread's time."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check how much was read back from swap during the loop."""
     swapped = mean_in_loop(evidence, trainer, "host", "swap_in_bytes_per_s")
     if swapped is None:
         if mean_in_loop(evidence, trainer, "host", "memory_available_bytes") is None:
             return NotChecked("Memory use of the machine was not recorded during the loop.")
         return Clear("The machine has no swap space.")
-    if swapped < MIN_BYTES_PER_S:
+    if swapped < limits.min_bytes_per_s:
         return Clear(f"{units.size(swapped)} per second were read back from swap.")
     stalled = mean_in_loop(evidence, trainer, "host", "memory_stall_share") or 0.0
     step_ns = mean_step_ns(evidence, trainer)

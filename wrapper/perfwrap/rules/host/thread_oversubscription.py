@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -37,20 +39,24 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("host", "steady_steps")
 
-WANTED_PER_CORE = 1.5
-"""Compute threads per usable core from which they are too many; one worker next to a training process is no problem."""
 
-RUNNABLE_PER_CORE = 1.25
-"""Runnable tasks per usable core from which the threads slow each other down."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-OWN_SHARE = 0.9
-"""The run's own share of the runnable tasks from which no other program is the cause."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    wanted_per_core: float = 1.5
+    """Compute threads per usable core from which they are too many; one worker next to a training process is no
+    problem."""
+    runnable_per_core: float = 1.25
+    """Runnable tasks per usable core from which the threads slow each other down."""
+    own_share: float = 0.9
+    """The run's own share of the runnable tasks from which no other program is the cause."""
+    min_throttled_share: float = 0.05
+    """Share of the time withheld by the cgroup quota that shows the same."""
 
-MIN_THROTTLED_SHARE = 0.05
-"""Share of the time withheld by the cgroup quota that shows the same."""
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare the runnable threads with the cores."""
     cores = evidence.get(find_processors, trainer)
     if cores.usable is None or cores.wanted_threads is None:
@@ -59,9 +65,9 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         f"{units.counted(cores.wanted_threads, 'compute thread')} for {units.number(cores.usable)} usable "
         "cores"
     )
-    if cores.wanted_threads <= WANTED_PER_CORE * cores.usable:
+    if cores.wanted_threads <= limits.wanted_per_core * cores.usable:
         return Clear(f"{threads}.")
-    pressure = _pressure(cores)
+    pressure = _pressure(cores, limits)
     if pressure is None:
         return NotChecked(
             "Runnable tasks were not recorded, so it is unknown whether the threads compete for cores."
@@ -72,7 +78,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     parts = ("python", "data") if trains_on_gpu(evidence, trainer) else COMPUTE_PARTS
     shares = evidence.get(find_account, trainer).shares
     share = sum(shares[part] for part in parts) * (1.0 - 1.0 / pressure)
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"{threads}, which costs at most {units.share(share)} of the loop.")
     return [
         Finding(
@@ -83,27 +89,29 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             advice=_advice(cores),
             verdict="throttled",
             experiment=f"threads={_fitting_threads(cores)}",
-            max_severity="critical" if _is_alone(cores) else "minor",
+            max_severity="critical" if _is_alone(cores, limits) else "minor",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),
         )
     ]
 
 
-def _pressure(cores: Processors) -> float | None:
+def _pressure(cores: Processors, limits: Limits) -> float | None:
     """Return runnable tasks per core: 1 for enough cores, None for unknown."""
     usable = cores.usable or 1.0
-    if cores.own_runnable is not None and cores.own_runnable >= RUNNABLE_PER_CORE * usable:
+    if cores.own_runnable is not None and cores.own_runnable >= limits.runnable_per_core * usable:
         # If the run's own part is unknown: at most its number of threads.
         return min(cores.own_runnable, float(cores.wanted_threads or 0)) / usable
-    if cores.throttled_share is not None and cores.throttled_share >= MIN_THROTTLED_SHARE:
+    if cores.throttled_share is not None and cores.throttled_share >= limits.min_throttled_share:
         return 1.0 / (1.0 - min(cores.throttled_share, 0.9))
     return None if cores.runnable is None else 1.0
 
 
-def _is_alone(cores: Processors) -> bool:
+def _is_alone(cores: Processors, limits: Limits) -> bool:
     """Return whether the runnable tasks are known to be the run's own."""
-    return cores.tree_busy is not None and (cores.own_runnable or 0.0) >= OWN_SHARE * (cores.runnable or 0.0)
+    return cores.tree_busy is not None and (cores.own_runnable or 0.0) >= limits.own_share * (
+        cores.runnable or 0.0
+    )
 
 
 def _words(cores: Processors) -> tuple[str, ...]:

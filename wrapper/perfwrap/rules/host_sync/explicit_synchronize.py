@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,16 +37,24 @@ from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, stayed_on_cp
 
 NEEDS = ("syncs", "steady_steps", "copies")
 
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+
+
 CALL = "synchronize"
 """The end of the names of calls that wait without returning data."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for lines that synchronize."""
     lines = [line for line in evidence.get(find_syncs, trainer) if line.name.endswith(CALL)]
     if not lines and stayed_on_cpu(evidence, trainer):
         return ON_CPU
-    slow = [line for line in lines if line.share >= MIN_REPORTED_SHARE]
+    slow = [line for line in lines if line.share >= limits.min_reported_share]
     if not slow:
         return Clear(
             f"Explicit synchronization blocks {units.share(sum(line.share for line in lines))} of the loop."
@@ -55,7 +65,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{place(slow[0].where, 'A line')} waits for the GPU {units.share(slow[0].share)} of the loop; "
             f"{UNKNOWN_IDLE}."
         )
-    if idle < MIN_REPORTED_SHARE:
+    if idle < limits.min_reported_share:
         return Clear(f"{place(slow[0].where, 'A line')} waits for the GPU, which is almost never idle.")
     step_ns = mean_step_ns(evidence, trainer)
     return [_finding(line, min(idle, line.share), step_ns) for line in slow]

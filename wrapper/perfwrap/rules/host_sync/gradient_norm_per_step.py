@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -41,45 +43,49 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("steady_steps", "syncs", "options")
 
-MIN_READS_SAVED, MAX_READS_SAVED = 0.1, 0.98
-"""Share of the reads' time that is saved: at worst with one norm per step, at best with one every 50 steps."""
 
-MIN_CLIPPING_SAVED, MAX_CLIPPING_SAVED = 0.0, 0.9
-"""Share of the host's clipping time that foreach saves on a GPU, where one launch replaces some hundred; nothing if the
-GPU is the limit."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_TENSORS = 8
-"""Values read per step by one line; fewer may be a few losses."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_reads_saved: float = 0.1
+    max_reads_saved: float = 0.98
+    """Share of the reads' time that is saved: at worst with one norm per step, at best with one every 50 steps."""
+    min_clipping_saved: float = 0.0
+    max_clipping_saved: float = 0.9
+    """Share of the host's clipping time that foreach saves on a GPU, where one launch replaces some hundred; nothing if
+    the GPU is the limit."""
+    min_tensors: int = 8
+    """Values read per step by one line; fewer may be a few losses."""
+    min_tensors_share: float = 0.5
+    """Values read per step over the tensors that the optimizers update, from which a line loops over the model: some
+    tensors have no gradient, some programs read only weights."""
+    max_reads_per_tensor: int = 3
+    """Reads per tensor and step of one line; more reads are of something else, such as pixels."""
+    min_share_after: float = 0.8
+    """Share of the reads that must follow these phases."""
 
-MIN_TENSORS_SHARE = 0.5
-"""Values read per step over the tensors that the optimizers update, from which a line loops over the model: some
-tensors have no gradient, some programs read only weights."""
-
-MAX_READS_PER_TENSOR = 3
-"""Reads per tensor and step of one line; more reads are of something else, such as pixels."""
 
 AFTER = ("backward", "optimizer")
 """The phases that the reads follow: gradients exist from the backward pass until they are cleared."""
 
-MIN_SHARE_AFTER = 0.8
-"""Share of the reads that must follow these phases."""
-
 PHASES = ("data", "forward", "backward", "optimizer")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for clipping and for reads that loop over the model's tensors."""
     account, step_ns = evidence.get(find_account, trainer), mean_step_ns(evidence, trainer)
     found = [
         finding
         for line in _slow_clips(evidence, trainer)
-        if (finding := _clipping(line, account, step_ns)).share >= MIN_REPORTED_SHARE
+        if (finding := _clipping(line, account, step_ns, limits)).share >= limits.min_reported_share
     ]
     tensors = sum(use.tensors or 0 for use in evidence.get(find_optimizers, trainer))
     for line in evidence.get(find_syncs, trainer):
-        if line.where is not None and _loops_over_model(line, tensors, account):
-            found.append(_reads(line, line.where, tensors, account, step_ns))
-    found = [finding for finding in found if finding.share >= MIN_REPORTED_SHARE]
+        if line.where is not None and _loops_over_model(line, tensors, account, limits):
+            found.append(_reads(line, line.where, tensors, account, step_ns, limits))
+    found = [finding for finding in found if finding.share >= limits.min_reported_share]
     return found or Clear("No line spends much time looping over the model's tensors.")
 
 
@@ -91,17 +97,17 @@ def _slow_clips(evidence: Evidence, trainer: Trainer) -> list[Line]:
     return list(dict.fromkeys(site.where for site in sites if site.options.get("foreach") == "False"))
 
 
-def _loops_over_model(line: SyncLine, tensors: int, account: Account) -> bool:
+def _loops_over_model(line: SyncLine, tensors: int, account: Account, limits: Limits) -> bool:
     """Return whether a line reads about one value per tensor, after the backward pass."""
-    least = max(MIN_TENSORS, MIN_TENSORS_SHARE * tensors)
-    if not least <= line.per_step <= MAX_READS_PER_TENSOR * tensors:
+    least = max(limits.min_tensors, limits.min_tensors_share * tensors)
+    if not least <= line.per_step <= limits.max_reads_per_tensor * tensors:
         return False
     phase = pl.when(pl.col("operation").is_in(PHASES)).then("operation").forward_fill()
     own = account.segments.with_columns(phase.alias("phase")).filter(_read(line))
-    return bool(own.height) and float(own["phase"].is_in(AFTER).sum()) / own.height >= MIN_SHARE_AFTER
+    return bool(own.height) and float(own["phase"].is_in(AFTER).sum()) / own.height >= limits.min_share_after
 
 
-def _clipping(line: Line, account: Account, step_ns: float) -> Finding:
+def _clipping(line: Line, account: Account, step_ns: float, limits: Limits) -> Finding:
     """Return the finding about a line that clips tensor by tensor."""
     claims = (pl.col("operation") == "clip") & (pl.col("part") == "optimizer")
     claims &= (pl.col("file") == line.file) & (pl.col("line") == line.line)
@@ -110,7 +116,9 @@ def _clipping(line: Line, account: Account, step_ns: float) -> Finding:
         title=f"{SHARE} of the training loop is gradient clipping with foreach=False, tensor by tensor, at "
         f"{place(line, '')}.",
         share=share,
-        saving=saving(step_ns, MIN_CLIPPING_SAVED * share * step_ns, MAX_CLIPPING_SAVED * share * step_ns),
+        saving=saving(
+            step_ns, limits.min_clipping_saved * share * step_ns, limits.max_clipping_saved * share * step_ns
+        ),
         evidence=(f"{units.duration(share * step_ns)} per step.",),
         advice=f"Remove foreach=False at {place(line, '')}.",
         verdict="launch-bound",
@@ -120,7 +128,9 @@ def _clipping(line: Line, account: Account, step_ns: float) -> Finding:
     )
 
 
-def _reads(line: SyncLine, where: Line, tensors: int, account: Account, step_ns: float) -> Finding:
+def _reads(
+    line: SyncLine, where: Line, tensors: int, account: Account, step_ns: float, limits: Limits
+) -> Finding:
     """Return the finding about a line that reads a value for each tensor."""
     claims = _read(line) | _between(where)
     share = account.share_of(claims)
@@ -128,7 +138,9 @@ def _reads(line: SyncLine, where: Line, tensors: int, account: Account, step_ns:
         title=f"{SHARE} of the training loop is spent at {place(where, '')}, which reads one value per model "
         "tensor.",
         share=share,
-        saving=saving(step_ns, MIN_READS_SAVED * share * step_ns, MAX_READS_SAVED * share * step_ns),
+        saving=saving(
+            step_ns, limits.min_reads_saved * share * step_ns, limits.max_reads_saved * share * step_ns
+        ),
         evidence=(
             f"{units.number(line.per_step)} calls of {line.name} per step after the backward pass, for "
             f"{units.counted(tensors, 'tensor')}; {units.duration(share * step_ns)} per step, including the code "

@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -36,15 +38,21 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("syncs", "steady_steps")
 
-FULL_UTILIZATION = 0.95
-"""Sampled GPU utilization from which blocked time counts as waiting for useful work. NVML calls a sample busy if any
-kernel ran in it, so the true idle share is at least one minus this."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    full_utilization: float = 0.95
+    """Sampled GPU utilization from which blocked time counts as waiting for useful work. NVML calls a sample busy if
+    any kernel ran in it, so the true idle share is at least one minus this."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for lines that block the loop."""
     lines = evidence.get(find_syncs, trainer)
-    blocked = [line for line in lines if line.share >= MIN_REPORTED_SHARE]
+    blocked = [line for line in lines if line.share >= limits.min_reported_share]
     if not blocked:
         total = units.share(sum(line.share for line in lines))
         return Clear(f"Reading values blocks {total} of the loop in total, no single line 2 % or more.")
@@ -56,10 +64,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{place(on_gpu[0].where, 'A line')} waits for the GPU {units.share(on_gpu[0].share)} of the loop; "
             "its cost needs the GPU utilization (run with monitors)."
         )
-    if on_gpu and utilization is not None and utilization < FULL_UTILIZATION:
+    if on_gpu and utilization is not None and utilization < limits.full_utilization:
         found += [_on_gpu(line, utilization) for line in on_gpu]
     if found:
-        return [finding for finding in found if finding.share >= MIN_REPORTED_SHARE] or Clear(
+        return [finding for finding in found if finding.share >= limits.min_reported_share] or Clear(
             "The GPU is almost never idle."
         )
     return Clear(

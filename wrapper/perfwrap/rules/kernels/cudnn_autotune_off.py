@@ -22,6 +22,7 @@ When it is wrong
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -35,26 +36,31 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
 
-LARGE_SHARE = 0.25
-"""Share of the recorded time; at the minimum gain (1.1 times) this is 2.3 % of it."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    large_share: float = 0.25
+    """Share of the recorded time; at the minimum gain (1.1 times) this is 2.3 % of it."""
+    min_equal_share: float = 0.5
+    """Share of the steps that must launch the same convolutions."""
+    min_steps: int = 2
+    """Steps needed to see whether sizes change."""
+
 
 SPEEDUPS = (1.5, 1.1)
 """Speedups of the convolutions, best and worst: our range, until an experiment measures it."""
 
-MIN_EQUAL_SHARE = 0.5
-"""Share of the steps that must launch the same convolutions."""
-MIN_STEPS = 2
-"""Steps needed to see whether sizes change."""
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for convolutions that were not tuned."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
     rows = gpu.events.table.filter(pl.col("class") == "conv")
     part = min(1.0, int((rows["end"] - rows["start"]).sum()) / gpu.window_ns)
-    if part < LARGE_SHARE:
+    if part < limits.large_share:
         return Clear(f"Convolutions take {units.share(part)} of the recorded time.")
     facts = evidence.get(find_facts, trainer.process)
     if "cudnn_benchmark" not in facts:
@@ -63,7 +69,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear("torch.backends.cudnn.benchmark is on.")
     if "True" in (facts.get("cudnn_deterministic"), facts.get("deterministic")):
         return Clear("The program requires reproducible results, so cudnn.benchmark stays off.")
-    alike = _alike(gpu, rows)
+    alike = _alike(gpu, rows, limits)
     if alike is None:
         return NotChecked("Too few marked steps to see whether convolution sizes change.")
     if not alike:
@@ -93,7 +99,7 @@ def _finding(gpu: GpuActivity, rows: pl.DataFrame, part: float) -> Finding:
     )
 
 
-def _alike(gpu: GpuActivity, rows: pl.DataFrame) -> bool | None:
+def _alike(gpu: GpuActivity, rows: pl.DataFrame, limits: Limits) -> bool | None:
     """Return whether most steps launched the same convolutions; None with too few steps."""
     steps = gpu.steps.table.select(pl.col("start").alias("begun"), pl.col("end").alias("until")).sort("begun")
     launched = rows.filter(pl.col("launched").is_not_null()).sort("launched")
@@ -101,8 +107,8 @@ def _alike(gpu: GpuActivity, rows: pl.DataFrame) -> bool | None:
     inside = joined.filter(pl.col("launched") < pl.col("until"))
     counted = inside.group_by("begun", "name").len().sort("name", "len")
     kinds = counted.group_by("begun").agg(pl.struct("name", "len").alias("kinds"))
-    if kinds.height < MIN_STEPS:
+    if kinds.height < limits.min_steps:
         return None
     each = Counter(str(kind.to_list()) for kind in kinds["kinds"])
     # The first and the last step of a record may be incomplete.
-    return each.most_common(1)[0][1] > MIN_EQUAL_SHARE * kinds.height
+    return each.most_common(1)[0][1] > limits.min_equal_share * kinds.height

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,13 +37,21 @@ from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear,
 
 NEEDS = ("trainer", "kernels")
 
-CAST_SHARE = MINOR_SHARE
-"""Share of the recorded time, for casts."""
-COPY_SHARE = MAJOR_SHARE
-"""Share of the recorded time, for all copies together: some contiguous() calls are normal."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    major_share: float = MAJOR_SHARE
+    minor_share: float = MINOR_SHARE
+    """Both without effect: ``cast_share`` and ``copy_share`` decide."""
+    cast_share: float = MINOR_SHARE
+    """Share of the recorded time, for casts."""
+    copy_share: float = MAJOR_SHARE
+    """Share of the recorded time, for all copies together: some contiguous() calls are normal."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for kernels that only copy."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -49,17 +59,17 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     rows = of_kernels(gpu).filter(marked(f"{CAST}|{MOVE}"))
     casts = rows.filter(marked(CAST))
     cast, copy = (int(found["ns"].sum()) / gpu.window_ns for found in (casts, rows))
-    if cast < CAST_SHARE and copy < COPY_SHARE:
+    if cast < limits.cast_share and copy < limits.copy_share:
         return Clear(
             f"Type changes take {units.share(cast)} of the recorded time, all copies by kernels "
             f"{units.share(copy)}."
         )
-    return [_finding(gpu, rows, min(1.0, cast), min(1.0, copy))]
+    return [_finding(gpu, rows, min(1.0, cast), min(1.0, copy), limits)]
 
 
-def _finding(gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float) -> Finding:
+def _finding(gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float, limits: Limits) -> Finding:
     """Return the finding about the casts, or about all copies if there are few casts."""
-    mostly = cast >= CAST_SHARE
+    mostly = cast >= limits.cast_share
     share = cast if mostly else copy
     what = "change the type of tensors" if mostly else "copy tensors within its memory"
     largest = rows.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])

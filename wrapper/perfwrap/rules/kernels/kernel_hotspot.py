@@ -40,8 +40,15 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("trainer", "kernels")
 
-LARGE_SHARE = 0.30
-"""Share of the recorded time."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    large_share: float = 0.30
+    """Share of the recorded time."""
+
 
 REACHABLE = (0.8, 0.6)
 """Share of the roofline that a kernel can reach, best and worst; 60 % is ncu's threshold (SpeedOfLight.py)."""
@@ -67,7 +74,7 @@ class Limit:
     words: str
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for a kernel that takes much of the time."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -76,13 +83,13 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     spent = own.group_by("name", "class").agg(pl.len(), pl.col("ns").sum())
     top = spent.sort("ns", "name", descending=[True, False]).row(0, named=True) if spent.height else None
     part = min(1.0, top["ns"] / gpu.window_ns) if top else 0.0
-    if top is None or part < LARGE_SHARE:
+    if top is None or part < limits.large_share:
         return Clear(f"No kernel takes more than {units.share(part)} of the recorded time.")
     limit = _limit(evidence, gpu, top)
     best, worst = (
         0.0 if limit.reached is None else part * max(0.0, 1.0 - limit.reached / good) for good in REACHABLE
     )
-    wasteful = worst >= MIN_REPORTED_SHARE
+    wasteful = worst >= limits.min_reported_share
     return [
         Finding(
             title=f"{units.share(part)} of the GPU's time is one kernel, {short(top['name'])}.",

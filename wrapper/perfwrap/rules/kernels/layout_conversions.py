@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -34,14 +36,22 @@ from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("trainer", "kernels")
 
-LARGE_SHARE = MINOR_SHARE
-"""Share of the recorded time; below it, changing the whole model is not worth the effort."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    """Without effect: ``large_share`` decides."""
+    large_share: float = MINOR_SHARE
+    """Share of the recorded time; below it, changing the whole model is not worth the effort."""
+
 
 VOLUMES = r"convolveNd|Conv3d|3d_|ncdhw|vol2col|depthwise3d"
 """Patterns for convolutions over volumes in kernel names."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for kernels that only change the layout."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -49,7 +59,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     kernels = of_kernels(gpu)
     rows = kernels.filter(marked(LAYOUT))
     share = min(1.0, int(rows["ns"].sum()) / gpu.window_ns)
-    if share < LARGE_SHARE:
+    if share < limits.large_share:
         return Clear(f"Layout changes take {units.share(share)} of the recorded time.")
     return [_finding(evidence, trainer, gpu, rows, share)]
 

@@ -23,6 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -40,11 +42,17 @@ NEEDS = ("trainer", "kernels")
 SPEEDUPS = (3.0, 1.3)
 """Speedups of the kernels, best and worst: our range, until an experiment measures it."""
 
-MULTIPLE = 8
-"""Batch sizes that are not multiples of it are mentioned."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    multiple: int = 8
+    """Batch sizes that are not multiples of it are mentioned."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for kernels that read few elements at once."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -56,7 +64,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     rows = tensor.filter(misaligned())
     part = min(1.0, int(rows["ns"].sum()) / gpu.window_ns)
     best, worst = (1.0 - part * (1.0 - 1.0 / factor) for factor in SPEEDUPS)
-    if 1.0 - worst < MIN_REPORTED_SHARE:
+    if 1.0 - worst < limits.min_reported_share:
         return Clear(
             f"Kernels for unaligned sizes take {units.share(part)} of the time, according to their names."
         )
@@ -69,7 +77,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
                 f"In {window(gpu)}: {units.counted(rows.height, 'kernel')}, mostly "
                 f"{short(_kind(str(rows['name'].mode().sort()[0])))}.",
                 *_sizes(evidence, gpu),
-                *_batches(evidence, trainer),
+                *_batches(evidence, trainer, limits),
             ),
             advice="Pad the sizes to multiples of 8 (16-bit types) or 4 (TF32), better 64: features, classes, "
             "vocabulary, sequence length.",
@@ -95,9 +103,9 @@ def _sizes(evidence: Evidence, gpu: GpuActivity) -> tuple[str, ...]:
     return (f"The largest: {'; '.join(named)}.",) if named else ()
 
 
-def _batches(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
+def _batches(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[str, ...]:
     """Return the unaligned batch sizes of DataLoaders."""
     facts = evidence.get(find_facts, trainer.process).items()
     found = [value for key, value in facts if key.endswith("/batch_size") and value.isdecimal()]
-    odd = [value for value in found if int(value) % MULTIPLE]
-    return (f"A DataLoader's batch size is {odd[0]}, not a multiple of {MULTIPLE}.",) if odd else ()
+    odd = [value for value in found if int(value) % limits.multiple]
+    return (f"A DataLoader's batch size is {odd[0]}, not a multiple of {limits.multiple}.",) if odd else ()

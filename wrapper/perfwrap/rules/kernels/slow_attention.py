@@ -24,6 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -36,24 +38,32 @@ from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("trainer", "kernels")
 
-LARGE_SHARE = MINOR_SHARE
-"""Share of the recorded time."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    """Without effect: ``large_share`` decides."""
+    large_share: float = MINOR_SHARE
+    """Share of the recorded time."""
+    max_between: int = 8
+    """Kernels between two products of one attention; eager code with a mask and dropout has five or six."""
+
 
 BETWEEN = ("elementwise", "copy", "reduction")
 """Classes of kernels that may be between the products and the softmax: scale, mask, dropout, casts, sums."""
-MAX_BETWEEN = 8
-"""Kernels between two products of one attention; eager code with a mask and dropout has five or six."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for matrix products around a softmax."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
-    found = _attentions(of_kernels(gpu))
+    found = _attentions(of_kernels(gpu), limits)
     share = min(1.0, int(found["ns"].sum()) / gpu.window_ns)
     fused = sum(kind.count for kind in gpu.classes if kind.name == "attention")
-    if share < LARGE_SHARE:
+    if share < limits.large_share:
         return Clear(
             f"{units.counted(fused, 'fused attention kernel')} ran; softmax between separate products takes "
             f"{units.share(share)} of the recorded time."
@@ -76,7 +86,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]  # fmt: skip
 
 
-def _attentions(kernels: pl.DataFrame) -> pl.DataFrame:
+def _attentions(kernels: pl.DataFrame, limits: Limits) -> pl.DataFrame:
     """Return the name of the softmax and the time between the products, for each unfused attention."""
     ordered = kernels.sort("track", "start").with_columns(
         (pl.col("class") == "gemm").alias("product"),
@@ -102,5 +112,5 @@ def _attentions(kernels: pl.DataFrame) -> pl.DataFrame:
         followed.fill_null(False),
         pl.col("softmaxes") == 1,
         ~pl.col("foreign"),
-        pl.col("count") - 1 <= MAX_BETWEEN,
+        pl.col("count") - 1 <= limits.max_between,
     )

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
@@ -35,34 +37,39 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
 
-MIN_RUNNING_SHARE = 0.5
-"""Share of the samples in which kernels must run: an idle GPU waits for something else."""
-MAX_ACTIVE_SHARE = 0.5
-"""Share of the time below which multiprocessors count as mostly idle."""
-MIN_FREE_SHARE = 0.5
-"""Free share of the GPU memory; a batch of twice the size fits into it."""
-TINY_KERNEL_NS = 10 * units.MICROSECOND
-"""Kernels shorter than this are too small; launching one takes about as long."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_running_share: float = 0.5
+    """Share of the samples in which kernels must run: an idle GPU waits for something else."""
+    max_active_share: float = 0.5
+    """Share of the time below which multiprocessors count as mostly idle."""
+    min_free_share: float = 0.5
+    """Free share of the GPU memory; a batch of twice the size fits into it."""
+    tiny_kernel_ns: int = 10 * units.MICROSECOND
+    """Kernels shorter than this are too small; launching one takes about as long."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for a GPU with room for a larger batch."""
     gpus = evidence.get(find_own_gpus, trainer)
     if not gpus:
         return NotChecked("None of the recorded GPUs is known to belong to this training thread.")
-    free = [gpu for gpu in gpus if (_free(gpu) or 0.0) >= MIN_FREE_SHARE]
+    free = [gpu for gpu in gpus if (_free(gpu) or 0.0) >= limits.min_free_share]
     if not free:
         return Clear("At least half of the GPU memory is used, or its use is unknown.")
     known = [gpu for gpu in free if "sm" in gpu.activity and gpu.utilization is not None]
     if not known:
-        return _by_kernels(evidence, trainer, free[0])
-    empty = [gpu for gpu in known if _room(gpu) > 0]
+        return _by_kernels(evidence, trainer, free[0], limits)
+    empty = [gpu for gpu in known if _room(gpu, limits) > 0]
     if not empty:
         return Clear(
             f"{known[0].name}'s multiprocessors were active {units.share(known[0].activity['sm'])} of the time."
         )
-    gpu = max(empty, key=_room)
-    share = _room(gpu)
+    gpu = max(empty, key=lambda gpu: _room(gpu, limits))
+    share = _room(gpu, limits)
     return [
         _finding(
             evidence,
@@ -76,13 +83,13 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _by_kernels(evidence: Evidence, trainer: Trainer, gpu: Gpu) -> Answer:
+def _by_kernels(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Answer:
     """Use the median kernel if the activity of the multiprocessors is unknown."""
     activity = recorded(evidence, trainer)
     if not isinstance(activity, GpuActivity):
         return NotChecked("Needs multiprocessor activity (NVIDIA GPUs from Hopper on) or recorded kernels.")
     median = activity.launches.kernel_ns
-    if median is None or median >= TINY_KERNEL_NS:
+    if median is None or median >= limits.tiny_kernel_ns:
         return Clear(f"The median kernel takes {units.duration(median)}.")
     text = (
         f"The median kernel takes {units.duration(median)} in {window(activity)}, so most of the GPU is idle."
@@ -109,10 +116,11 @@ def _finding(
     )
 
 
-def _room(gpu: Gpu) -> float:
+def _room(gpu: Gpu, limits: Limits) -> float:
     """Return the share of time in which kernels run but multiprocessors are idle; 0 if it is small."""
     running, working = gpu.utilization or 0.0, gpu.activity["sm"]
-    return running - working if running >= MIN_RUNNING_SHARE and working < MAX_ACTIVE_SHARE else 0.0
+    is_empty = running >= limits.min_running_share and working < limits.max_active_share
+    return running - working if is_empty else 0.0
 
 
 def _free(gpu: Gpu) -> float | None:

@@ -26,6 +26,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -40,16 +42,25 @@ from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "kernels")
 
-MIN_PLAIN_SHARE = 0.5
-"""Share of the matrix kernels' time without tensor cores from which it is the rule and not an exception for one
-shape."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    ampere: int = AMPERE
+    minor_share: float = MINOR_SHARE
+    volta: int = VOLTA
+    min_plain_share: float = 0.5
+    """Share of the matrix kernels' time without tensor cores from which it is the rule and not an exception for one
+    shape."""
+
 
 SPEEDUPS = (4.0, 1.5)
 """Speedups of the kernels, best and worst: our range, until an experiment measures it. PyTorch's CUDA notes measured 7
 times on an A100, for TF32 and square products of 10,240."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for matrix kernels without tensor cores."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -59,7 +70,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if not plain + tensor:
         return NotChecked("The kernel names do not show whether tensor cores are used.")
     share = min(1.0, plain / gpu.window_ns)
-    if share < MINOR_SHARE or plain < MIN_PLAIN_SHARE * (plain + tensor):
+    if share < limits.minor_share or plain < limits.min_plain_share * (plain + tensor):
         return Clear(
             f"{units.share(tensor / (plain + tensor))} of the matrix kernels' time uses tensor cores, according to "
             "their names."
@@ -67,19 +78,22 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     major = major_capability(gpu)
     if major is None:
         return NotChecked("The GPU model is unknown, and so is whether it has tensor cores.")
-    if major < VOLTA:
+    if major < limits.volta:
         return Clear("This GPU has no tensor cores.")
-    return [_finding(evidence, gpu, share, plain / (plain + tensor), major)]
+    return [_finding(evidence, gpu, share, plain / (plain + tensor), major, limits)]
 
 
-def _finding(evidence: Evidence, gpu: GpuActivity, share: float, of_matrix: float, major: int) -> Finding:
+def _finding(
+    evidence: Evidence, gpu: GpuActivity, share: float, of_matrix: float, major: int, limits: Limits
+) -> Finding:
     """Return the finding."""
     peaks = peaks_of(gpu)
     best, worst = (1.0 - share * (1.0 - 1.0 / min(factor, _ratio(peaks))) for factor in SPEEDUPS)
     part = units.share(share)
-    tf32 = major >= AMPERE and not (peaks is not None and 0 < peaks.tf32 <= peaks.fp32)
+    tf32 = major >= limits.ampere and not (peaks is not None and 0 < peaks.tf32 <= peaks.fp32)
     newer = 'torch.autocast("cuda", dtype=torch.bfloat16)'
     older = 'torch.autocast("cuda", dtype=torch.float16) with a torch.amp.GradScaler'
+    autocast = newer if major >= limits.ampere else older
     first = 'torch.set_float32_matmul_precision("high"), then ' if tf32 else ""
     return Finding(
         title=f"{part} of the GPU's time is matrix kernels that do not use tensor cores.",
@@ -90,7 +104,7 @@ def _finding(evidence: Evidence, gpu: GpuActivity, share: float, of_matrix: floa
             f"The largest: {_largest(gpu)}.",
             mfu(evidence, gpu),
         ),
-        advice=f"Use {first}{newer if major >= AMPERE else older}, and check that the loss still decreases as before.",
+        advice=f"Use {first}{autocast}, and check that the loss still decreases as before.",
         experiment="tf32" if tf32 else None,
         confidence="inferred",
         scope=Scope.WINDOW,

@@ -23,6 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -43,11 +45,19 @@ from perfwrap.rules.model import (
 
 NEEDS = ("trainer", "kernels")
 
-LARGE_SHARE = CRITICAL_SHARE
-"""Share of the recorded time, our choice: 12 recordings of ResNets and 3-D U-Nets had a normal 1 to 14 %."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    critical_share: float = CRITICAL_SHARE
+    """Without effect: ``large_share`` decides."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    large_share: float = CRITICAL_SHARE
+    """Share of the recorded time, our choice: 12 recordings of ResNets and 3-D U-Nets had a normal 1 to 14 %."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for elementwise kernels that could be fused."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -58,7 +68,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     share = min(1.0, int(own["ns"].sum()) / gpu.window_ns)
     rows = chains(kernels, pointwise)
     fusible = min(1.0, int((rows["ns"] - rows["longest"]).sum()) / gpu.window_ns)
-    if share < LARGE_SHARE or fusible < MIN_REPORTED_SHARE:
+    if share < limits.large_share or fusible < limits.min_reported_share:
         return Clear(
             f"Elementwise kernels take {units.share(share)} of the recorded time; fusing consecutive ones would save "
             f"at most {units.share(fusible)}."

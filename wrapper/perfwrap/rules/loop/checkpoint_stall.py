@@ -25,6 +25,7 @@ When it is wrong
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -41,25 +42,30 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("checkpoints", "steady_steps")
 
-TARGET_SHARE = 0.01
-"""Share of the loop that checkpoints cost after the fix; Young's and Daly's optima for common failure rates are near
-1 %."""
 
-MAX_CALLS = 3
-"""How many of the calls after it are named."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    target_share: float = 0.01
+    """Share of the loop that checkpoints cost after the fix; Young's and Daly's optima for common failure rates are
+    near 1 %."""
+    max_calls: int = 3
+    """How many of the calls after it are named."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for lines that save or load inside the loop."""
     lines = evidence.get(find_checkpoints, trainer)
-    answers = [_finding(evidence, trainer, line) for line in lines]
-    found = [finding for finding in answers if finding.share >= MIN_REPORTED_SHARE]
+    answers = [_finding(evidence, trainer, line, limits) for line in lines]
+    found = [finding for finding in answers if finding.share >= limits.min_reported_share]
     if found:
         return found
     return Clear(f"Saving and loading take {units.share(sum(line.share for line in lines))} of the loop.")
 
 
-def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine, limits: Limits) -> Finding:
     """Return the finding about one line, however small."""
     where = place(line.where, "one line")
     often = "once" if line.every_steps is None else f"every {units.number(line.every_steps)} steps"
@@ -74,7 +80,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
     if gaps:
         words.append(
             f"The code right after it takes another {units.duration(behind_ns)} each time; it calls "
-            f"{', '.join(calls[:MAX_CALLS])}."
+            f"{', '.join(calls[: limits.max_calls])}."
         )
     return Finding(
         title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}"
@@ -83,7 +89,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
         saving=without_measured(share),
         evidence=tuple(words),
         advice=_advice(
-            line, where, line.median_ns + behind_ns, (1.0 - share) * mean_step_ns(evidence, trainer)
+            line, where, line.median_ns + behind_ns, (1.0 - share) * mean_step_ns(evidence, trainer), limits
         ),
         verdict="checkpoint/validation-bound",
         location=locate(line.where),
@@ -92,13 +98,13 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine) -> Find
     )
 
 
-def _advice(line: CheckpointLine, where: str, call_ns: float, rest_ns: float) -> str:
+def _advice(line: CheckpointLine, where: str, call_ns: float, rest_ns: float, limits: Limits) -> str:
     """Return what to change."""
     if line.operation == "load":
         return f"Load the file at {where} once, before the loop, and keep its contents."
     rarer = "Save less often"
     if line.every_steps is not None and rest_ns > 0:
-        steps = max(math.ceil(call_ns / (TARGET_SHARE * rest_ns)), math.ceil(line.every_steps) + 1)
+        steps = max(math.ceil(call_ns / (limits.target_share * rest_ns)), math.ceil(line.every_steps) + 1)
         rarer = f"Save every {units.number(steps)} steps instead of every {units.number(line.every_steps)}"
     return f"{rarer} at {where}, or copy the state to host memory and write it from a background thread."
 

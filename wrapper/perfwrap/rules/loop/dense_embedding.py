@@ -28,6 +28,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -48,22 +50,27 @@ KINDS = {
 }
 """torch's optimizers and their replacement for sparse gradients; empty if they accept them."""
 
-MAX_ROWS_SHARE = 0.05
-"""Share of the rows up to which sparse updates are known to be faster (measured, see above)."""
 
-SPARSE_ROW_COST = 6.0
-SPARSE_ROW_COST_SGD = 11.0
-"""Cost of a row with sparse gradients over its cost without (measured, see above)."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    max_rows_share: float = 0.05
+    """Share of the rows up to which sparse updates are known to be faster (measured, see above)."""
+    sparse_row_cost: float = 6.0
+    sparse_row_cost_sgd: float = 11.0
+    """Cost of a row with sparse gradients over its cost without (measured, see above)."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for optimizers that update rows which no step used."""
     if trains_on_gpu(evidence, trainer):
         return NotChecked("Embedding rows with gradients are recorded on a CPU only.")
     uses = [
         use
         for use in evidence.get(find_optimizers, trainer)
-        if use.kind in KINDS and use.share >= MINOR_SHARE
+        if use.kind in KINDS and use.share >= limits.minor_share
     ]
     if not uses:
         return Clear("No optimizer that updates all rows takes much of the loop.")
@@ -73,12 +80,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             "The tensors of the optimizers are missing in this recording; record again with this version."
         )
     found = [
-        _finding(use, seen, share)
+        _finding(use, seen, share, limits)
         for use in known
         if (seen := use.embeddings) is not None
         and not use.fused
-        and seen.touched <= MAX_ROWS_SHARE
-        and (share := _wasted(use, seen)) >= MINOR_SHARE
+        and seen.touched <= limits.max_rows_share
+        and (share := _wasted(use, seen)) >= limits.minor_share
     ]
     return found or Clear("No optimizer spends much time on embedding rows without a gradient.")
 
@@ -88,11 +95,11 @@ def _wasted(use: OptimizerUse, seen: Embeddings) -> float:
     return use.share * seen.elements / (use.elements or seen.elements) * (1.0 - seen.touched)
 
 
-def _finding(use: OptimizerUse, seen: Embeddings, share: float) -> Finding:
+def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) -> Finding:
     """Return the finding about one optimizer."""
     kind = use.kind.rpartition(".")[2]
     best, worst = without_measured(share)
-    left = min(1.0, (SPARSE_ROW_COST_SGD if kind == "SGD" else SPARSE_ROW_COST) * seen.touched)
+    left = min(1.0, (limits.sparse_row_cost_sgd if kind == "SGD" else limits.sparse_row_cost) * seen.touched)
     return Finding(
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')} updating embedding "
         "rows that the step did not use.",

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -34,11 +36,17 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("steady_steps", "options")
 
-MAX_SAVED_SHARE = 0.4
-"""Part of a forward pass that is saved at best (measured, see above)."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    max_saved_share: float = 0.4
+    """Part of a forward pass that is saved at best (measured, see above)."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the forward passes of the validation phases."""
     validation = evidence.get(find_validation, trainer)
     if not validation.count:
@@ -46,8 +54,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if not validation.with_grad:
         return Clear("Validation ran without gradients.")
     forward = validation.grad_share
-    share = MAX_SAVED_SHARE * forward
-    if share < MIN_REPORTED_SHARE:
+    share = limits.max_saved_share * forward
+    if share < limits.min_reported_share:
         return Clear(f"Validation forward passes with gradients take {units.share(forward)} of the loop.")
     step_ns = mean_step_ns(evidence, trainer)
     where = place(validation.grad_line, "the evaluation")

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -37,32 +39,36 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("gc", "steady_steps")
 
-FULL = 2
-"""The generation of a full collection."""
 
-FREQUENT_SHARE = 0.5
-"""Share of the steps with a long pause from which collections are frequent."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MAIN_LINE_SHARE = 0.5
-"""Share of the pauses that one line must have requested to be the cause."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    full: int = 2
+    """The generation of a full collection."""
+    frequent_share: float = 0.5
+    """Share of the steps with a long pause from which collections are frequent."""
+    main_line_share: float = 0.5
+    """Share of the pauses that one line must have requested to be the cause."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the collector's pauses."""
     garbage = evidence.get(find_garbage, trainer)
-    if garbage.share < MIN_REPORTED_SHARE:
+    if garbage.share < limits.min_reported_share:
         return Clear(
             f"{units.counted(garbage.count, 'collection')} take {units.share(garbage.share)} of the loop."
         )
-    line = _asking_line(evidence, trainer, garbage)
-    often = garbage.steps_hit >= FREQUENT_SHARE * max(1, evidence.get(find_steps, trainer).steady)
+    line = _asking_line(evidence, trainer, garbage, limits)
+    often = garbage.steps_hit >= limits.frequent_share * max(1, evidence.get(find_steps, trainer).steady)
     return [
         Finding(
             title=f"{SHARE} of the training loop is garbage collection, with pauses of up to "
             f"{units.duration(garbage.longest_ns)}.",
             share=garbage.share,
             saving=without_measured(garbage.share),
-            evidence=_words(garbage, line),
+            evidence=_words(garbage, line, limits),
             advice=_advice(line, often),
             verdict="python-bound",
             location=locate(line),
@@ -72,7 +78,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage) -> Line | None:
+def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage, limits: Limits) -> Line | None:
     """Return the line that requested most of the collection time; automatic collections have no line."""
     line = busiest_line(evidence.get(find_account, trainer), "gc")
     if line is None:
@@ -80,14 +86,14 @@ def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage) -> Line
     on_line = (pl.col("part") == "gc") & (pl.col("file") == line.file) & (pl.col("line") == line.line)
     return (
         line
-        if evidence.get(find_account, trainer).share_of(on_line) >= MAIN_LINE_SHARE * garbage.share
+        if evidence.get(find_account, trainer).share_of(on_line) >= limits.main_line_share * garbage.share
         else None
     )
 
 
-def _words(garbage: Garbage, line: Line | None) -> tuple[str, ...]:
+def _words(garbage: Garbage, line: Line | None, limits: Limits) -> tuple[str, ...]:
     """Return the measured figures."""
-    full = units.duration(garbage.by_generation.get(FULL, 0))
+    full = units.duration(garbage.by_generation.get(limits.full, 0))
     asked = f" The program requests most of that at {place(line, '')}." if line else ""
     return (
         f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "

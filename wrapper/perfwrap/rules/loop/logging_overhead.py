@@ -22,6 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -35,25 +36,30 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("steady_steps", "stacks", "phases")
 
-MIN_WRITING_SHARE = 0.5
-"""Share of a code section's samples that must be on lines that write."""
 
-MIN_SAVED_SHARE, MAX_SAVED_SHARE = 0.5, 0.98
-"""Share of the writing that is saved by logging every other step, and every 50 steps."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MAX_CALLS = 4
-"""How many calls are named."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_writing_share: float = 0.5
+    """Share of a code section's samples that must be on lines that write."""
+    min_saved_share: float = 0.5
+    max_saved_share: float = 0.98
+    """Share of the writing that is saved by logging every other step, and every 50 steps."""
+    max_calls: int = 4
+    """How many calls are named."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for code sections that mostly write."""
     gaps = [
         gap
         for gap in evidence.get(find_logged_gaps, trainer)
-        if gap.logged >= MIN_WRITING_SHARE * gap.sampled
+        if gap.logged >= limits.min_writing_share * gap.sampled
     ]
     share = sum(gap.share for gap in gaps)
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"Writing logs takes {units.share(share)} of the loop (from call stack samples).")
     first, step_ns = gaps[0], mean_step_ns(evidence, trainer)
     calls = tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
@@ -61,9 +67,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"{SHARE} of the training loop writes logs, mostly at {place(first.where, '')}.",
             share=share,
-            saving=saving(step_ns, MIN_SAVED_SHARE * share * step_ns, MAX_SAVED_SHARE * share * step_ns),
-            evidence=tuple(_words(gap) for gap in gaps),
-            advice=f"Call {', '.join(calls[:MAX_CALLS])} only every 50 steps or so, or write once per epoch.",
+            saving=saving(
+                step_ns, limits.min_saved_share * share * step_ns, limits.max_saved_share * share * step_ns
+            ),
+            evidence=tuple(_words(gap, limits) for gap in gaps),
+            advice=f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so, or write once per epoch.",
             verdict="python-bound",
             location=locate(first.where),
             confidence="inferred",
@@ -72,10 +80,10 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _words(gap: LoggedGap) -> str:
+def _words(gap: LoggedGap, limits: Limits) -> str:
     """Return what was measured and sampled in one code section."""
     who = "py-spy" if gap.outside else "the recorder"
-    calls = ", ".join(gap.calls[:MAX_CALLS])
+    calls = ", ".join(gap.calls[: limits.max_calls])
     return (
         f"{units.duration(gap.gap.per_step_ns)} per step in the program's own code; {units.count(gap.logged)} of "
         f"{units.count(gap.sampled)} samples there (by {who}) are on lines that call {calls}."

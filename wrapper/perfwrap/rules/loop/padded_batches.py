@@ -49,15 +49,25 @@ WORDS = re.compile(" ".join([r"(\d{1,18})"] * 8))
 """The recorder's figures: batches, columns, columns of padding only, numbers, padding numbers, the narrowest and the
 widest batch, and how many batches held more than tokens."""
 
-MIN_BATCHES = 3
-MIN_PADDING_SHARE = 0.1
-"""Share of the columns from which padding is reported."""
-MAX_SHARE = 0.8
-"""Maximum share of the loop, and of the gain: some work always remains."""
-MIN_SAVED, MAX_SAVED = 0.7, 1.3
-"""Saved work over the share of the columns, at least and at most."""
-MIN_BUSY_SHARE = 0.8
-"""Busy share of the GPU from which less work makes steps shorter."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    min_batches: int = 3
+    """Recorded batches; with fewer, their padding says little about the others."""
+    min_padding_share: float = 0.1
+    """Share of the columns from which padding is reported."""
+    max_share: float = 0.8
+    """Maximum share of the loop, and of the gain: some work always remains."""
+    min_saved: float = 0.7
+    max_saved: float = 1.3
+    """Saved work over the share of the columns, at least and at most."""
+    min_busy_share: float = 0.8
+    """Busy share of the GPU from which less work makes steps shorter."""
+
+
 CONCERNED = "forward", "backward"
 
 
@@ -81,14 +91,14 @@ class Padding:
         return self.empty_columns / self.columns
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for columns of padding in the batches of tokens."""
     facts = evidence.get(find_facts, trainer.process)
-    found = [seen for seen in _seen(evidence, trainer, facts) if seen.batches >= MIN_BATCHES]
+    found = [seen for seen in _seen(evidence, trainer, facts) if seen.batches >= limits.min_batches]
     if not found:
         return Clear("No batches of padded tokens were found.")
     worst = max(found, key=lambda seen: seen.share)
-    if worst.share < MIN_PADDING_SHARE or worst.narrowest != worst.widest:
+    if worst.share < limits.min_padding_share or worst.narrowest != worst.widest:
         return Clear(f"{units.share(worst.share)} of the token columns hold only padding.")
     if _says(facts, worst.source, "skips_padding"):
         return Clear("Batches are padded, but the model skips padding.")
@@ -98,14 +108,14 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return NotChecked(
             "Batches are padded, but it is unknown how much of the model's work depends on their length."
         )
-    answer = _work(evidence, trainer, worst.source)
+    answer = _work(evidence, trainer, worst.source, limits)
     if isinstance(answer, NotChecked):
         return answer
     work, of_window = answer
     share = worst.share * work
-    if share < MINOR_SHARE:
+    if share < limits.minor_share:
         return Clear(f"Padding costs at most {units.share(share)} of the loop.")
-    return [_finding(evidence, trainer, worst, work, of_window)]
+    return [_finding(evidence, trainer, worst, work, of_window, limits)]
 
 
 def _says(facts: dict[str, str], source: str, what: str) -> bool:
@@ -114,9 +124,11 @@ def _says(facts: dict[str, str], source: str, what: str) -> bool:
     return any(facts[key] == "True" for key in keys if key.startswith("model/") and key.endswith("/" + what))
 
 
-def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, of_window: bool) -> Finding:
+def _finding(
+    evidence: Evidence, trainer: Trainer, seen: Padding, work: float, of_window: bool, limits: Limits
+) -> Finding:
     """Return the finding; ``work`` is the share of the loop, or of a GPU record, that depends on the length."""
-    share = min(MAX_SHARE, seen.share * work)
+    share = min(limits.max_share, seen.share * work)
     whose, where = _maker(evidence, trainer)
     columns = seen.columns / seen.batches
     kept = (1.0 - seen.share) * columns
@@ -125,7 +137,7 @@ def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, o
         title=f"About {SHARE} of {whole} is spent on padding: {units.share(seen.share)} of the batch columns "
         "hold only padding.",
         share=share,
-        saving=(1.0 - min(MAX_SHARE, MAX_SAVED * share), 1.0 - MIN_SAVED * share),
+        saving=(1.0 - min(limits.max_share, limits.max_saved * share), 1.0 - limits.min_saved * share),
         evidence=(
             f"In {units.counted(seen.batches, 'recorded batch', 'recorded batches')}, rows are {columns:.0f} "
             f"numbers wide; the longest row of a batch has {kept:.0f}, an average row "
@@ -145,7 +157,9 @@ def _finding(evidence: Evidence, trainer: Trainer, seen: Padding, work: float, o
     )
 
 
-def _work(evidence: Evidence, trainer: Trainer, source: str) -> tuple[float, bool] | NotChecked:
+def _work(
+    evidence: Evidence, trainer: Trainer, source: str, limits: Limits
+) -> tuple[float, bool] | NotChecked:
     """Return the share of the loop that depends on the sequence length, and whether it is of a GPU record."""
     if trains_on_gpu(evidence, trainer):
         gpu = recorded(evidence, trainer)
@@ -155,7 +169,7 @@ def _work(evidence: Evidence, trainer: Trainer, source: str) -> tuple[float, boo
             return NotChecked(
                 "Batches are padded, but it is unknown which of the models' work depends on their length."
             )
-        if gpu.busy_share < MIN_BUSY_SHARE:
+        if gpu.busy_share < limits.min_busy_share:
             return NotChecked("Batches are padded, but the GPU does not limit the steps.")
         return gpu.busy_share, True
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:

@@ -49,23 +49,26 @@ from perfwrap.rules.stack_samples import main_function, quote, where
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
-LARGE_SHARE = 0.05
-"""Share of the loop from which a section is reported: some Python between the phases is normal, up to 4 % in healthy
-workloads."""
 
-LARGE_LOSS_SHARE = 0.15
-"""The same for a section between forward and backward pass, where the loss function runs."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-SCATTERED_SHARE = 0.20
-"""Share of the loop from which many short sections are reported together: none of them is large, but together they are
-critical."""
+    nothing: float = NOTHING
+    large_share: float = 0.05
+    """Share of the loop from which a section is reported: some Python between the phases is normal, up to 4 % in
+    healthy workloads."""
+    large_loss_share: float = 0.15
+    """The same for a section between forward and backward pass, where the loss function runs."""
+    scattered_share: float = 0.20
+    """Share of the loop from which many short sections are reported together: none of them is large, but together they
+    are critical."""
+    short_step_ns: int = units.MILLISECOND
+    """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
+    takes some microseconds, and a step makes dozens."""
+    max_calls: int = 3
+    """How many tensor operations are named."""
 
-SHORT_STEP_NS = units.MILLISECOND
-"""Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
-takes some microseconds, and a step makes dozens."""
-
-MAX_CALLS = 3
-"""How many tensor operations are named."""
 
 NAMES = {
     "data": "the batch",
@@ -111,40 +114,41 @@ class CodeSection:
         gap = self.longest
         return gap.after_operation == "forward" and gap.before_operation in ("backward", "zero_grad")
 
-    @property
-    def is_large(self) -> bool:
-        """Whether it is large enough for a finding."""
-        return self.share >= (LARGE_LOSS_SHARE if self.holds_loss else LARGE_SHARE)
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for long sections of the program's own code, or for very many short ones."""
     sections = _sections([gap for gap in evidence.get(find_python_gaps, trainer) if _is_placed(gap)])
     step_ns = mean_step_ns(evidence, trainer)
-    large = [section for section in sections if section.is_large]
+    large = [section for section in sections if _is_large(section, limits)]
     found = [
         _finding(
             section,
             step_ns,
             sampled_gap(evidence, trainer, section.longest, len(large) == 1),
             find_tensor_calls(evidence, trainer, section.longest),
+            limits,
         )
         for section in large
     ]
     idle = _gpu_idle(evidence, trainer)
-    if idle is not None and idle < LARGE_SHARE:
+    if idle is not None and idle < limits.large_share:
         return Clear(
             f"The GPU is idle for the program's own Python {units.share(idle)} of the recorded time."
         )
     if found:
         return found if idle is None else [_limited(finding, idle) for finding in found]
     scattered = [section for section in sections if not section.holds_loss]
-    if sum(section.share for section in scattered) >= SCATTERED_SHARE:
+    if sum(section.share for section in scattered) >= limits.scattered_share:
         return [_scattered(scattered)]
     total = evidence.get(find_account, trainer).shares["python"]
     return Clear(
         f"The program's own code between the phases takes {units.share(total)} of the loop, no large section."
     )
+
+
+def _is_large(section: CodeSection, limits: Limits) -> bool:
+    """Return whether a section is large enough for a finding."""
+    return section.share >= (limits.large_loss_share if section.holds_loss else limits.large_share)
 
 
 def _is_placed(gap: PythonGap) -> bool:
@@ -179,7 +183,11 @@ def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
 
 
 def _finding(
-    section: CodeSection, step_ns: float, sampled: Sampled | None, tensor_calls: tuple[str, ...]
+    section: CodeSection,
+    step_ns: float,
+    sampled: Sampled | None,
+    tensor_calls: tuple[str, ...],
+    limits: Limits,
 ) -> Finding:
     """Return the finding about one section, with its samples and the tensor operations that it calls."""
     gap, lines, share = section.longest, gap_lines(section.longest), section.share
@@ -193,10 +201,10 @@ def _finding(
     words += quote(sampled, "there")
     if tensor_calls and sampled is None:
         words.append(
-            f"These lines call {', '.join(tensor_calls[:MAX_CALLS])}, and the time includes that work; "
+            f"These lines call {', '.join(tensor_calls[: limits.max_calls])}, and the time includes that work; "
             "`perfwrap run --py-spy` separates it from Python."
         )
-    if step_ns < SHORT_STEP_NS:
+    if step_ns < limits.short_step_ns:
         words.append(
             f"A whole step takes {units.duration(step_ns)}. In such short steps every call of Python and torch "
             "counts, including perfwrap's own probes."
@@ -204,9 +212,11 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code {lines}{most}.",
         share=share,
-        saving=without(share, NOTHING) if tensor_calls and sampled is None else without_measured(share),
+        saving=without(share, limits.nothing)
+        if tensor_calls and sampled is None
+        else without_measured(share),
         evidence=tuple(words),
-        advice=_advice(section, f"in {where(hottest)}" if hottest else lines, step_ns),
+        advice=_advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, limits),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(gap),
         confidence="inferred",
@@ -244,9 +254,9 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
     )
 
 
-def _advice(section: CodeSection, lines: str, step_ns: float) -> str:
+def _advice(section: CodeSection, lines: str, step_ns: float, limits: Limits) -> str:
     """Return what to change."""
-    if step_ns < SHORT_STEP_NS:
+    if step_ns < limits.short_step_ns:
         return "Do more work in each step: a larger batch, or torch.compile for the whole step."
     if section.holds_loss:
         return (

@@ -23,6 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,20 +37,24 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("steady_steps", "compilations", "options")
 
-MIN_SAVED_SHARE = 0.5
-"""Part of the time that is saved at worst, if some cases remain."""
 
-MAX_QUOTED = 3
-"""How many reasons are quoted."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MAX_REASON_LENGTH = 140
-"""How many characters of Dynamo's message are quoted; the rest is for its developers."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_saved_share: float = 0.5
+    """Part of the time that is saved at worst, if some cases remain."""
+    max_quoted: int = 3
+    """How many reasons are quoted."""
+    max_reason_length: int = 140
+    """How many characters of Dynamo's message are quoted; the rest is for its developers."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for compilations in the steady loop."""
     compiled = evidence.get(find_compilations, trainer)
-    if compiled.share < MIN_REPORTED_SHARE:
+    if compiled.share < limits.min_reported_share:
         number = units.counted(compiled.count, "compilation")
         return Clear(f"{number} in the steady loop, {units.share(compiled.share)} of it.")
     step_ns = mean_step_ns(evidence, trainer)
@@ -58,8 +64,8 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             title=f"{SHARE} of the training loop is spent in torch.compile recompilations, mostly of "
             f"{place(compiled.where, 'a function')}.",
             share=compiled.share,
-            saving=saving(step_ns, MIN_SAVED_SHARE * whole, whole),
-            evidence=_words(compiled),
+            saving=saving(step_ns, limits.min_saved_share * whole, whole),
+            evidence=_words(compiled, limits),
             advice=_advice(compiled),
             verdict="launch-bound" if trains_on_gpu(evidence, trainer) else "python-bound",
             location=locate(compiled.where),
@@ -68,7 +74,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _words(compiled: Compilations) -> tuple[str, ...]:
+def _words(compiled: Compilations, limits: Limits) -> tuple[str, ...]:
     """Return the measured figures and Dynamo's reasons."""
     words = [
         f"{units.counted(compiled.count, 'compilation')} after the warm-up, {units.count(compiled.again)} of them of "
@@ -80,15 +86,15 @@ def _words(compiled: Compilations) -> tuple[str, ...]:
         ("graph_break", "Graph break"),
     ):
         reasons = [reason for reason in compiled.reasons if reason.mark == mark]
-        words += [_quote(said, reason) for reason in reasons[:MAX_QUOTED]]
-        if len(reasons) > MAX_QUOTED:
-            words.append(f"And {units.count(len(reasons) - MAX_QUOTED)} more like the last one.")
+        words += [_quote(said, reason, limits) for reason in reasons[: limits.max_quoted]]
+        if len(reasons) > limits.max_quoted:
+            words.append(f"And {units.count(len(reasons) - limits.max_quoted)} more like the last one.")
     return tuple(words)
 
 
-def _quote(said: str, reason: Reason) -> str:
+def _quote(said: str, reason: Reason, limits: Limits) -> str:
     """Return a reason as a sentence."""
-    short = reason.words[:MAX_REASON_LENGTH]
+    short = reason.words[: limits.max_reason_length]
     return f"{said} ({place(reason.where, 'unknown line')}): {short}"
 
 

@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -40,13 +42,20 @@ from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("steady_steps", "options")
 
-MIN_SAVED_SHARE = 0.5
-"""Part of the extra passes' time that is saved at worst if they share a model."""
-NO_MODEL, ONE_MODEL = 0.5, 1.5
-"""Mean model calls before the passes of a step, between which the passes share one graph."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    min_saved_share: float = 0.5
+    """Part of the extra passes' time that is saved at worst if they share a model."""
+    no_model: float = 0.5
+    one_model: float = 1.5
+    """Mean model calls before the passes of a step, between which the passes share one graph."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for backward passes through a graph that another pass has visited."""
     keeping = [
         site.where
@@ -62,20 +71,20 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     )
     step_ns = mean_step_ns(evidence, trainer)
     share = found.vain_ns / step_ns if found is not None and step_ns else 0.0
-    if found is None or share < MINOR_SHARE:
+    if found is None or share < limits.minor_share:
         return Clear(f"Repeated passes through one graph take {units.share(share)} of the loop.")
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
         return NotChecked("With several ranks, a backward pass also waits for other ranks.")
-    if not NO_MODEL <= found.forwards < ONE_MODEL:
+    if not limits.no_model <= found.forwards < limits.one_model:
         return NotChecked(
             "It is unknown whether the backward passes share a graph: not exactly one model is called before them."
         )
-    return [_finding(found, share, step_ns, on_gpu=trains_on_gpu(evidence, trainer))]
+    return [_finding(found, share, step_ns, trains_on_gpu(evidence, trainer), limits)]
 
 
-def _finding(found: RepeatedBackward, share: float, step_ns: float, on_gpu: bool) -> Finding:
+def _finding(found: RepeatedBackward, share: float, step_ns: float, on_gpu: bool, limits: Limits) -> Finding:
     """Return the finding about the backward passes of the loop."""
-    best, worst = saving(step_ns, MIN_SAVED_SHARE * found.vain_ns, found.vain_ns)
+    best, worst = saving(step_ns, limits.min_saved_share * found.vain_ns, found.vain_ns)
     where = found.lines[0]
     many = units.number(found.passes)
     own = (pl.col("operation") == "backward") & (pl.col("part") == "backward")

@@ -27,6 +27,7 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 import polars as pl
@@ -52,39 +53,43 @@ see above). SGD without momentum gains less."""
 FIRST_FUSED_ON_CPU = (2, 4)
 """The torch version that introduced them."""
 
-MIN_TENSORS = 50
-"""Tensors from which a loop over them counts: with fewer, its calls take less than 1 ms."""
 
-MAX_SMALL_ELEMENTS = 16_384
-"""Mean elements per tensor up to which calls cost more than arithmetic on a CPU: measured 9 to 110 µs per tensor of up
-to 4,096 elements with Adam or SGD, 125 to 560 µs for 65,536. There is no time limit, because a busy machine would shift
-it."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_LOOP_NS = 10_000
-"""Time per small tensor from which an optimizer that is not torch's counts as looping in Python: a dozen torch calls
-take 20 to 50 µs, the same with foreach functions less than 10 µs."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_tensors: int = 50
+    """Tensors from which a loop over them counts: with fewer, its calls take less than 1 ms."""
+    max_small_elements: int = 16_384
+    """Mean elements per tensor up to which calls cost more than arithmetic on a CPU: measured 9 to 110 µs per tensor of
+    up to 4,096 elements with Adam or SGD, 125 to 560 µs for 65,536. There is no time limit, because a busy machine
+    would shift it."""
+    min_loop_ns: int = 10_000
+    """Time per small tensor from which an optimizer that is not torch's counts as looping in Python: a dozen torch
+    calls take 20 to 50 µs, the same with foreach functions less than 10 µs."""
+    min_launches_saved: float = 0.5
+    max_launches_saved: float = 0.95
+    """Share of the host's time in the step that is saved on a GPU, where a few launches replace hundreds."""
 
-MIN_LAUNCHES_SAVED, MAX_LAUNCHES_SAVED = 0.5, 0.95
-"""Share of the host's time in the step that is saved on a GPU, where a few launches replace hundreds."""
 
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check how each optimizer updates its tensors."""
     on_gpu = trains_on_gpu(evidence, trainer)
     found = evidence.get(find_optimizers, trainer)
     version = _version(evidence.get(find_facts, trainer.process).get("torch", ""))
-    small = _elements(evidence, trainer) <= MAX_SMALL_ELEMENTS * sum(use.tensors or 0 for use in found)
+    small = _elements(evidence, trainer) <= limits.max_small_elements * sum(use.tensors or 0 for use in found)
     slow = [
         use
         for use in found
-        if use.share >= MIN_REPORTED_SHARE
-        and (_loops_on_gpu(use) if on_gpu else small and _loops_on_cpu(use, version))
+        if use.share >= limits.min_reported_share
+        and (_loops_on_gpu(use) if on_gpu else small and _loops_on_cpu(use, version, limits))
     ]
     if not slow:
         total = units.share(sum(use.share for use in found))
         return Clear(f"Optimizer steps take {total} of the loop, without a loop over small tensors.")
     step_ns = mean_step_ns(evidence, trainer)
-    return [_finding(use, on_gpu, step_ns) for use in slow]
+    return [_finding(use, on_gpu, step_ns, limits) for use in slow]
 
 
 def _loops_on_gpu(use: OptimizerUse) -> bool:
@@ -92,13 +97,13 @@ def _loops_on_gpu(use: OptimizerUse) -> bool:
     return use.kind.startswith(TORCH_OPTIM) and use.foreach is False and not use.fused
 
 
-def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...]) -> bool:
+def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...], limits: Limits) -> bool:
     """Return whether a step loops over many small tensors and could avoid it."""
-    if use.fused or use.tensors is None or use.tensors < MIN_TENSORS:
+    if use.fused or use.tensors is None or use.tensors < limits.min_tensors:
         return False
     if use.kind.startswith(TORCH_OPTIM):
         return _can_be_fused(use) and version >= FIRST_FUSED_ON_CPU
-    return bool(use.kind) and use.ns_per_step >= MIN_LOOP_NS * use.tensors
+    return bool(use.kind) and use.ns_per_step >= limits.min_loop_ns * use.tensors
 
 
 def _can_be_fused(use: OptimizerUse) -> bool:
@@ -119,11 +124,13 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers) if all(map(str.isdigit, numbers)) else (0, 0)
 
 
-def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float) -> Finding:
+def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) -> Finding:
     """Return the finding about one optimizer."""
     kind = use.kind.rpartition(".")[2]
     least, most = (
-        (MIN_LAUNCHES_SAVED, MAX_LAUNCHES_SAVED) if on_gpu else FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
+        (limits.min_launches_saved, limits.max_launches_saved)
+        if on_gpu
+        else FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
     )
     best, worst = saving(step_ns, least * use.share * step_ns, most * use.share * step_ns)
     each = (

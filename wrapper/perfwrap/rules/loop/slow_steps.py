@@ -24,6 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -51,8 +53,24 @@ from perfwrap.rules.model import (
 
 NEEDS = ("steady_steps",)
 
-MIN_SPREAD = 1.5
-"""p99 over p50 from which some steps count as slow; between nsys-ai's 1.5 and gpuprof's 2."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_spread: float = 1.5
+    """p99 over p50 from which some steps count as slow; between nsys-ai's 1.5 and gpuprof's 2."""
+    min_regular_share: float = 0.6
+    """Share of the slow steps that must be on the period, and of the period's steps that must be slow; a shared machine
+    adds others, and may have its own rhythm for a while."""
+    max_chance: float = 0.01
+    """Slow steps are regular if the probability that they are so by chance is below this."""
+    few_steps: int = 10
+    """Fewer slow steps without a cause in the program are reported with doubt, because other programs have rhythms
+    too."""
+
 
 NOISE = (*COMPUTE_PARTS, "unexplained")
 """Causes without a line: the same work took longer, as it does when other programs use the cores."""
@@ -74,57 +92,49 @@ ELSEWHERE = {
 }
 """Causes that are a choice of the program, or covered by another rule, in words."""
 
-MIN_REGULAR_SHARE = 0.6
-"""Share of the slow steps that must be on the period, and of the period's steps that must be slow; a shared machine
-adds others, and may have its own rhythm for a while."""
 
-MAX_CHANCE = 0.01
-"""Slow steps are regular if the probability that they are so by chance is below this."""
-
-FEW_STEPS = 10
-"""Fewer slow steps without a cause in the program are reported with doubt, because other programs have rhythms too."""
-
-
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for slow steps with a common cause."""
     steps = evidence.get(find_slow_steps, trainer)
     if steps is None:
         return NotChecked("There are no steady steps to compare.")
     spread = f"p99 of the steps is {units.times(steps.spread)} the median"
-    if steps.spread < MIN_SPREAD or steps.share < MIN_REPORTED_SHARE or not steps.slow:
+    if steps.spread < limits.min_spread or steps.share < limits.min_reported_share or not steps.slow:
         return Clear(f"{spread}; slow steps cost {units.share(steps.share)} of the loop.")
     for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
         share = sum(step.cause_ns for step in slow) / max(1, evidence.get(find_account, trainer).total_ns)
-        if cause in ELSEWHERE or share < MIN_REPORTED_SHARE:
+        if cause in ELSEWHERE or share < limits.min_reported_share:
             continue
         period = find_period(
             [step.index for step in slow],
             evidence.get(find_steps, trainer).table,
-            MAX_CHANCE,
-            MIN_REGULAR_SHARE,
+            limits.max_chance,
+            limits.min_regular_share,
         )
-        if period or _stands_out(steps, cause, share):
-            return [_finding(steps, slow, share, period)]
+        if period or _stands_out(steps, cause, share, limits):
+            return [_finding(steps, slow, share, period, limits)]
     most = next(iter(steps.causes))
     if most in ELSEWHERE:
         return Clear(f"{spread}, {ELSEWHERE[most]}.")
     return Clear(f"{spread}, irregularly and without a cause in the program, as on a shared machine.")
 
 
-def _stands_out(steps: SlowSteps, cause: str, share: float) -> bool:
+def _stands_out(steps: SlowSteps, cause: str, share: float, limits: Limits) -> bool:
     """Return whether irregular slow steps of a cause are more than the usual effect of other programs.
 
     The program's own code is reported by python_overhead, with its lines, unless it is regular.
     """
     noise_ns = sum(excess_ns for name, excess_ns in steps.causes.items() if name in NOISE)
-    return cause not in (*NOISE, "python") and share >= MINOR_SHARE and steps.causes[cause] > noise_ns
+    return cause not in (*NOISE, "python") and share >= limits.minor_share and steps.causes[cause] > noise_ns
 
 
-def _finding(steps: SlowSteps, slow: list[SlowStep], share: float, period: int | None) -> Finding:
+def _finding(
+    steps: SlowSteps, slow: list[SlowStep], share: float, period: int | None, limits: Limits
+) -> Finding:
     """Return the finding about the slow steps of one cause."""
     cause, where = slow[0].cause, _line(slow)
-    doubtful = cause in NOISE and len(slow) < FEW_STEPS
+    doubtful = cause in NOISE and len(slow) < limits.few_steps
     often, verb = _often(len(slow), period, doubtful)
     longest = units.times(max(step.duration_ns for step in slow) / steps.p50_ns)
     at = f" at {place(where, '')}" if where else ""

@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
@@ -38,12 +40,19 @@ from perfwrap.rules.stack_samples import main_function, quote, where
 NEEDS = ("phases", "steady_steps")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for steps that get slower, and for the code section that causes it."""
     found = evidence.get(find_slowing, trainer)
     if found is None:
         return Clear("Steps do not get slower, or not because of a section of the program's own code.")
-    if found.share < MINOR_SHARE:
+    if found.share < limits.minor_share:
         return Clear(f"Steps get slower, which costs {units.share(found.share)} of the loop so far.")
     return [_finding(found, sampled_gap(evidence, trainer, found.gap, False))]
 

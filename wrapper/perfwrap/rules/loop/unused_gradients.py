@@ -49,23 +49,30 @@ NEEDS = ("steady_steps", "options")
 WORDS = re.compile(r"(\d{1,9}) (\d{1,18}) (\d{1,9}) (\d{1,18}) (.*)")
 """The recorder's figures: tensors and elements with gradients, the unused ones, and the name of the first unused."""
 
-MIN_UNUSED_SHARE = 0.05
-"""Share of the tensors with gradients from which unused ones are reported."""
-MIN_SAVED, MAX_SAVED = 0.5, 2.0
-"""Saved backward time over the unused share, at least and at most."""
-MAX_BACKWARD_SHARE = 0.9
-"""Maximum share of a backward pass that can be saved."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    minor_share: float = MINOR_SHARE
+    min_unused_share: float = 0.05
+    """Share of the tensors with gradients from which unused ones are reported."""
+    min_saved: float = 0.5
+    max_saved: float = 2.0
+    """Saved backward time over the unused share, at least and at most."""
+    max_backward_share: float = 0.9
+    """Maximum share of a backward pass that can be saved."""
+    backward_ratio: float = 2.0
+    """A backward pass takes twice as long as the forward pass: a matrix product has two gradients."""
+    min_cleared_share: float = 0.5
+    """Share of unused gradients among all cleared ones from which it is reported."""
+    min_calls_share: float = 0.6
+    """Share of a model's forward time on one line from which that line calls it for another model's step."""
 
 
 CLEARED_WORDS = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (.*)")
 """The recorder's figures of an optimizer: how often gradients were cleared unused, and at all, its steps, the backward
 passes whose gradients were cleared unused, and used, model calls, and the model's name."""
-BACKWARD_RATIO = 2.0
-"""A backward pass takes twice as long as the forward pass: a matrix product has two gradients."""
-MIN_CLEARED_SHARE = 0.5
-"""Share of unused gradients among all cleared ones from which it is reported."""
-MIN_CALLS_SHARE = 0.6
-"""Share of a model's forward time on one line from which that line calls it for another model's step."""
 
 
 @dataclass(frozen=True)
@@ -99,31 +106,31 @@ class Gradients:
     first: str
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the gradients of parameters in no optimizer, and those that are cleared unused."""
     known = _recorded_gradients(evidence, trainer)
     wasted = [found for found in known if found.unused]
-    cleared = _cleared_gradients(evidence, trainer)
+    cleared = _cleared_gradients(evidence, trainer, limits)
     if not wasted and not cleared:
         return Clear("No parameter gets gradients that are never used.")
     if trains_on_gpu(evidence, trainer):
         return NotChecked("The cost of unused gradients on a GPU needs a record of its kernels.")
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
         return NotChecked("With several ranks, a backward pass also waits for other ranks.")
-    answers = [_left_out(evidence, trainer, known, wasted)] if wasted else []
-    answers += [_cleared(evidence, trainer, each) for each in cleared]
+    answers = [_left_out(evidence, trainer, known, wasted, limits)] if wasted else []
+    answers += [_cleared(evidence, trainer, each, limits) for each in cleared]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     return findings or next(answer for answer in answers if isinstance(answer, Clear))
 
 
 def _left_out(
-    evidence: Evidence, trainer: Trainer, known: list[Gradients], wasted: list[Gradients]
+    evidence: Evidence, trainer: Trainer, known: list[Gradients], wasted: list[Gradients], limits: Limits
 ) -> Finding | Clear:
     """Return the finding about parameters that are in no optimizer."""
     part = sum(found.unused for found in wasted) / sum(found.tensors for found in known)
     backward = evidence.get(find_account, trainer).shares["backward"]
-    share = min(part, MAX_BACKWARD_SHARE) * backward
-    if part < MIN_UNUSED_SHARE or share < MINOR_SHARE:
+    share = min(part, limits.max_backward_share) * backward
+    if part < limits.min_unused_share or share < limits.minor_share:
         return Clear(
             f"{units.share(part)} of the gradients are unused; the backward pass takes {units.share(backward)}."
         )
@@ -132,7 +139,10 @@ def _left_out(
     return Finding(
         title=f"About {SHARE} of the training loop computes gradients that are never used: {names}.",
         share=share,
-        saving=(1.0 - min(MAX_BACKWARD_SHARE, MAX_SAVED * part) * backward, 1.0 - MIN_SAVED * share),
+        saving=(
+            1.0 - min(limits.max_backward_share, limits.max_saved * part) * backward,
+            1.0 - limits.min_saved * share,
+        ),
         evidence=(
             f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
             f"({units.count(sum(found.unused_elements for found in wasted))} of "
@@ -148,26 +158,28 @@ def _left_out(
     )
 
 
-def _cleared(evidence: Evidence, trainer: Trainer, cleared: ClearedGradients) -> Finding | Clear:
+def _cleared(
+    evidence: Evidence, trainer: Trainer, cleared: ClearedGradients, limits: Limits
+) -> Finding | Clear:
     """Return the finding about a model whose gradients are cleared before they are used."""
     account = evidence.get(find_account, trainer)
     backward = account.shares["backward"]
     forward = account.share_of((pl.col("part") == "forward") & (pl.col("name") == cleared.model))
     # Its backward passes take at most the same share of all backward passes as its forward passes of all forward ones.
     most = backward * forward / account.shares["forward"] if forward else 0.0
-    share = min(most, BACKWARD_RATIO * forward) * cleared.part
-    if share < MINOR_SHARE:
+    share = min(most, limits.backward_ratio * forward) * cleared.part
+    if share < limits.minor_share:
         return Clear(
             f"Gradients of {cleared.model} are cleared unused, which costs {units.share(share)} of the loop."
         )
-    is_one_line = cleared.part > MIN_CALLS_SHARE
-    line = busiest_line(account, "forward", cleared.model, MIN_CALLS_SHARE) if is_one_line else None
+    is_one_line = cleared.part > limits.min_calls_share
+    line = busiest_line(account, "forward", cleared.model, limits.min_calls_share) if is_one_line else None
     where = f"; most of its calls are at {place(line, '')}" if line else ""
     return Finding(
         title=f"About {SHARE} of the training loop computes gradients of {cleared.model} that are cleared before its "
         "optimizer uses them.",
         share=share,
-        saving=(1.0 - min(most * MAX_BACKWARD_SHARE, 1.5 * share), 1.0 - share / 2),
+        saving=(1.0 - min(most * limits.max_backward_share, 1.5 * share), 1.0 - share / 2),
         evidence=(
             f"In {units.count(cleared.unused)} of {units.count(cleared.cleared)} calls that clear gradients, its "
             "optimizer had not used the new gradients; no input of the model requires gradients.",
@@ -203,14 +215,14 @@ def _recorded_gradients(evidence: Evidence, trainer: Trainer) -> list[Gradients]
     return found
 
 
-def _cleared_gradients(evidence: Evidence, trainer: Trainer) -> list[ClearedGradients]:
+def _cleared_gradients(evidence: Evidence, trainer: Trainer, limits: Limits) -> list[ClearedGradients]:
     """Return the optimizers whose gradients are mostly cleared unused, of models that could have been detached."""
     found = []
     for key, value in evidence.get(find_facts, trainer.process).items():
         head, _, last = key.rpartition("/")
         if head.startswith("optimizer/") and last == "thrown" and (words := CLEARED_WORDS.fullmatch(value)):
             unused, cleared, steps, wasted, used, calls = map(int, words.groups()[:6])
-            if unused > MIN_CLEARED_SHARE * cleared and calls > steps > 0 and wasted:
+            if unused > limits.min_cleared_share * cleared and calls > steps > 0 and wasted:
                 optimizer = head.removeprefix("optimizer/")
                 found.append(
                     ClearedGradients(optimizer, unused, cleared, steps, wasted, used, calls, words[7])

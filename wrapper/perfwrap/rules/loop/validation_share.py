@@ -19,6 +19,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -31,18 +33,24 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("steady_steps",)
 
-LARGE_SHARE = 0.20
-"""Share of the loop from which validation is a problem; below it, it is a choice."""
 
-MIN_SAVED_SHARE, MAX_SAVED_SHARE = 0.5, 0.75
-"""Share of the validation time that is saved by validating half as often, and a quarter as often."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    large_share: float = 0.20
+    """Share of the loop from which validation is a problem; below it, it is a choice."""
+    min_saved_share: float = 0.5
+    max_saved_share: float = 0.75
+    """Share of the validation time that is saved by validating half as often, and a quarter as often."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the validation phases of the loop."""
     validation = evidence.get(find_validation, trainer)
     share = validation.share
-    if share < LARGE_SHARE:
+    if share < limits.large_share:
         return Clear(f"Validation takes {units.share(share)} of the loop.")
     line = busiest_line(evidence.get(find_account, trainer), "validation")
     where = place(line, "the script")
@@ -56,7 +64,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         "each (median).",
     ]
     inference = ""
-    if validation.grad_share >= MIN_REPORTED_SHARE:
+    if validation.grad_share >= limits.min_reported_share:
         at = place(validation.grad_line, "some lines")
         words.append(f"Forward passes of the validation at {at} ran with gradients enabled.")
         inference = f" Wrap the code at {at} in torch.inference_mode()."
@@ -64,7 +72,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"{SHARE} of the training loop is validation, mostly at {where}.",
             share=share,
-            saving=(1.0 - MAX_SAVED_SHARE * share, 1.0 - MIN_SAVED_SHARE * share),
+            saving=(1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share),
             evidence=tuple(words),
             advice=f"Validate half as often, or on a part of the data with a larger batch.{inference}",
             verdict="checkpoint/validation-bound",

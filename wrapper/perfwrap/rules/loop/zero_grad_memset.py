@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -36,11 +38,17 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("steady_steps", "options")
 
-MIN_SAVED_SHARE = 0.5
-"""Share of the time that is saved at worst: freed gradients are allocated again."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_saved_share: float = 0.5
+    """Share of the time that is saved at worst: freed gradients are allocated again."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for lines that write zeros."""
     lines = dict.fromkeys(
         site.where
@@ -49,7 +57,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     )
     account = evidence.get(find_account, trainer)
     shares = {line: account.share_of(_claims(line)) for line in lines}
-    slow = [line for line, share in shares.items() if share >= MIN_REPORTED_SHARE]
+    slow = [line for line, share in shares.items() if share >= limits.min_reported_share]
     if not slow:
         if lines:
             return Clear(
@@ -58,12 +66,12 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear("No recorded call writes zeros into gradients.")
     step_ns = mean_step_ns(evidence, trainer)
     on_gpu = trains_on_gpu(evidence, trainer)
-    return [_finding(line, shares[line], step_ns, on_gpu) for line in slow]
+    return [_finding(line, shares[line], step_ns, on_gpu, limits) for line in slow]
 
 
-def _finding(line: Line, share: float, step_ns: float, on_gpu: bool) -> Finding:
+def _finding(line: Line, share: float, step_ns: float, on_gpu: bool, limits: Limits) -> Finding:
     """Return the finding about one line."""
-    best, worst = saving(step_ns, MIN_SAVED_SHARE * share * step_ns, share * step_ns)
+    best, worst = saving(step_ns, limits.min_saved_share * share * step_ns, share * step_ns)
     return Finding(
         title=f"{SHARE} of the training loop is zero_grad(set_to_none=False) at {place(line, '')}.",
         share=share,

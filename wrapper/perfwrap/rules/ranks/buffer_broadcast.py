@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import without
@@ -34,7 +36,14 @@ from perfwrap.rules.ranks._spread_models import calls_per_step
 NEEDS = ("trainer", "steady_steps", "recorder")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the time of the buffer broadcast."""
     models = [
         model
@@ -55,7 +64,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if not times:
         return NotChecked("The buffer broadcast was not timed: too few steps, or another version of DDP.")
     share = min(times) * calls_per_step(evidence, trainer) / max(1.0, mean_step_ns(evidence, trainer))
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(
             f"The broadcast of {units.counted(model.buffers, 'buffer')} takes {units.share(share)} of a step."
         )

@@ -19,6 +19,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.spread_models import find_spread_models
@@ -28,7 +30,12 @@ from perfwrap.rules.model import Answer, Clear, Finding
 NEEDS = ("trainer", "steps", "recorder")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """This rule has no thresholds."""
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for a DataParallel model on several GPUs."""
     devices = [
         model.devices or 0

@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -52,18 +54,23 @@ from perfwrap.rules.ranks._spread_models import least_exchange_ns
 
 NEEDS = ("trainer",)
 
-MIN_GAP_SHARE = 0.1
-"""Share of the exposed time before the optimizer from which it is mentioned."""
 
-MIN_HIDDEN_SHARE = 0.25
-"""Share of the exposed time that can be overlapped at worst."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_gap_share: float = 0.1
+    """Share of the exposed time before the optimizer from which it is mentioned."""
+    min_hidden_share: float = 0.25
+    """Share of the exposed time that can be overlapped at worst."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for collectives without overlap, or without a GPU for the measurements of DDP's logger."""
     models = [model for model in evidence.get(find_spread_models, trainer) if (model.world_size or 0) > 1]
     if models and evidence.get(gpu_of, trainer) is None and not trains_on_gpu(evidence, trainer):
-        return _on_cpu(evidence, trainer, models[0])
+        return _on_cpu(evidence, trainer, models[0], limits)
     missing = evidence.get(why_missing, "kernels")
     if missing is not None:
         return NotChecked(missing)
@@ -73,7 +80,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     collectives = gpu.events.table.filter(pl.col("nccl"))
     exposed = length(gpu.exposed_collectives)
     share = exposed / gpu.window_ns
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(
             f"{units.counted(collectives.height, 'collective')} ran alone {units.share(share)} of the recorded time."
         )
@@ -81,11 +88,11 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is communication that overlaps with no computation.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * MIN_HIDDEN_SHARE),
+            saving=(1.0 - share, 1.0 - share * limits.min_hidden_share),
             evidence=(
                 f"In {window(gpu)}: {units.counted(collectives.height, 'collective')} took "
                 f"{units.duration(gpu.collective_ns)}, {units.duration(exposed)} of it without overlap.",
-                *_between(evidence.get(exchange_gap_ns, gpu, trainer), exposed),
+                *_between(evidence.get(exchange_gap_ns, gpu, trainer), exposed, limits),
             ),
             advice="Overlap more communication with the backward pass (bucket sizes, gradient_as_bucket_view, "
             "no_sync() while accumulating, prefetching in FSDP), and check whether one rank is late.",
@@ -95,7 +102,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel) -> Answer:
+def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel, limits: Limits) -> Answer:
     """Check how long the ranks exchange gradients after the last one has been computed.
 
     Ranks on one machine share its cores and wait for each other in some steps, and DDP's measurement may be only that.
@@ -110,13 +117,13 @@ def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel) -> Answer:
         return least
     share = min(1.0, least / step)
     exchange = f"{units.duration(least)} of a step of {units.duration(step)}"
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"The gradient exchange takes {exchange} on the rank that waits least.")
     return [
         Finding(
             title=f"{SHARE} of the time {named('DDP', model.where)} exchanges gradients while nothing is computed.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * MIN_HIDDEN_SHARE),
+            saving=(1.0 - share, 1.0 - share * limits.min_hidden_share),
             evidence=(
                 f"After the backward pass has computed everything, the exchange continues for {exchange} (measured by "
                 "DDP's own logger in some steps, on the rank that waits least).",
@@ -144,9 +151,9 @@ def _network(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
     )
 
 
-def _between(gap_ns: int | None, exposed_ns: int) -> tuple[str, ...]:
+def _between(gap_ns: int | None, exposed_ns: int, limits: Limits) -> tuple[str, ...]:
     """Return how much of it is between the backward pass and the optimizer, the usual place."""
-    if gap_ns is None or gap_ns < MIN_GAP_SHARE * exposed_ns:
+    if gap_ns is None or gap_ns < limits.min_gap_share * exposed_ns:
         return ()
     return (
         f"{units.share(min(1.0, gap_ns / exposed_ns))} of that is between the end of the backward pass and the "

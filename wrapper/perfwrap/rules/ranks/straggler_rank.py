@@ -27,6 +27,7 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
 
 import polars as pl
@@ -57,17 +58,22 @@ from perfwrap.rules.model import (
 
 NEEDS = ("trainer", "steady_steps", "recorder")
 
-MIN_SLOWEST_SHARE = 0.25
-"""Share of the steps in which a rank must be the slowest."""
 
-MIN_EXPLAINED_SHARE = 0.8
-"""Share of the rank's extra time that one part must cover to be named as the cause."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_STANDARD_ERRORS = 3.0
-"""Minimum extra time in standard errors of the mean: on a busy machine ranks vary from step to step."""
+    minor_share: float = MINOR_SHARE
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_slowest_share: float = 0.25
+    """Share of the steps in which a rank must be the slowest."""
+    min_explained_share: float = 0.8
+    """Share of the rank's extra time that one part must cover to be named as the cause."""
+    min_standard_errors: float = 3.0
+    """Minimum extra time in standard errors of the mean: on a busy machine ranks vary from step to step."""
+    min_shortage_share: float = 0.5
+    """Minimum duration of a rank's lack of cores, over its delay, to be the cause."""
 
-MIN_SHORTAGE_SHARE = 0.5
-"""Minimum duration of a rank's lack of cores, over its delay, to be the cause."""
 
 CPU_PARTS = ("data", "forward", "optimizer", "python", "transfer")
 """Parts that take longer if the CPU is short; any other part is a cause of its own."""
@@ -93,7 +99,7 @@ VERDICTS = {
 """The verdict if the straggler has more of this part; other rules then show where this time goes."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare the ranks' own work; the finding belongs to the waiting ranks if known, otherwise to the late one."""
     if len(evidence.get(find_ranks_together)) < 2:
         return Clear("There is only one rank.")
@@ -103,43 +109,47 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if found is None:
         return NotChecked("Too few steps were recorded in detail on every rank to compare the ranks.")
     share = found.excess_ns / found.step_ns if found.step_ns else 0.0
-    if share < MIN_REPORTED_SHARE or not _persistent(evidence, found) or _is_chance(found):
-        return Clear(_why_clear(evidence, found, share))
+    if (
+        share < limits.min_reported_share
+        or not _persistent(evidence, found, limits)
+        or _is_chance(found, limits)
+    ):
+        return Clear(_why_clear(evidence, found, share, limits))
     skew = evidence.get(find_skew)
     late = skew.of(found.trainer) if skew else None
     is_known = late is not None and late.caused_ns > 0
     if (trainer == found.trainer) == is_known:
         return Clear(f"The others wait for {found.trainer.name}.")
-    return [_finding(evidence, found, share, is_known)]
+    return [_finding(evidence, found, share, is_known, limits)]
 
 
-def _persistent(evidence: Evidence, found: Straggler) -> bool:
+def _persistent(evidence: Evidence, found: Straggler, limits: Limits) -> bool:
     """Return whether it is always the same rank; if waits are known, rare but long delays are enough."""
     skew = evidence.get(find_skew)
     is_waited_for = skew is not None and skew.latest.trainer == found.trainer and skew.always_the_same
-    return found.slowest_share >= MIN_SLOWEST_SHARE or is_waited_for
+    return found.slowest_share >= limits.min_slowest_share or is_waited_for
 
 
-def _is_chance(found: Straggler) -> bool:
+def _is_chance(found: Straggler, limits: Limits) -> bool:
     """Return whether the ranks may differ by chance, both by the mean and by how often each is the slowest.
 
     If the machine stopped in some steps, the mean is uncertain, but not which rank is slower in most steps. A rank that
     is slightly slower in most steps may have a slower core.
     """
-    by_mean = found.excess_ns < MIN_STANDARD_ERRORS * found.error_ns
-    half = 0.5 + MIN_STANDARD_ERRORS * (0.25 / found.steps) ** 0.5
-    by_count = found.slowest_share < half or found.typical_ns < MINOR_SHARE * found.step_ns
+    by_mean = found.excess_ns < limits.min_standard_errors * found.error_ns
+    half = 0.5 + limits.min_standard_errors * (0.25 / found.steps) ** 0.5
+    by_count = found.slowest_share < half or found.typical_ns < limits.minor_share * found.step_ns
     return by_mean and by_count
 
 
-def _why_clear(evidence: Evidence, found: Straggler, share: float) -> str:
+def _why_clear(evidence: Evidence, found: Straggler, share: float, limits: Limits) -> str:
     """Return what was measured instead of a straggler."""
     skew = evidence.get(find_skew)
     seen = (
         f"The slowest rank's own work takes {units.share(share)} of a step more than the next one's; it was the "
         f"slowest in {units.share(found.slowest_share)} of the steps."
     )
-    if skew is None or skew.waiting_share < MIN_REPORTED_SHARE:
+    if skew is None or skew.waiting_share < limits.min_reported_share:
         return seen
     return (
         f"{seen} Ranks wait for each other {units.share(skew.waiting_share)} of the time: "
@@ -147,13 +157,13 @@ def _why_clear(evidence: Evidence, found: Straggler, share: float) -> str:
     )
 
 
-def _finding(evidence: Evidence, found: Straggler, share: float, is_known: bool) -> Finding:
+def _finding(evidence: Evidence, found: Straggler, share: float, is_known: bool, limits: Limits) -> Finding:
     """Return the finding about the straggler."""
     skew = evidence.get(find_skew)
     whole = sum(max(0.0, more) for more in found.parts.values())
     cause, excess = next(iter(found.parts.items()))
-    is_named = whole > 0 and excess >= MIN_EXPLAINED_SHARE * whole
-    shortage = _shortage(evidence, found, share, cause if is_named else "")
+    is_named = whole > 0 and excess >= limits.min_explained_share * whole
+    shortage = _shortage(evidence, found, share, cause if is_named else "", limits)
     line = _line(evidence, found, cause) if is_named and shortage is None else None
     where = f" at {place(line, '')}" if line else ""
     if shortage is not None:
@@ -182,12 +192,16 @@ def _finding(evidence: Evidence, found: Straggler, share: float, is_known: bool)
     )
 
 
-def _shortage(evidence: Evidence, found: Straggler, share: float, part: str) -> RankDifference | None:
+def _shortage(
+    evidence: Evidence, found: Straggler, share: float, part: str, limits: Limits
+) -> RankDifference | None:
     """Return the lack of resources that explains at least half of the delay, if no other part explains it."""
     if part and part not in CPU_PARTS:
         return None
     own = [each for each in evidence.get(find_rank_differences) if each.trainer == found.trainer]
-    slow = [each for each in own if each.kind == "gpu clocks" or each.share >= share * MIN_SHORTAGE_SHARE]
+    slow = [
+        each for each in own if each.kind == "gpu clocks" or each.share >= share * limits.min_shortage_share
+    ]
     return slow[0] if slow else None
 
 

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.evidence import Evidence
@@ -34,11 +36,17 @@ from perfwrap.rules.ranks._spread_models import least_exchange_ns
 
 NEEDS = ("trainer", "steady_steps", "recorder")
 
-MIN_SAVED_SHARE = 0.5
-"""Share of the unneeded exchange that is saved at worst: the next pass may already hide a part of it."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_saved_share: float = 0.5
+    """Share of the unneeded exchange that is saved at worst: the next pass may already hide a part of it."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Count backward passes per optimizer step, and the time that DDP exchanges gradients in them."""
     models = [model for model in evidence.get(find_spread_models, trainer) if (model.world_size or 0) > 1]
     if not models:
@@ -53,14 +61,14 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return exchange
     unneeded = (passes.per_step - 1) * exchange
     share = min(1.0, unneeded / max(1.0, mean_step_ns(evidence, trainer)))
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"Exchanging gradients after every micro-batch takes {units.share(share)} of a step.")
     return [
         Finding(
             title=f"{SHARE} of the time is an unneeded exchange of gradients, after each of "
             f"{units.number(passes.per_step)} micro-batches at {place(passes.where, 'one line')}.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * MIN_SAVED_SHARE),
+            saving=(1.0 - share, 1.0 - share * limits.min_saved_share),
             evidence=(
                 f"{units.number(passes.per_step)} backward passes per optimizer step, none of them inside "
                 "no_sync().",

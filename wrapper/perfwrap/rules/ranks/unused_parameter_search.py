@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import without
@@ -32,7 +34,15 @@ from perfwrap.rules.ranks._spread_models import calls_per_step
 NEEDS = ("trainer", "steady_steps", "recorder")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    warm_up_passes: int = WARM_UP_PASSES
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check models that search although nothing is unused."""
     models = [
         model
@@ -44,13 +54,17 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     model = models[0]
     if model.unused_bytes:
         return Clear(f"{units.size(model.unused_bytes)} of parameters are unused, so the search is needed.")
-    if model.unused_bytes is None or model.post_forward_ns is None or model.iterations < WARM_UP_PASSES:
+    if (
+        model.unused_bytes is None
+        or model.post_forward_ns is None
+        or model.iterations < limits.warm_up_passes
+    ):
         return NotChecked(
             "DDP's logger has not reported yet whether parameters are unused, or the search time."
         )
     cost = model.post_forward_ns * calls_per_step(evidence, trainer)
     share = cost / max(1.0, mean_step_ns(evidence, trainer))
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"No parameter is unused, but the search takes only {units.share(share)} of a step.")
     return [
         Finding(

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,16 +37,23 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Scope
 
 NEEDS = ("recorder", "steady_steps")
 
-SHORT_STEP_NS = units.MILLISECOND / 2
-BUDGET_SHORT_STEP, BUDGET = 0.05, 0.02
-"""perfwrap's targets: at most 5 % of a 0.3 ms step and 2 % of a 1 ms step."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    short_step_ns: float = units.MILLISECOND / 2
+    """Step time below which ``budget_short_step`` counts, else ``budget``."""
+    budget_short_step: float = 0.05
+    budget: float = 0.02
+    """perfwrap's targets: at most 5 % of a 0.3 ms step and 2 % of a 1 ms step."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare perfwrap's share of the loop with its budget."""
     cost = evidence.get(find_own_cost, trainer)
     step_ns = mean_step_ns(evidence, trainer)
-    budget = BUDGET_SHORT_STEP if step_ns < SHORT_STEP_NS else BUDGET
+    budget = limits.budget_short_step if step_ns < limits.short_step_ns else limits.budget
     if cost.low <= budget:
         return Clear(
             f"perfwrap takes about {units.share(cost.share)} of the loop ({units.share(cost.low)} to "

@@ -28,7 +28,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
@@ -52,17 +52,20 @@ from perfwrap.rules.stack_samples import quote_shares
 
 NEEDS = ("trainer",)
 
-COMPUTE_SHARE = 0.90
-"""Share of the loop from which the model's own work dominates; TraceML's threshold."""
 
-MIN_SM_SHARE = 0.5
-"""Share of the time below which multiprocessors are mostly idle, if the GPU reports it: then it is not healthy."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-BUSY_UTILIZATION = 0.90
-"""Mean sampled utilization from which a GPU counts as busy."""
+    compute_share: float = 0.90
+    """Share of the loop from which the model's own work dominates; TraceML's threshold."""
+    min_sm_share: float = 0.5
+    """Share of the time below which multiprocessors are mostly idle, if the GPU reports it: then it is not healthy."""
+    busy_utilization: float = 0.90
+    """Mean sampled utilization from which a GPU counts as busy."""
+    hot_share: float = 0.15
+    """Share of the samples from which a line inside the model is named."""
 
-HOT_SHARE = 0.15
-"""Share of the samples from which a line inside the model is named."""
 
 LEVERS = "To go faster, try torch.compile, bfloat16 autocast, a larger batch, a faster device."
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
@@ -72,16 +75,16 @@ NOT_SAMPLED = (
 )
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check whether the model's own work takes nearly all of the time."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, GpuActivity):
-        return _in_kernels(evidence, trainer, gpu)
+        return _in_kernels(evidence, trainer, gpu, limits)
     few = evidence.get(why_missing, "steady_steps")
     if few is not None:
         return NotChecked(few)
     if trains_on_gpu(evidence, trainer):
-        return _on_gpu(evidence, trainer)
+        return _on_gpu(evidence, trainer, limits)
     if len(evidence.get(find_trainers)) > 1 and trainer.rank is not None:
         return NotChecked(
             "With several ranks, the backward pass also waits for other ranks; its length needs a record of "
@@ -91,7 +94,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     losses = _losses(evidence, trainer)
     loss = sum(gap.share for gap in losses)
     compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
-    if compute < COMPUTE_SHARE:
+    if compute < limits.compute_share:
         return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
     parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
     words = f"{parts}; the loss and other code between forward and backward {units.share(loss)}."
@@ -101,7 +104,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     sampled = sampled_computing(evidence, trainer, losses)
     if sampled is not None:
         # With several training threads each may have another hottest line, and shared ones would be repeated.
-        return [_with_lines(found, sampled, len(evidence.get(find_trainers)) == 1)]
+        return [_with_lines(found, sampled, len(evidence.get(find_trainers)) == 1, limits)]
     if evidence.get(why_missing, "stacks") is None:
         return [replace(found, evidence=(*found.evidence, FEW_SAMPLES))]
     if find_windows(evidence.timeline, trainer)[0].size:
@@ -119,10 +122,10 @@ def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
     )
 
 
-def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
+def _with_lines(found: Finding, sampled: Sampled, is_only: bool, limits: Limits) -> Finding:
     """Return the finding with the lines of the model and the loss that have most samples, if any stands out."""
     hottest = sampled.functions[0] if sampled.functions else None
-    if hottest is None or hottest.count < HOT_SHARE * sampled.count:
+    if hottest is None or hottest.count < limits.hot_share * sampled.count:
         return replace(found, evidence=(*found.evidence, NO_HOTSPOT))
     if sampled.source != OUTSIDE:
         # A Python loop of less than 5 ms has no samples: they are on the next torch line.
@@ -136,10 +139,10 @@ def _with_lines(found: Finding, sampled: Sampled, is_only: bool) -> Finding:
     )
 
 
-def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> Answer:
+def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, limits: Limits) -> Answer:
     """Decide from the record of GPU kernels."""
     computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
-    if computing < BUSY_UTILIZATION:
+    if computing < limits.busy_utilization:
         return Clear(f"GPU kernels computed {units.share(computing)} of the recorded time.")
     words = f"In {window(gpu)}; this does not show how much of the GPU each kernel uses."
     found = _finding(computing, words, "GPU busy: ")
@@ -153,15 +156,15 @@ def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> Answe
     ]
 
 
-def _on_gpu(evidence: Evidence, trainer: Trainer) -> Answer:
+def _on_gpu(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Decide from the samples of GPU utilization."""
     utilization = gpu_utilization(evidence)
     if utilization is None:
         return NotChecked("Needs GPU utilization (run with monitors) or a record of its kernels.")
-    if utilization < BUSY_UTILIZATION:
+    if utilization < limits.busy_utilization:
         return Clear(f"The GPU was busy in {units.share(utilization)} of the samples.")
     working = [gpu.activity["sm"] for gpu in evidence.get(find_own_gpus, trainer) if "sm" in gpu.activity]
-    if working and max(working) < MIN_SM_SHARE:
+    if working and max(working) < limits.min_sm_share:
         return Clear(
             f"Some kernel ran in {units.share(utilization)} of the samples, but the GPU's multiprocessors were active "
             f"only {units.share(max(working))} of the time."

@@ -40,8 +40,14 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("steady_steps", "options")
 
-MIN_ON_SHARE = 0.5
-"""Share of the loop during which an option must be on; a profiler of some steps is no problem."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_on_share: float = 0.5
+    """Share of the loop during which an option must be on; a profiler of some steps is no problem."""
+
 
 ANYWHERE, GPU, MANY = "anywhere", "gpu", "many processes"
 
@@ -78,13 +84,13 @@ AIDS = (
 """Shares: measured with torch 2.13 on a CPU, MLP to transformer, the fastest of 20 steps each; see above."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for each debugging option."""
-    found = [_finding(evidence, trainer, aid) for aid in AIDS if _is_on(evidence, trainer, aid)]
+    found = [_finding(evidence, trainer, aid) for aid in AIDS if _is_on(evidence, trainer, aid, limits)]
     return found or Clear("No debugging option that slows down training was on.")
 
 
-def _is_on(evidence: Evidence, trainer: Trainer, aid: Aid) -> bool:
+def _is_on(evidence: Evidence, trainer: Trainer, aid: Aid, limits: Limits) -> bool:
     """Return whether an option was on where it matters, for most of the loop."""
     facts = evidence.get(find_facts, trainer.process)
     if aid.where == GPU and not trains_on_gpu(evidence, trainer):
@@ -93,7 +99,7 @@ def _is_on(evidence: Evidence, trainer: Trainer, aid: Aid) -> bool:
         return False
     if aid.values is not None and facts.get(aid.fact, "").upper() not in aid.values:
         return False
-    return evidence.get(share_switched_on, trainer, aid.fact) >= MIN_ON_SHARE
+    return evidence.get(share_switched_on, trainer, aid.fact) >= limits.min_on_share
 
 
 def _finding(evidence: Evidence, trainer: Trainer, aid: Aid) -> Finding:

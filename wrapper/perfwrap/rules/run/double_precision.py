@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -38,21 +40,28 @@ from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, Not
 NEEDS = ("steady_steps", "options")
 
 DOUBLE = "torch.float64"
-MIN_DOUBLE_SHARE = 0.9
-"""Share of float64 parameters from which the models compute in double precision."""
-MIN_SAVED_SHARE, MAX_SAVED_SHARE = 0.25, 0.6
-"""Share of forward, backward and optimizer that float32 saves (measured, see above)."""
-
-MIN_STEP_NS = 2_000_000
-"""Part of a step on a CPU; below it, calls of torch cost more than arithmetic."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    major_share: float = MAJOR_SHARE
+    min_double_share: float = 0.9
+    """Share of float64 parameters from which the models compute in double precision."""
+    min_saved_share: float = 0.25
+    max_saved_share: float = 0.6
+    """Share of forward, backward and optimizer that float32 saves (measured, see above)."""
+    min_step_ns: int = 2_000_000
+    """Part of a step on a CPU; below it, calls of torch cost more than arithmetic."""
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the types of the models' parameters."""
     models = _elements(evidence, trainer)
     total = sum(sum(types.values()) for types in models.values())
     double = sum(types.get(DOUBLE, 0) for types in models.values())
-    if not total or double < MIN_DOUBLE_SHARE * total:
+    if not total or double < limits.min_double_share * total:
         return Clear("No model computes in double precision.")
     account = evidence.get(find_account, trainer)
     if trains_on_gpu(evidence, trainer):
@@ -60,19 +69,19 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
         return NotChecked("With several ranks, a backward pass also waits for other ranks.")
     compute = sum(account.shares[part] for part in COMPUTE_PARTS)
-    is_short = compute * mean_step_ns(evidence, trainer) < MIN_STEP_NS
-    if compute < MAJOR_SHARE or is_short:
+    is_short = compute * mean_step_ns(evidence, trainer) < limits.min_step_ns
+    if compute < limits.major_share or is_short:
         return Clear(f"Work in double precision takes {units.share(compute)} of the loop.")
     names = [name for name, types in models.items() if DOUBLE in types]
     name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    share = (MIN_SAVED_SHARE + MAX_SAVED_SHARE) / 2 * compute
+    share = (limits.min_saved_share + limits.max_saved_share) / 2 * compute
     verb = "has" if len(names) == 1 else "have"
     return [
         Finding(
             title=f"About {SHARE} of the training loop is lost to double precision: {name} {verb} float64 "
             "parameters.",
             share=share,
-            saving=(1.0 - MAX_SAVED_SHARE * compute, 1.0 - MIN_SAVED_SHARE * compute),
+            saving=(1.0 - limits.max_saved_share * compute, 1.0 - limits.min_saved_share * compute),
             evidence=(
                 f"{units.count(double)} of {units.count(total)} parameters are float64; forward, backward and "
                 f"optimizer take {units.share(compute)} of the loop.",

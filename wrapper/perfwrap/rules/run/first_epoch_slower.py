@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.run.first_epoch import FirstEpoch, find_first_epoch
@@ -31,25 +33,30 @@ from perfwrap.rules.model import Answer, Clear, Finding, Scope
 
 NEEDS = ("steps", "start_up")
 
-MIN_RATIO = 1.5
-"""Factor from which the epoch is slow: shared machines vary by as much (see warm_up.TOLERANCE)."""
-MIN_RATIO_TO_EACH = 1.25
-"""The same, compared with the slowest later epoch, so that normal variation of epochs does not count."""
-MIN_DATA_SHARE = 0.5
-"""Share of the difference from which data is the cause."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_ratio: float = 1.5
+    """Factor from which the epoch is slow: shared machines vary by as much (see warm_up.TOLERANCE)."""
+    min_ratio_to_each: float = 1.25
+    """The same, compared with the slowest later epoch, so that normal variation of epochs does not count."""
+    min_data_share: float = 0.5
+    """Share of the difference from which data is the cause."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Compare the first epoch with the later ones."""
     found = evidence.get(find_first_epoch, trainer)
     if found is None:
         return Clear("Fewer than two epochs with enough steps were recorded.")
-    if found.ratio < MIN_RATIO or found.first_ns < MIN_RATIO_TO_EACH * found.slowest_later_ns:
+    if found.ratio < limits.min_ratio or found.first_ns < limits.min_ratio_to_each * found.slowest_later_ns:
         return Clear(f"A step of the first epoch takes {units.times(found.ratio)} as long as later ones.")
     start_up = evidence.get(find_start_up, trainer)
     run_ns = start_up.total_ns / start_up.run_share if start_up is not None and start_up.run_share else 0.0
     share = min(1.0, max(0, found.excess_ns) / run_ns) if run_ns else 0.0
-    by_data = _by_data(found)
+    by_data = _by_data(found, limits)
     fix = (
         "Copy the data to a local disk, or store it preprocessed."
         if by_data
@@ -74,7 +81,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]  # fmt: skip
 
 
-def _by_data(found: FirstEpoch) -> bool:
+def _by_data(found: FirstEpoch, limits: Limits) -> bool:
     """Return whether waits for batches are most of the difference."""
     more = found.first_ns - found.later_ns
-    return found.first_data_ns - found.later_data_ns >= MIN_DATA_SHARE * more
+    return found.first_data_ns - found.later_data_ns >= limits.min_data_share * more

@@ -24,6 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
@@ -34,19 +36,27 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Not
 
 NEEDS = ("phases", "steady_steps")
 
-USUAL_RATIO = 2.0
-"""Matrix products of the backward pass per one of the forward pass: for the weights and for the inputs."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    usual_ratio: float = 2.0
+    """Matrix products of the backward pass per one of the forward pass: for the weights and for the inputs."""
+    min_share: float = 0.10
+    """Minimum share of the loop for both passes together on the CPU."""
+
+
 ON_GPU = (1 / 1.2, 3.0)
 """Backward over forward, below and above which it is reported: a clearly longer forward pass, or a backward pass longer
 than with activation checkpointing."""
 ON_CPU = (1 / 3, 6.0)
 """The same on the CPU: random numbers and pooling make forward passes longer, small products backward passes. Healthy
 loops there have 0.57 to 3.4."""
-MIN_SHARE = 0.10
-"""Minimum share of the loop for both passes together on the CPU."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the ratio of both passes."""
     balance = evidence.get(find_phase_balance, trainer)
     if balance is None:
@@ -55,15 +65,15 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         return Clear("The loop does not have both a forward and a backward pass.")
     account = evidence.get(find_account, trainer)
     both = (balance.forward_ns + balance.backward_ns) / max(1, account.total_ns)
-    if not balance.on_gpu and both < max(MIN_SHARE, MIN_REPORTED_SHARE):
+    if not balance.on_gpu and both < max(limits.min_share, limits.min_reported_share):
         return Clear(f"Both passes together take {units.share(both)} of the loop.")
     least, most = ON_GPU if balance.on_gpu else ON_CPU
     if least <= balance.ratio <= most:
         return Clear(f"The backward pass takes {units.times(balance.ratio)} as long as the forward pass.")
-    return [_finding(balance)]
+    return [_finding(balance, limits)]
 
 
-def _finding(balance: PhaseBalance) -> Finding:
+def _finding(balance: PhaseBalance, limits: Limits) -> Finding:
     """Return the note."""
     forward, backward = units.duration(balance.forward_ns), units.duration(balance.backward_ns)
     where = "on the GPU" if balance.on_gpu else "on the CPU"
@@ -80,7 +90,8 @@ def _finding(balance: PhaseBalance) -> Finding:
         share=0.0,
         saving=(1.0, 1.0),
         evidence=(
-            f"In the steady loop: forward {forward}, backward {backward} {where}; {units.times(USUAL_RATIO)} is usual.",
+            f"In the steady loop: forward {forward}, backward {backward} {where}; "
+            f"{units.times(limits.usual_ratio)} is usual.",
         ),
         advice=advice,
         informational=True,

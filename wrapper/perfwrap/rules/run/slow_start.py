@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -34,17 +36,21 @@ from perfwrap.timeline.lookup import samples_of
 
 NEEDS = ("steps", "start_up")
 
-MIN_START_NS = 5 * units.SECOND
-"""The program's own start-up time from which it is reported; importing torch alone takes 1 to 3 s."""
 
-LARGE_SHARE = 0.10
-"""Share of the run below which the start is not reported."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_start_ns: int = 5 * units.SECOND
+    """The program's own start-up time from which it is reported; importing torch alone takes 1 to 3 s."""
+    large_share: float = 0.10
+    """Share of the run below which the start is not reported."""
+    min_allocations: int = 10
+    """Fewer allocations are not mentioned."""
+
 
 ALLOCATIONS = "device_allocs_count"
 """The recorder's series of driver allocations by the allocator, per GPU."""
-MIN_ALLOCATIONS = 10
-"""Fewer allocations are not mentioned."""
-
 NOT_OWN = ("interpreter", "import torch")
 """Parts that the program cannot change much."""
 
@@ -75,14 +81,14 @@ FIXES = {
 OTHER_FIX = "Prepare once what is the same in each run and store it, or load it when it is first needed."
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the time before the first step is done."""
     start = evidence.get(find_start_up, trainer)
     if start is None:
         return NotChecked("No step was found, so the start cannot be measured.")
     own_ns = start.total_ns - sum(start.parts.get(part, 0) for part in NOT_OWN)
     share = start.run_share * own_ns / max(1, start.total_ns)
-    if own_ns < MIN_START_NS or share < LARGE_SHARE:
+    if own_ns < limits.min_start_ns or share < limits.large_share:
         return Clear(
             f"The first step was done after {units.duration(start.total_ns)}, "
             f"{units.share(start.run_share)} of the run."
@@ -94,21 +100,24 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
             f"{units.duration(start.parts[part])} of it in {NAMES.get(part, part)}.",
             share=share,
             saving=(1.0, 1.0),
-            evidence=(*_words(start, bool(evidence.get(find_restarts))), *_cold_allocator(evidence, trainer)),
+            evidence=(
+                *_words(start, bool(evidence.get(find_restarts))),
+                *_cold_allocator(evidence, trainer, limits),
+            ),
             advice=FIXES.get(part, OTHER_FIX),
             scope=Scope.RUN,
         )
     ]
 
 
-def _cold_allocator(evidence: Evidence, trainer: Trainer) -> tuple[str, ...]:
+def _cold_allocator(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[str, ...]:
     """Return that PyTorch's allocator filled in the warm-up and not afterwards, which is normal."""
     account = evidence.get(find_account, trainer)
     tracks = evidence.timeline.tracks
     for name in tracks.filter(pl.col("kind") == "gpu", pl.col("host") == trainer.host)["name"].to_list():
         rows = samples_of(evidence.timeline, name, ALLOCATIONS, trainer.host)
         before = rows.filter(pl.col("time") < account.start)["value"]
-        if before.len() and int(before[-1]) >= MIN_ALLOCATIONS and rows["value"][-1] == before[-1]:
+        if before.len() and int(before[-1]) >= limits.min_allocations and rows["value"][-1] == before[-1]:
             return (
                 f"PyTorch asked the driver for GPU memory {units.counted(int(before[-1]), 'time')} before the steady "
                 "loop and never in it, which is normal for its allocator.",

@@ -25,6 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -41,32 +43,38 @@ from perfwrap.timeline.lookup import samples_of
 
 NEEDS = ("trainer",)
 
-MIN_CALLS = 10
-"""Fewer calls are the allocator filling up, however long each took."""
 
-MAX_NAMED = 3
-"""How many kinds of calls are named."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
 
-MIN_RETRIES = 2
-"""One retry may be the first validation, or the longest batch so far."""
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_calls: int = 10
+    """Fewer calls are the allocator filling up, however long each took."""
+    max_named: int = 3
+    """How many kinds of calls are named."""
+    min_retries: int = 2
+    """One retry may be the first validation, or the longest batch so far."""
+
+
 RETRIES = "alloc_retries_count"
 """The recorder's series of num_alloc_retries, per GPU."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for idle time inside calls that allocate or free."""
     retries = _retries(evidence, trainer)
-    if retries >= MIN_RETRIES and evidence.get(why_missing, "kernels") is not None:
+    if retries >= limits.min_retries and evidence.get(why_missing, "kernels") is not None:
         return [_retried(retries)]
     gpu = with_blame(evidence, trainer)
     if isinstance(gpu, NotChecked):
         missing = evidence.get(why_missing, "kernels")
-        return [_retried(retries)] if retries >= MIN_RETRIES else NotChecked(missing or gpu.why)
+        return [_retried(retries)] if retries >= limits.min_retries else NotChecked(missing or gpu.why)
     share = gpu.idle_shares.get("allocation", 0.0)
     calls = _calls(evidence, trainer, gpu)
     count = int(calls["len"].sum())
-    if share < MIN_REPORTED_SHARE or count < MIN_CALLS:
-        if retries >= MIN_RETRIES:
+    if share < limits.min_reported_share or count < limits.min_calls:
+        if retries >= limits.min_retries:
             return [_retried(retries)]
         return Clear(
             f"{units.counted(count, 'call')} to allocate or free left the GPU idle {units.share(share)} of the "
@@ -74,7 +82,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
         )
     named = [
         f"{units.counted(number, f'call of {name}', f'calls of {name}')} ({units.duration(spent)})"
-        for name, number, spent in calls.head(MAX_NAMED).iter_rows()
+        for name, number, spent in calls.head(limits.max_named).iter_rows()
     ]
     return [
         Finding(

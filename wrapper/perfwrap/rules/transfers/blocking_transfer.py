@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
@@ -30,22 +32,30 @@ from perfwrap.rules.transfers._copies import PINNED_SHARE, amount, costly_copies
 
 NEEDS = ("transfers", "steady_steps", "copies")
 
-NON_BLOCKING_SHARE = 0.5
-"""Share of a line's calls with non_blocking from which it counts as non-blocking."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    pinned_share: float = PINNED_SHARE
+    non_blocking_share: float = 0.5
+    """Share of a line's calls with non_blocking from which it counts as non-blocking."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for copies that wait."""
-    lines = costly_copies(evidence, trainer, _waits, "Blocking copies from pinned memory")
+    lines = costly_copies(
+        evidence, trainer, lambda line: _waits(line, limits), "Blocking copies from pinned memory"
+    )
     if not isinstance(lines, list):
         return lines
     step_ns = mean_step_ns(evidence, trainer)
     return [_finding(line, share, step_ns) for line, share in lines]
 
 
-def _waits(line: TransferLine) -> bool:
+def _waits(line: TransferLine, limits: Limits) -> bool:
     """Return whether a line waits for a copy that could run in the background."""
-    return line.pinned >= PINNED_SHARE and line.non_blocking < NON_BLOCKING_SHARE
+    return line.pinned >= limits.pinned_share and line.non_blocking < limits.non_blocking_share
 
 
 def _finding(line: TransferLine, share: float, step_ns: float) -> Finding:

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
@@ -34,16 +36,24 @@ from perfwrap.rules.transfers._copies import on_lines
 
 NEEDS = ("transfers", "steady_steps", "copies")
 
-MIN_STEPS_SHARE = 0.5
-"""Share of the steps from which the round trip is a pattern of the loop."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    min_steps_share: float = 0.5
+    """Share of the steps from which the round trip is a pattern of the loop."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for copies to the host and back."""
     if stayed_on_cpu(evidence, trainer):
         return ON_CPU
-    trips = [trip for trip in evidence.get(find_round_trips, trainer) if trip.steps_share >= MIN_STEPS_SHARE]
-    slow = [trip for trip in trips if trip.share >= MIN_REPORTED_SHARE]
+    trips = [
+        trip for trip in evidence.get(find_round_trips, trainer) if trip.steps_share >= limits.min_steps_share
+    ]
+    slow = [trip for trip in trips if trip.share >= limits.min_reported_share]
     if not slow:
         return Clear(
             f"Copies to the host and back take {units.share(sum(trip.share for trip in trips))} of the loop."

@@ -20,6 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -32,11 +34,16 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("trainer", "steady_steps", "recorder")
 
-MIN_CALLS_PER_STEP = 0.1
-"""A call per epoch does no harm."""
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_calls_per_step: float = 0.1
+    """A call per epoch does no harm."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Count the calls in the steady loop."""
     account, steps = evidence.get(find_account, trainer), evidence.get(find_steps, trainer)
     calls = evidence.timeline.spans.filter(
@@ -47,7 +54,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     sums = account.sums.filter(pl.col("operation") == "empty_cache")
     count = calls.height + int(sums["count"].sum())
     per_step = count / max(1, steps.steady)
-    if per_step < MIN_CALLS_PER_STEP:
+    if per_step < limits.min_calls_per_step:
         return Clear(f"torch.cuda.empty_cache() was called {units.counted(count, 'time')} in the loop.")
     spent = int(calls["duration"].sum()) + int(sums["duration"].sum())
     share = spent / max(1, account.total_ns)

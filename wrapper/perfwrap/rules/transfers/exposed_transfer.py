@@ -21,6 +21,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -34,13 +36,21 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("trainer", "kernels")
 
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+
+
 SECOND = 1e9
 
 PAGEABLE = "Pageable ->"
 """Part of the names of copies from pageable memory in recordings of torch.profiler."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for copies that do not overlap with kernels."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
@@ -48,7 +58,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     exposed = length(gpu.exposed_h2d) / gpu.window_ns
     set_up = gpu.idle_shares.get("transfer", 0.0)
     share = exposed + set_up if exposed else 0.0
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(
             f"Copies to the GPU without a running kernel took {units.share(exposed)} of the recorded time; "
             f"preparing them left the GPU idle {units.share(set_up)}."

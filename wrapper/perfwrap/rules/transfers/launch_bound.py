@@ -23,6 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from perfwrap import units
@@ -35,29 +37,35 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 
 NEEDS = ("trainer", "kernels")
 
-TINY_KERNEL_NS = 10 * units.MICROSECOND
-"""Kernels shorter than this are too small."""
-MANY_TINY_SHARE = 0.5
-"""Share of tiny kernels from which they are mentioned."""
 
-MIN_REMOVED_SHARE = 0.5
-"""Minimum share of the idle time that disappears: compiled steps still launch, but one kernel instead of several."""
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    tiny_kernel_ns: int = 10 * units.MICROSECOND
+    """Kernels shorter than this are too small."""
+    many_tiny_share: float = 0.5
+    """Share of tiny kernels from which they are mentioned."""
+    min_removed_share: float = 0.5
+    """Minimum share of the idle time that disappears: compiled steps still launch, but one kernel instead of
+    several."""
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for idle time while the host was launching."""
     gpu = with_blame(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
     share = gpu.idle_shares.get("dispatch", 0.0)
-    if share < MIN_REPORTED_SHARE:
+    if share < limits.min_reported_share:
         return Clear(f"The GPU waits for launches {units.share(share)} of the recorded time.")
     return [
         Finding(
             title=f"The GPU is idle {SHARE} of the time while the host launches kernels one by one.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * MIN_REMOVED_SHARE),
-            evidence=(f"In {window(gpu)}.", *_figures(gpu)),
+            saving=(1.0 - share, 1.0 - share * limits.min_removed_share),
+            evidence=(f"In {window(gpu)}.", *_figures(gpu, limits)),
             advice='Try torch.compile(model, mode="reduce-overhead"), which launches whole graphs at once; then a '
             "fused optimizer and a larger batch.",
             verdict="launch-bound",
@@ -68,7 +76,7 @@ def check(evidence: Evidence, trainer: Trainer) -> Answer:
     ]
 
 
-def _figures(gpu: GpuActivity) -> list[str]:
+def _figures(gpu: GpuActivity, limits: Limits) -> list[str]:
     """Return the figures that show that the host cannot keep up."""
     launches = gpu.launches
     texts = []
@@ -82,11 +90,11 @@ def _figures(gpu: GpuActivity) -> list[str]:
     if steps.height:
         per_step = float(steps["kernels"].sum()) / steps.height
         texts.append(f"{units.number(per_step, 3)} kernels are launched per step.")
-    tiny = of_kernels(gpu).select((pl.col("ns") < TINY_KERNEL_NS).mean()).item()
-    if tiny is not None and tiny >= MANY_TINY_SHARE:
+    tiny = of_kernels(gpu).select((pl.col("ns") < limits.tiny_kernel_ns).mean()).item()
+    if tiny is not None and tiny >= limits.many_tiny_share:
         texts.append(
-            f"{units.share(tiny)} of the kernels take less than {units.duration(TINY_KERNEL_NS)}, about as long as "
-            "launching one."
+            f"{units.share(tiny)} of the kernels take less than {units.duration(limits.tiny_kernel_ns)}, about as "
+            "long as launching one."
         )
     if launches.run_ahead_ns is not None:
         texts.append(

@@ -22,6 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.data_loading.loaders import find_loaders
@@ -34,10 +36,17 @@ from perfwrap.rules.transfers._copies import PINNED_SHARE, amount, costly_copies
 NEEDS = ("transfers", "steady_steps", "copies")
 
 
-def check(evidence: Evidence, trainer: Trainer) -> Answer:
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    pinned_share: float = PINNED_SHARE
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for copies from pageable memory."""
     lines = costly_copies(
-        evidence, trainer, lambda line: line.pinned < PINNED_SHARE, "Copies from pageable memory"
+        evidence, trainer, lambda line: line.pinned < limits.pinned_share, "Copies from pageable memory"
     )
     if not isinstance(lines, list):
         return lines
