@@ -1,4 +1,4 @@
-"""Write the generated parts of the documentation: the rules, the commands' help, and what recording costs.
+"""Write the generated parts of the documentation: rules, commands, formats of other tools, and what recording costs.
 
     python scripts/update_docs.py            rewrite the text between the markers
     python scripts/update_docs.py --check    change nothing; exit code 1 if a part is stale
@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import typer
@@ -102,6 +103,18 @@ def commands() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def formats() -> str:
+    """Return the table of the formats that can be imported, from the first paragraph of each reader's docstring."""
+    from perfwrap.sources import SOURCES, files
+
+    rows = ["| `--format` | |", "|---|---|"]
+    for name in files.formats():
+        text = inspect.getdoc(import_module(f"perfwrap.sources.{SOURCES[name]}")) or ""
+        first = text.split("\n\n")[0].replace("``", "`")
+        rows.append(f"| `{name}` | {_cell(first)} |")
+    return "\n".join(rows) + "\n"
+
+
 def costs() -> str:
     """Return the table of the cost of recording, from the last measurement."""
     if not COSTS.is_file():
@@ -133,7 +146,13 @@ def _flowed(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-PARTS: dict[str, Callable[[], str]] = {"rules": rules, "pages": pages, "commands": commands, "costs": costs}
+PARTS: dict[str, Callable[[], str]] = {
+    "rules": rules,
+    "pages": pages,
+    "commands": commands,
+    "formats": formats,
+    "costs": costs,
+}
 """The generated parts by the name of their marker."""
 
 

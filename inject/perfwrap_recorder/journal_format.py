@@ -1,6 +1,7 @@
 """The format of the journal: fixed-width records that survive the process.
 
-This docstring is the specification of FORMAT 1.
+This docstring is the specification of FORMAT 1. Both halves use this file: ``wrapper/perfwrap/journal_format.py`` is a
+link to it.
 
 One file per process, ``journal/<host>-<pid>-<start>-<sequence>.pwj``, little-endian, a multiple of 32
 bytes long. Slot 0 is the header ``<8sIIqq``: the magic ``perfwrap``, FORMAT, pid, CLOCK_MONOTONIC and
@@ -66,14 +67,6 @@ NON_FINITE instants are dropped.
 
 from struct import Struct
 
-FORMAT = 1
-
-HEADER = Struct("<8sIIqq")
-RECORD = Struct("<qqqIHH")
-FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
-SHIFT = 5  # a slot is 32 bytes
-END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, SILENT_SLOT, FIRST_SLOT = 1, 2, 3, 4, 7, 8
-
 # Records that describe.
 TEXT, CLOCK, THREAD, FACT, MARK, SAMPLE, COVERAGE, LOST, THIN, END, OPEN = range(1, 12)
 # CLOCK: start = monotonic, value = wall ns.       THREAD: thread = index, name = its name, value = native id.
@@ -123,10 +116,35 @@ QUEUE = 65  # name = a loader, at the start of its DATA span; how many batches w
 # if later batches came before the next one in order; in periods with detail only
 STACK = 66  # samples of a thread, from start on for duration; value = how many; name = label, as its name the phase
 
+# The kinds above by their names; nothing else may be defined before.
+_KINDS = {name: kind for name, kind in globals().items() if type(kind) is int}
+DESCRIBE = {name: kind for name, kind in _KINDS.items() if kind < 32}
+SPANS = {name: kind for name, kind in _KINDS.items() if 32 <= kind < 64}
+INSTANTS = {name: kind for name, kind in _KINDS.items() if kind >= 64}
+
+FORMAT = 1
+MAGIC = b"perfwrap"
+HEADER = Struct("<8sIIqq")
+RECORD = Struct("<qqqIHH")
+SAMPLE_RECORD = Struct("<qqdIHH")
+PIECE_BYTES = 24
+"""Bytes of text in one TEXT record, in place of start, duration and value."""
+TEXT_RECORD = Struct("<24sIHH")
+FLOAT, FLOAT_BITS = Struct("<d"), Struct("<q")
+SHIFT = 5  # a slot is 32 bytes
+END_SLOT, LAST_CLOCK_SLOT, LOST_RECORDS_SLOT, LOST_TEXTS_SLOT, SILENT_SLOT, FIRST_SLOT = 1, 2, 3, 4, 7, 8
+
 SUM = 0x8000
 TRAINING, GRAD, INFERENCE = 1, 2, 4
+"""Bits of a FORWARD span's value."""
 TO_GPU, FROM_GPU, PINNED, NON_BLOCKING = 1, 2, 4, 8
-# The first two together: between GPUs. PINNED: the host's side.
+"""Bits of a TRANSFER span's value; the number of bytes is above them, shifted by 8. The first two together: between
+GPUs. PINNED: the host's side."""
 LEAD_BITS = 28
+"""Above the 8 bits of the kind, a GPU span's value has the lead at its beginning and at its end, in us."""
+STREAM_PREFIX = "cuda/"
+"""Prefix of the names of THREAD records that represent GPU streams."""
+FIELD_SEPARATOR = "\x1f"
+"""Joins the fields of a label (name, file, line, function) and of a series (entity, metric)."""
 
 OPEN_SLOTS = {DATA: 5, COLLECTIVE: 6}

@@ -31,6 +31,7 @@ pytestmark = [
 ]
 
 PROGRAMS = Path(__file__).parent / "identity_programs"
+INJECT = Path(__file__).parents[2] / "inject"
 PYTHONS = [sys.executable, *filter(None, os.environ.get("PERFWRAP_TEST_PYTHONS", "").split(":"))]
 IS_CONTROL = os.environ.get("PERFWRAP_TEST_CONTROL") == "1"
 
@@ -85,19 +86,23 @@ TOPICS = (
     "dynamo",
 )
 GROUPS = {
-    "tensors": r"torch:Tensor\..*",
-    "modules": r"torch:nn\..*|torch\.nn\.parallel:.*",
+    "tensors": r"torch(\._tensor)?:Tensor\..*",
+    "modules": r"torch:nn\..*|torch\.nn\.(modules|parallel)\b.*",
     "optimizers": r"torch:optim\..*|torch\.optim\..*|torch\.(cuda\.)?amp.*",
     "clipping, saving, autograd": (
         r"torch\.nn\.utils.*|torch:(save|load)|torch\.serialization:.*|torch\.autograd:(backward|grad)"
     ),
     "loaders": r"torch\.utils\.data.*",
     "settings": r"torch:[sgu]et?_.*|torch:use_.*|torch\.autograd\.anomaly.*|torch\.autograd:detect.*|torch\._C:_set_.*",
-    "profilers": r"torch\.(autograd\.)?profiler:.*|torch\.autograd:_.*",
-    "devices": r"torch\.(cuda|cuda\.memory|xpu|mps|accelerator):.*|torch\._C:_(cuda|xpu|mps|accelerator)_.*",
+    "profilers": r"torch\.(autograd\.)?profiler\b.*|torch\.autograd:_.*",
+    "devices": (
+        r"torch\.(cuda|cuda\.memory|cuda\.streams|xpu|xpu\.streams|mps|accelerator):.*"
+        r"|torch\._C:_(cuda|xpu|mps|accelerator)_.*"
+    ),
     "collectives": r"torch\.distributed.*",
     "Dynamo": r"torch\._dynamo.*|torch:compile",
 }
+GROUPS["others"] = "".join(f"(?!(?:{group})$)" for group in GROUPS.values()) + ".*"
 """Which functions are compared together."""
 SCANNED = ("after the import", "in a pause", "after the pause")
 
@@ -165,6 +170,9 @@ def programs(request, pool, make_lasting_run, tmp_path_factory) -> dict[str, Bot
     folder = tmp_path_factory.mktemp("identity")
     for program in PROGRAMS.glob("*.py"):
         shutil.copy(program, folder)
+    instrumented = make_lasting_run().start_bare(python, str(folder / "instrumented.py"), str(INJECT))
+    assert instrumented.returncode == 0, instrumented.stderr
+    (folder / "instrumented.txt").write_text(instrumented.stdout)
 
     def start(run, is_bare: bool, *words: str) -> Future:
         start = run.start_bare if is_bare or IS_CONTROL else run.start
@@ -255,7 +263,7 @@ def is_new_enough(bare: dict) -> bool:
 
 def test_the_programs_look_at_what_is_there(looks) -> None:
     bare = looks.bare
-    assert set(bare) == {*STATES, "again and again", "version", "steps"}
+    assert set(bare) == {*STATES, "again and again", "version", "steps", "instrumented"}
     for state in STATES:
         lacking = [path for path, value in bare[state]["kind"].items() if isinstance(value, dict)]
         late = state == "after the import"
@@ -305,6 +313,14 @@ def test_no_probe_breaks(programs, program: str) -> None:
     assert programs[program].wrapped
     for journal in programs[program].run.journals():
         assert not {name: note for name, note in journal.notes.items() if note.startswith("failed")}
+
+
+def test_what_the_probes_instrument_is_looked_at(looks) -> None:
+    instrumented = looks.bare["instrumented"]
+    assert {"torch:Tensor.item", "torch.autograd:backward", "torch.serialization:save"} < set(instrumented)
+    assert len(instrumented) > 40
+    for state in STATES:
+        assert set(instrumented) <= set(looks.bare[state]["kind"])
 
 
 def test_every_function_is_in_one_group(looks) -> None:

@@ -11,6 +11,7 @@ from perfwrap.commands import COMMANDS
 from perfwrap.reports.terminal.explanation import HEADINGS
 from perfwrap.rules import RULES
 from perfwrap.rules.model import rule_id
+from perfwrap.sources import files
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,12 @@ def test_stale_parts_are_shown_and_renewed(
     assert all(f"`{rule_id(rule)}`" in text for rule in RULES)
     monkeypatch.setattr(sys, "argv", ["update_docs.py", "--check"])
     assert update_docs.main() == 0
+
+
+def test_every_format_of_other_tools_is_described_by_its_reader(update_docs: ModuleType) -> None:
+    rows = update_docs.formats().splitlines()[2:]
+    assert [row.split("`")[1] for row in rows] == list(files.formats())
+    assert all(row.count("|") == 3 and "| Reads " in row and row.endswith(". |") for row in rows)
 
 
 def test_every_rule_has_its_page_in_one_group(update_docs: ModuleType) -> None:

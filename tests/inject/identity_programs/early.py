@@ -4,6 +4,7 @@ Runs bare and wrapped, on Python 3.8 and later with torch 2.0 and later.
 """
 
 import builtins
+import os
 import re
 import sys
 import threading
@@ -64,7 +65,11 @@ torch.nn.parallel:DistributedDataParallel._post_forward torch.nn.parallel:Distri
 torch.nn.parallel:DistributedDataParallel.no_sync torch.nn.parallel:DataParallel.forward
 """.split()
 )
-"""MODULE:NAME of everything that the docstrings of perfwrap's probes name, and some neighbours."""
+"""MODULE:NAME of what perfwrap's probes are about, under the names that programs use, and some neighbours."""
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "instrumented.txt")) as found:
+    INSTRUMENTED = found.read().split()
+"""What the probes instrument, which instrumented.py has found out."""
+WATCHED += [path for path in INSTRUMENTED if path not in WATCHED]
 
 HOOKED = ["torch:optim.SGD.step", "torch:optim.Adam.step", "torch:optim.AdamW.step", "torch:optim.LBFGS.step"]
 """torch itself replaces these, when the first object of their class is made."""

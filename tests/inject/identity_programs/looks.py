@@ -474,6 +474,7 @@ def main():
     is_last = True
     states["after a compilation"] = look()
     states["version"], states["steps"] = sys.version_info[:3], training.many
+    states["instrumented"] = early.INSTRUMENTED
     print(json.dumps(states))
 
 

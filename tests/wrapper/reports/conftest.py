@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,22 @@ for images, labels in loader:
     for row in output.tolist():
         history.append(max(row))
 """
+
+
+@pytest.fixture
+def compare_sample(repository: Path) -> Callable[[str, str], None]:
+    """A function that compares a text with a file of samples/reports.
+
+    With PERFWRAP_UPDATE_SAMPLES=1 it writes the file: look at the difference before you commit it.
+    """
+
+    def compare(name: str, text: str) -> None:
+        sample = repository / "tests" / "samples" / "reports" / name
+        if os.environ.get("PERFWRAP_UPDATE_SAMPLES") == "1":
+            sample.write_text(text, encoding="utf-8")
+        assert text == sample.read_text(encoding="utf-8")
+
+    return compare
 
 
 @pytest.fixture

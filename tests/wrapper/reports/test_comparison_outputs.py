@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,12 +20,10 @@ from perfwrap.rules.model import State as Outcomes
 
 from tests.wrapper.reports.terminal.test_comparison import COMPARED, REFUSED
 
-SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "reports"
 
-
-def test_markdown_looks_as_the_sample_shows() -> None:
+def test_markdown_looks_as_the_sample_shows(compare_sample: Callable[[str, str], None]) -> None:
     judged = comparison_markdown.text(COMPARED, Judgement("ok", "A step takes 41 % less."))
-    assert judged == (SAMPLES / "comparison.md").read_text(encoding="utf-8")
+    compare_sample("comparison.md", judged)
 
 
 def test_json_holds_the_figures_and_what_they_come_to() -> None:

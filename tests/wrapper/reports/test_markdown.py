@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.reports import markdown
 from perfwrap.reports.markdown_text import code, escaped
 
-SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "reports"
 FOLDER = Path("/runs/20260101-120000-train")
 
 
-def test_the_report_looks_as_the_sample_shows(diagnosis: Diagnosis) -> None:
-    assert markdown.text(diagnosis, FOLDER) == (SAMPLES / "report.md").read_text(encoding="utf-8")
+def test_the_report_looks_as_the_sample_shows(
+    diagnosis: Diagnosis, compare_sample: Callable[[str, str], None]
+) -> None:
+    compare_sample("report.md", markdown.text(diagnosis, FOLDER))
 
 
 def test_an_abstention_is_a_report_too() -> None:

@@ -1,7 +1,7 @@
 """The problems that perfwrap finds: a folder per topic, a file per rule.
 
 A rule belongs to the topic in whose folder it lies. TOPICS and each topic's RULES are the order of every list that is
-shown. The order in which rules claim time is in ``priority``.
+shown, and, with the exceptions of ``priority``, the order in which rules claim time.
 """
 
 from __future__ import annotations

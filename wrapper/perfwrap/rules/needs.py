@@ -8,8 +8,8 @@ import polars as pl
 
 from perfwrap.measures.account.parts import NO_PHASES
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
+from perfwrap.measures.models import find_devices
 from perfwrap.measures.run.attached import find_attached
 from perfwrap.measures.steps.steps import enough_steady_steps, find_steps
 from perfwrap.measures.trainers import find_trainers
@@ -89,14 +89,8 @@ ON_CPU = "The model ran on the CPU."
 
 def _on_cpu(evidence: Evidence) -> bool:
     """Return whether all models of the training threads were on the CPU."""
-    facts = (evidence.get(find_facts, trainer.process).items() for trainer in evidence.get(find_trainers))
-    devices = {
-        value
-        for found in facts
-        for key, value in found
-        if key.startswith("model/") and key.endswith("/device")
-    }
-    return devices == {"cpu"}
+    devices = [evidence.get(find_devices, trainer) for trainer in evidence.get(find_trainers)]
+    return frozenset().union(*devices) == {"cpu"}
 
 
 def _used_gpu(evidence: Evidence) -> str | None:

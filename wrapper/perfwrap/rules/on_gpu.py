@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfwrap.measures.account.loop_figures import gpu_utilization, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
+from perfwrap.measures.models import find_devices
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import find_transfers
 from perfwrap.rules.kernel_record import recorded
@@ -16,10 +16,8 @@ UNKNOWN_IDLE = "GPU idle time unknown; run with monitors"
 
 def stayed_on_cpu(evidence: Evidence, trainer: Trainer) -> bool:
     """Return whether the models were on the CPU and nothing was copied to another device."""
-    facts = evidence.get(find_facts, trainer.process).items()
-    devices = {value for key, value in facts if key.startswith("model/") and key.endswith("/device")}
     return (
-        devices == {"cpu"}
+        evidence.get(find_devices, trainer) == {"cpu"}
         and not trains_on_gpu(evidence, trainer)
         and not evidence.get(find_transfers, trainer)
     )

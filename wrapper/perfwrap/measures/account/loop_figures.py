@@ -7,9 +7,9 @@ import polars as pl
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.loop.syncs import find_syncs
+from perfwrap.measures.models import find_devices
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import mean_over, samples_of
@@ -26,9 +26,7 @@ def mean_step_ns(evidence: Evidence, trainer: Trainer) -> float:
 
 def trains_on_gpu(evidence: Evidence, trainer: Trainer) -> bool:
     """Return whether the trainer's model, or a value that it read, was on a GPU."""
-    facts = evidence.get(find_facts, trainer.process)
-    devices = [value for key, value in facts.items() if key.startswith("model/") and key.endswith("/device")]
-    return any(device.startswith("cuda") for device in devices) or any(
+    return any(device.startswith("cuda") for device in evidence.get(find_devices, trainer)) or any(
         line.on_gpu for line in evidence.get(find_syncs, trainer)
     )
 

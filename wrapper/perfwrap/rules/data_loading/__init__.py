@@ -42,4 +42,4 @@ RULES: tuple[Rule, ...] = (
     data_loader_wait,
     gpu_waits_for_data,
 )
-"""In the order in which they are shown."""
+"""In the order in which they are shown and claim time."""

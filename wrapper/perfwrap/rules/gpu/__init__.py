@@ -20,4 +20,4 @@ RULES: tuple[Rule, ...] = (
     busy_but_idle_units,
     utilization_sawtooth,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

@@ -28,4 +28,4 @@ RULES: tuple[Rule, ...] = (
     non_finite_loss,
     skipped_steps,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

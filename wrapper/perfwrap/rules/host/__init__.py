@@ -13,4 +13,4 @@ RULES: tuple[Rule, ...] = (
     cpu_affinity_limit,
     swapping,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

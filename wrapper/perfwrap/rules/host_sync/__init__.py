@@ -12,4 +12,4 @@ RULES: tuple[Rule, ...] = (
     gradient_norm_per_step,
     host_sync_in_step,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

@@ -28,4 +28,4 @@ RULES: tuple[Rule, ...] = (
     small_batch,
     kernel_hotspot,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

@@ -27,9 +27,9 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import LAYOUT, marked, of_kernels
+from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
@@ -74,11 +74,8 @@ def _finding(
         f"In {window(gpu)}: {units.counted(rows.height, 'layout change')}, mostly "
         f"{short(rows['name'].mode().sort()[0])}."
     ]
-    kept = [
-        value
-        for key, value in evidence.get(find_facts, trainer.process).items()
-        if key.endswith("/channels_last")
-    ]
+    models = evidence.get(find_models, trainer)
+    kept = [model.channels_last for model in models if model.channels_last is not None]
     if kept:
         words.append(f"Convolution weights in channels-last order: {', '.join(kept)}.")
     return Finding(

@@ -40,4 +40,4 @@ RULES: tuple[Rule, ...] = (
     logging_overhead,
     python_overhead,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

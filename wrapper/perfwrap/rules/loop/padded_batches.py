@@ -39,6 +39,7 @@ from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
+from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
@@ -100,11 +101,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     worst = max(found, key=lambda seen: seen.share)
     if worst.share < limits.min_padding_share or worst.narrowest != worst.widest:
         return Clear(f"{units.share(worst.share)} of the token columns hold only padding.")
-    if _says(facts, worst.source, "skips_padding"):
+    models = evidence.get(find_models, trainer)
+    # A loader's batches may be for any of the models.
+    concerned = [model for model in models if model.name == worst.source] or models
+    if any(model.skips_padding for model in concerned):
         return Clear("Batches are padded, but the model skips padding.")
     if any(key.startswith("compile/") for key in facts):
         return NotChecked("Batches are padded, but the model is compiled; each new length may compile again.")
-    if worst.beside or not _says(facts, worst.source, "mixes_positions"):
+    if worst.beside or not any(model.mixes_positions for model in concerned):
         return NotChecked(
             "Batches are padded, but it is unknown how much of the model's work depends on their length."
         )
@@ -116,12 +120,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if share < limits.minor_share:
         return Clear(f"Padding costs at most {units.share(share)} of the loop.")
     return [_finding(evidence, trainer, worst, work, of_window, limits)]
-
-
-def _says(facts: dict[str, str], source: str, what: str) -> bool:
-    """Return whether the recorder noted this of a model, or of any model if ``source`` is a loader."""
-    keys = [f"model/{source}/{what}"] if f"model/{source}/{what}" in facts else list(facts)
-    return any(facts[key] == "True" for key in keys if key.startswith("model/") and key.endswith("/" + what))
 
 
 def _finding(
@@ -165,7 +163,7 @@ def _work(
         gpu = recorded(evidence, trainer)
         if isinstance(gpu, NotChecked):
             return NotChecked("Batches are padded; the cost on a GPU needs a record of its kernels.")
-        if len(_models(evidence.get(find_facts, trainer.process), "class")) != 1:
+        if sum(model.kind is not None for model in evidence.get(find_models, trainer)) != 1:
             return NotChecked(
                 "Batches are padded, but it is unknown which of the models' work depends on their length."
             )
@@ -184,11 +182,6 @@ def _work(
     return (forward + account.shares["backward"] * forward / whole if whole else 0.0), False
 
 
-def _models(facts: dict[str, str], what: str) -> set[str]:
-    """Return the names of the models for which the recorder noted this."""
-    return {key.split("/")[1] for key in facts if key.startswith("model/") and key.endswith("/" + what)}
-
-
 def _maker(evidence: Evidence, trainer: Trainer) -> tuple[str, Line | None]:
     """Return the collate function of the only loader that feeds the training, in words, and its line."""
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
@@ -201,7 +194,7 @@ def _maker(evidence: Evidence, trainer: Trainer) -> tuple[str, Line | None]:
 
 def _seen(evidence: Evidence, trainer: Trainer, facts: dict[str, str]) -> list[Padding]:
     """Return the padding of the models' inputs, else of the training loaders' batches; only for embedding models."""
-    models = _models(facts, "embeds")
+    models = {model.name for model in evidence.get(find_models, trainer) if model.embeds}
     if not models:
         return []
     padding = {}

@@ -33,9 +33,9 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.repeated_backward import RepeatedBackward, find_repeated_backward
+from perfwrap.measures.models import find_models
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
@@ -64,8 +64,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     ]
     if not keeping:
         return Clear("No recorded backward pass keeps its graph for another one.")
-    facts = evidence.get(find_facts, trainer.process)
-    models = {key.rpartition("/")[0].removeprefix("model/") for key in facts if key.startswith("model/")}
+    models = {model.name for model in evidence.get(find_models, trainer)}
     found = find_repeated_backward(
         evidence.timeline, trainer, evidence.get(find_steps, trainer), keeping, models
     )

@@ -38,6 +38,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
+from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
@@ -113,9 +114,9 @@ def _can_be_fused(use: OptimizerUse) -> bool:
 
 def _elements(evidence: Evidence, trainer: Trainer) -> float:
     """Return the total number of elements of the trainer's models; infinity if unknown."""
-    facts = evidence.get(find_facts, trainer.process).items()
-    known = [value for key, value in facts if key.startswith("model/") and key.endswith("/parameters")]
-    return sum(int(value) for value in known if value.isdecimal()) if known else inf
+    sizes = [model.parameters for model in evidence.get(find_models, trainer)]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known else inf
 
 
 def _version(text: str) -> tuple[int, ...]:

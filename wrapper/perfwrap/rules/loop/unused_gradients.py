@@ -41,13 +41,11 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import busiest_line, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
+from perfwrap.measures.models import Gradients, find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
 
 NEEDS = ("steady_steps", "options")
-
-WORDS = re.compile(r"(\d{1,9}) (\d{1,18}) (\d{1,9}) (\d{1,18}) (.*)")
-"""The recorder's figures: tensors and elements with gradients, the unused ones, and the name of the first unused."""
 
 
 @dataclass(frozen=True)
@@ -94,22 +92,14 @@ class ClearedGradients:
         return min(self.wasted / (self.wasted + self.used), 1.0 - self.steps / self.calls)
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """The gradients of one model: tensors and elements, all and unused, and the name of the first unused one."""
-
-    model: str
-    tensors: int
-    elements: int
-    unused: int
-    unused_elements: int
-    first: str
-
-
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the gradients of parameters in no optimizer, and those that are cleared unused."""
-    known = _recorded_gradients(evidence, trainer)
-    wasted = [found for found in known if found.unused]
+    known = {
+        model.name: model.gradients
+        for model in evidence.get(find_models, trainer)
+        if model.gradients is not None
+    }
+    wasted = {name: found for name, found in known.items() if found.unused}
     cleared = _cleared_gradients(evidence, trainer, limits)
     if not wasted and not cleared:
         return Clear("No parameter gets gradients that are never used.")
@@ -124,20 +114,26 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 
 def _left_out(
-    evidence: Evidence, trainer: Trainer, known: list[Gradients], wasted: list[Gradients], limits: Limits
+    evidence: Evidence,
+    trainer: Trainer,
+    known: dict[str, Gradients],
+    wasted: dict[str, Gradients],
+    limits: Limits,
 ) -> Finding | Clear:
     """Return the finding about parameters that are in no optimizer."""
-    part = sum(found.unused for found in wasted) / sum(found.tensors for found in known)
+    unused = sum(found.unused for found in wasted.values())
+    tensors = sum(found.tensors for found in known.values())
+    part = unused / tensors
     backward = evidence.get(find_account, trainer).shares["backward"]
     share = min(part, limits.max_backward_share) * backward
     if part < limits.min_unused_share or share < limits.minor_share:
         return Clear(
             f"{units.share(part)} of the gradients are unused; the backward pass takes {units.share(backward)}."
         )
-    names = _names(wasted)
-    unused, tensors = sum(found.unused for found in wasted), sum(found.tensors for found in known)
+    unused_elements = sum(found.unused_elements for found in wasted.values())
+    elements = sum(found.elements for found in known.values())
     return Finding(
-        title=f"About {SHARE} of the training loop computes gradients that are never used: {names}.",
+        title=f"About {SHARE} of the training loop computes gradients that are never used: {_names(wasted)}.",
         share=share,
         saving=(
             1.0 - min(limits.max_backward_share, limits.max_saved * part) * backward,
@@ -145,9 +141,8 @@ def _left_out(
         ),
         evidence=(
             f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
-            f"({units.count(sum(found.unused_elements for found in wasted))} of "
-            f"{units.counted(sum(found.elements for found in known), 'number')}) are in no optimizer that stepped, "
-            "and nothing else changes them.",
+            f"({units.count(unused_elements)} of {units.counted(elements, 'number')}) are in no optimizer that "
+            "stepped, and nothing else changes them.",
             f"The backward pass takes {units.share(backward)} of the loop.",
         ),
         advice="Call requires_grad_(False) on parameters that are not trained. If they should be trained, give them to "
@@ -195,24 +190,12 @@ def _cleared(
     )
 
 
-def _names(wasted: list[Gradients]) -> str:
+def _names(wasted: dict[str, Gradients]) -> str:
     """Return the name of the first of them, and how many more there are."""
-    first, more = wasted[0], sum(found.unused for found in wasted) - 1
+    model, gradients = next(iter(wasted.items()))
+    more = sum(found.unused for found in wasted.values()) - 1
     others = f" and {units.count(more)} more" if more else ""
-    return f"{first.first} of {first.model}{others}"
-
-
-def _recorded_gradients(evidence: Evidence, trainer: Trainer) -> list[Gradients]:
-    """Return the recorder's last figures of each model's gradients."""
-    found = []
-    for key, value in evidence.get(find_facts, trainer.process).items():
-        head, _, last = key.rpartition("/")
-        if head.startswith("model/") and last == "gradients" and (words := WORDS.fullmatch(value)):
-            tensors, elements, unused, unused_elements = map(int, words.groups()[:4])
-            found.append(
-                Gradients(head.removeprefix("model/"), tensors, elements, unused, unused_elements, words[5])
-            )
-    return found
+    return f"{gradients.first} of {model}{others}"
 
 
 def _cleared_gradients(evidence: Evidence, trainer: Trainer, limits: Limits) -> list[ClearedGradients]:

@@ -22,4 +22,4 @@ RULES: tuple[Rule, ...] = (
     buffer_broadcast,
     data_parallel_module,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

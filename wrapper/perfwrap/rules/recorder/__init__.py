@@ -8,4 +8,4 @@ from perfwrap.rules.recorder import profiler_cost
 TITLE = "perfwrap itself"
 
 RULES: tuple[Rule, ...] = (profiler_cost,)
-"""In display order."""
+"""In the order in which they are shown and claim time."""

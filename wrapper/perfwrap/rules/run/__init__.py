@@ -22,4 +22,4 @@ RULES: tuple[Rule, ...] = (
     first_epoch_slower,
     slow_start,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""

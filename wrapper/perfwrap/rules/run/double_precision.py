@@ -33,7 +33,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, mean_step_ns, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
+from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
 
@@ -58,9 +58,9 @@ class Limits:
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the types of the models' parameters."""
-    models = _elements(evidence, trainer)
-    total = sum(sum(types.values()) for types in models.values())
-    double = sum(types.get(DOUBLE, 0) for types in models.values())
+    models = evidence.get(find_models, trainer)
+    total = sum(sum(model.elements.values()) for model in models)
+    double = sum(model.elements.get(DOUBLE, 0) for model in models)
     if not total or double < limits.min_double_share * total:
         return Clear("No model computes in double precision.")
     account = evidence.get(find_account, trainer)
@@ -72,7 +72,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     is_short = compute * mean_step_ns(evidence, trainer) < limits.min_step_ns
     if compute < limits.major_share or is_short:
         return Clear(f"Work in double precision takes {units.share(compute)} of the loop.")
-    names = [name for name, types in models.items() if DOUBLE in types]
+    names = [model.name for model in models if DOUBLE in model.elements]
     name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     share = (limits.min_saved_share + limits.max_saved_share) / 2 * compute
     verb = "has" if len(names) == 1 else "have"
@@ -93,16 +93,3 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             claims=pl.col("part").is_in([*COMPUTE_PARTS]),
         )
     ]
-
-
-def _elements(evidence: Evidence, trainer: Trainer) -> dict[str, dict[str, int]]:
-    """Return how many elements of each type each model's parameters have."""
-    found = {}
-    for key, value in evidence.get(find_facts, trainer.process).items():
-        head, _, last = key.rpartition("/")
-        if head.startswith("model/") and last == "dtypes":
-            counts = (each.rpartition(" ") for each in value.split(", "))
-            found[head.removeprefix("model/")] = {
-                kind: int(many) for kind, _, many in counts if many.isdecimal()
-            }
-    return found

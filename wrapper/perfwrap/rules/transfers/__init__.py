@@ -24,4 +24,4 @@ RULES: tuple[Rule, ...] = (
     exposed_transfer,
     empty_cache_in_step,
 )
-"""In display order."""
+"""In the order in which they are shown and claim time."""
