@@ -69,8 +69,8 @@ def options(version: bool = typer.Option(False, "--version", help="Show the vers
 
 
 GARBAGE_THRESHOLD = 250_000
-"""New objects between two collections. The imports and the reading of a short run create fewer. With Python's default of
-some 700 to 2,000, collections take a tenth of the CPU time of a report, and find nothing."""
+"""New objects between two collections: more than the imports and the reading of a short run create. With Python's
+default of some 700 to 2,000, collections take a tenth of the CPU time of a report, and find nothing."""
 
 
 def main() -> None:

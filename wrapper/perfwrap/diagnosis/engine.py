@@ -33,6 +33,7 @@ from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import find_skew
 from perfwrap.measures.recorder.own_cost import find_own_cost
 from perfwrap.measures.recorder.windows import window_notes
+from perfwrap.measures.run.whole_run import find_whole_run
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.steps.stretches import Stretches, find_stretches
 from perfwrap.measures.trainers import Trainer, find_trainers, training_processes
@@ -118,6 +119,7 @@ def _diagnose(
         ),
         stretches=find_stretches(evidence.get(find_steps, main)) if main else Stretches(),
         conditions=evidence.get(find_conditions),
+        whole_run=guarded(lambda: evidence.get(find_whole_run), None)[0],
         processors=evidence.get(find_processors, main) if main else None,
         claimed=claimed,
         step_tables={

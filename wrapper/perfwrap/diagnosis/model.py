@@ -20,6 +20,7 @@ from perfwrap.measures.ranks.rank_skew import Skew as Skew
 from perfwrap.measures.recorder.own_cost import OwnCost
 from perfwrap.measures.run.overview import Overview as Overview
 from perfwrap.measures.run.overview import TrainerOverview as TrainerOverview
+from perfwrap.measures.run.whole_run import WholeRun
 from perfwrap.measures.steps.stretches import Stretches as Stretches
 from perfwrap.rules.model import Finding, Outcome
 
@@ -112,6 +113,8 @@ class Diagnosis:
     """How the step time of the main training thread changed during the run."""
     conditions: dict[str, str] = field(default_factory=dict)
     """The conditions of the run; see measures.conditions."""
+    whole_run: WholeRun | None = None
+    """How the time of the whole run divides; None if unknown."""
     processors: Processors | None = None
     """The CPU load on the machine of the main training thread."""
     claimed: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)

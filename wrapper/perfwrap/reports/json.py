@@ -71,7 +71,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "kernels": list(diagnosis.kernels),
         "run": _run(diagnosis.run),
         "conditions": dict(sorted(diagnosis.conditions.items())),
-        "machine": _machine(diagnosis),
+        "machine": machine(diagnosis),
     }
 
 
@@ -178,7 +178,7 @@ def _run(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
+def machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """Return how busy the trainer's machine was during the steady loop; None if not recorded."""
     processors = diagnosis.processors
     if processors is None or processors.busy is None or processors.tree_busy is None:
