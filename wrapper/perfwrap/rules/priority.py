@@ -15,7 +15,7 @@ ORDER = (
     "data_loader_single_process",
     "needless_workers",
     "storage_bound_input",
-    "workers_take_turns",
+    "worker_lock_contention",
     "too_many_workers",
     "worker_imbalance",
     "item_time_spread",

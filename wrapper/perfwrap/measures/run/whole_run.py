@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.ranks.concurrent_loops import find_concurrent_groups
 from perfwrap.measures.ranks.restarts import find_restarts
-from perfwrap.measures.ranks.turns import find_turns
 from perfwrap.measures.steps.steps import find_steps
 
 
@@ -27,13 +27,13 @@ def find_whole_run(evidence: Evidence) -> WholeRun | None:
     None if the start, the end or the steps of the command were not recorded, and if the training started more than
     once: the time between two loops is none of the three parts.
     """
-    run, turns = evidence.timeline.run, evidence.get(find_turns)
+    run, groups = evidence.timeline.run, evidence.get(find_concurrent_groups)
     begin, end = run.get("start"), run.get("end")
     if not isinstance(begin, dict) or not isinstance(end, dict) or run.get("attached") or "imported" in run:
         return None
-    if len(turns) != 1 or evidence.get(find_restarts):
+    if len(groups) != 1 or evidence.get(find_restarts):
         return None
-    loops = [steps for trainer in turns[0] if (steps := evidence.get(find_steps, trainer)).count]
+    loops = [steps for trainer in groups[0] if (steps := evidence.get(find_steps, trainer)).count]
     if not loops:
         return None
     first = min(int(steps.table["start"][0]) for steps in loops)

@@ -20,7 +20,7 @@ from perfwrap.reports.terminal.kernels import draw_kernels
 from perfwrap.reports.terminal.machine import draw_machine
 from perfwrap.reports.terminal.memory_table import draw_memory
 from perfwrap.reports.terminal.page import Page
-from perfwrap.reports.terminal.ranks import draw_ranks, trainers
+from perfwrap.reports.terminal.ranks import draw_ranks, trainers, training_processes
 from perfwrap.rules.model import Finding, Location
 
 TOP = 3
@@ -131,7 +131,7 @@ def _wall(run: dict[str, object]) -> str:
 def _trainers(diagnosis: Diagnosis) -> str:
     """Return the number of training processes."""
     if diagnosis.fleet is not None:
-        return units.counted(len(diagnosis.all_ranks), "trainer")
+        return training_processes(len(diagnosis.all_ranks))
     return trainers(diagnosis)
 
 
