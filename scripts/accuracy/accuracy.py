@@ -60,7 +60,7 @@ class Result:
 
     @property
     def right_line(self) -> bool | None:
-        """Whether the expected rule names a marked line, or a stretch with one; None if no line is marked."""
+        """Whether the expected rule names a marked line, or a range with one; None if no line is marked."""
         if not self.label.lines or self.place is None:
             return None
         location = self.findings[self.place - 1]["location"]
@@ -84,7 +84,7 @@ class Result:
 
 
 def _holds(first: int, until: int | None, line: int) -> bool:
-    """Return whether a line is in a stretch, which may continue in the next iteration of the loop."""
+    """Return whether a line is in a range, which may continue in the next iteration of the loop."""
     if until is None or until == first:
         return line == first
     return first <= line <= until if first < until else line >= first or line <= until

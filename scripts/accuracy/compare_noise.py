@@ -97,8 +97,8 @@ def _resampled(values: np.ndarray, size: int, generator: np.random.Generator) ->
 
 def _with_times(document: Document, mean_ns: list[int]) -> Document:
     """Return the document with other step times."""
-    stretches = {"steps": document["steps"]["stretches"]["steps"], "mean_ns": mean_ns}
-    return {**document, "steps": {**document["steps"], "stretches": stretches}}
+    blocks = {"steps": document["steps"]["stretches"]["steps"], "mean_ns": mean_ns}
+    return {**document, "steps": {**document["steps"], "stretches": blocks}}
 
 
 def outcomes(pairs: Iterable[Pair], allow: tuple[str, ...] = ("command",)) -> Counter[str]:

@@ -26,7 +26,7 @@ from perfwrap.experiments import judge
 from perfwrap.experiments.plan import BASELINE
 from perfwrap.experiments.reading import Reading, read, read_timeline
 from perfwrap.experiments.runner import Ended, Settings, run_once
-from perfwrap.experiments.statistics import Ratio, Turn, ratio
+from perfwrap.experiments.statistics import Ratio, TimedRun, ratio
 
 HAND = "by hand"
 STEPS = 40
@@ -331,11 +331,11 @@ def compared(readings: list[tuple[str, Reading]]) -> Ratio | None:
     """Return the ratio of the twin's steps; of its samples if the batches differ."""
     steps = judge.without_standstills([reading.steps for _, reading in readings])
     sizes = {float(one.samples.mean()) for one in steps}
-    turns = [
-        Turn(name, one.duration_ns / (one.samples.clip(1) if len(sizes) > 1 and min(sizes) > 0 else 1))
+    runs = [
+        TimedRun(name, one.duration_ns / (one.samples.clip(1) if len(sizes) > 1 and min(sizes) > 0 else 1))
         for (name, _), one in zip(readings, steps, strict=True)
     ]
-    return ratio(turns, HAND, BASELINE)
+    return ratio(runs, HAND, BASELINE)
 
 
 def overlap(one: Ratio, other: Ratio) -> bool:

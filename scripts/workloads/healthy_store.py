@@ -1,5 +1,5 @@
 # expect: healthy
-"""The fixed twin of workers_take_turns_store.py: the store serves each worker on a connection of its own."""
+"""The fixed twin of worker_lock_contention_store.py: the store serves each worker on a connection of its own."""
 import io
 import os
 import shutil

@@ -58,4 +58,4 @@ def test_the_late_rank_is_named_and_what_the_other_waits_for_it_is_measured(tmp_
     )
     assert first["cores"] == second["cores"]
     assert reported["processes"]["trainer"] == 2
-    assert "2 trainers side by side" in ended.stderr + ended.stdout
+    assert "2 training processes side by side" in ended.stderr + ended.stdout

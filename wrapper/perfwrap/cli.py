@@ -68,9 +68,9 @@ def options(version: bool = typer.Option(False, "--version", help="Show the vers
         raise typer.Exit()
 
 
-GARBAGE_THRESHOLD = 50_000
-"""New objects between two collections. With Python's default of some 700 to 2,000, collections during the imports and
-the reading of a run take a tenth of the time of a report, and find nothing."""
+GARBAGE_THRESHOLD = 250_000
+"""New objects between two collections: more than the imports and the reading of a short run create. With Python's
+default of some 700 to 2,000, collections take a tenth of the CPU time of a report, and find nothing."""
 
 
 def main() -> None:

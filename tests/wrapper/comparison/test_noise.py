@@ -5,26 +5,26 @@ import math
 
 import numpy as np
 import pytest
-from perfwrap.comparison.noise import MIN_NOISE, Stretches, typical, whole
+from perfwrap.comparison.noise import MIN_NOISE, StepBlocks, typical, whole
 
 MS = 1_000_000.0
 
 
-def stretches(
+def step_times(
     seed: int, count: int = 120, scale: float = 1.0, alike: float = 0.0, spread: float = 0.05
-) -> Stretches:
+) -> StepBlocks:
     """Return step times that vary by ``spread``, each ``alike`` the one before (an autoregressive series)."""
     chance = np.random.default_rng(seed)
     deviation, times = 0.0, []
     for kick in chance.normal(0.0, spread * math.sqrt(1 - alike**2), count):
         deviation = alike * deviation + kick
         times.append(scale * 10 * MS * math.exp(deviation))
-    return Stretches(1, tuple(times))
+    return StepBlocks(1, tuple(times))
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.9])
 def test_equal_runs_seldom_differ_even_where_neighbours_are_alike(alike: float) -> None:
-    pairs = itertools.pairwise([[stretches(seed, alike=alike)] for seed in range(81)])
+    pairs = itertools.pairwise([[step_times(seed, alike=alike)] for seed in range(81)])
     seen = [
         change for pair in pairs for change in (typical(*pair), whole(*pair)) if change and change.is_real
     ]
@@ -32,7 +32,7 @@ def test_equal_runs_seldom_differ_even_where_neighbours_are_alike(alike: float) 
 
 
 def test_a_difference_of_a_tenth_is_seen() -> None:
-    changes = [typical([stretches(seed)], [stretches(100 + seed, scale=1.1)]) for seed in range(20)]
+    changes = [typical([step_times(seed)], [step_times(100 + seed, scale=1.1)]) for seed in range(20)]
     assert all(change is not None and change.is_real and change.ratio > 1 for change in changes)
     first = changes[0]
     assert first is not None
@@ -40,22 +40,22 @@ def test_a_difference_of_a_tenth_is_seen() -> None:
 
 
 def test_neighbours_that_are_alike_make_more_noise() -> None:
-    alone, alike = (typical([stretches(1, alike=of)], [stretches(2, alike=of)]) for of in (0.0, 0.95))
+    alone, alike = (typical([step_times(1, alike=of)], [step_times(2, alike=of)]) for of in (0.0, 0.95))
     assert alone is not None
     assert alike is not None
     assert alike.noise > 1.5 * alone.noise
 
 
 def test_two_per_cent_are_noise_however_steady_the_runs_are() -> None:
-    change = typical([Stretches(1, (10 * MS,) * 40)], [Stretches(1, (10.1 * MS,) * 40)])
+    change = typical([StepBlocks(1, (10 * MS,) * 40)], [StepBlocks(1, (10.1 * MS,) * 40)])
     assert change is not None
     assert change.noise == MIN_NOISE
     assert not change.is_real
 
 
 def test_one_moment_of_standing_still_does_not_move_the_typical_step() -> None:
-    calm = stretches(1)
-    stalled = Stretches(1, (*calm.mean_ns[:60], 100_000 * MS, *calm.mean_ns[61:]))
+    calm = step_times(1)
+    stalled = StepBlocks(1, (*calm.mean_ns[:60], 100_000 * MS, *calm.mean_ns[61:]))
     change, mean = typical([calm], [stalled]), whole([calm], [stalled])
     assert change is not None
     assert abs(change.ratio - 1) < 0.01
@@ -64,10 +64,10 @@ def test_one_moment_of_standing_still_does_not_move_the_typical_step() -> None:
     assert not mean.is_real
 
 
-def test_runs_of_different_length_are_compared_in_stretches_of_the_same_length() -> None:
+def test_runs_of_different_length_are_compared_in_blocks_of_the_same_length() -> None:
     # Half of the steps take twice as long: the median of single steps would say one thing, of pairs another.
-    single = Stretches(1, (10 * MS, 20 * MS) * 40)
-    change = typical([single], [Stretches(2, (15 * MS,) * 100)])
+    single = StepBlocks(1, (10 * MS, 20 * MS) * 40)
+    change = typical([single], [StepBlocks(2, (15 * MS,) * 100)])
     assert change is not None
     assert change.ratio == pytest.approx(1.0)
 
@@ -75,24 +75,24 @@ def test_runs_of_different_length_are_compared_in_stretches_of_the_same_length()
 @pytest.mark.parametrize(
     ("first", "second"), [((1, 7), (1, 100)), ((1, 100), (64, 100)), ((1, 0), (1, 0)), ((1, 100), (1, 0))]
 )
-def test_too_few_stretches_show_nothing(first: tuple[int, int], second: tuple[int, int]) -> None:
-    sides = [[Stretches(steps, (10 * MS,) * count)] for steps, count in (first, second)]
+def test_too_few_blocks_show_nothing(first: tuple[int, int], second: tuple[int, int]) -> None:
+    sides = [[StepBlocks(steps, (10 * MS,) * count)] for steps, count in (first, second)]
     assert typical(sides[0], sides[1]) is None
     assert whole(sides[0], sides[1]) is None
 
 
 def test_the_same_runs_give_the_same_noise_each_time() -> None:
-    assert typical([stretches(1)], [stretches(2)]) == typical([stretches(1)], [stretches(2)])
+    assert typical([step_times(1)], [step_times(2)]) == typical([step_times(1)], [step_times(2)])
 
 
 PAIRS = 80
 
 
-def unlike(seed: int, runs: int, spread: float, scale: float = 1.0) -> list[Stretches]:
+def unlike(seed: int, runs: int, spread: float, scale: float = 1.0) -> list[StepBlocks]:
     """Return runs that are steady in themselves, and differ from each other."""
     chance = np.random.default_rng(seed)
     return [
-        stretches(1000 * seed + number, scale=scale * math.exp(chance.normal(0.0, spread)), spread=0.01)
+        step_times(1000 * seed + number, scale=scale * math.exp(chance.normal(0.0, spread)), spread=0.01)
         for number in range(runs)
     ]
 
@@ -123,8 +123,8 @@ def test_a_baseline_of_several_runs_holds_one_run_against_their_spread() -> None
 
 
 def test_two_runs_and_one_are_too_few_for_a_spread() -> None:
-    steady = [Stretches(1, (10 * MS,) * 40), Stretches(1, (10 * MS,) * 40)]
-    change = typical(steady, [stretches(1, spread=0.2, alike=0.9)])
+    steady = [StepBlocks(1, (10 * MS,) * 40), StepBlocks(1, (10 * MS,) * 40)]
+    change = typical(steady, [step_times(1, spread=0.2, alike=0.9)])
     assert change is not None
     assert change.noise > 0.05
 
@@ -132,7 +132,7 @@ def test_two_runs_and_one_are_too_few_for_a_spread() -> None:
 def test_what_wanders_within_single_runs_counts_double_up_to_a_half() -> None:
     def noise(spread: float, runs: int = 1) -> float:
         sides = [
-            [stretches(10 * side + run, spread=spread, alike=0.9) for run in range(runs)] for side in (1, 2)
+            [step_times(10 * side + run, spread=spread, alike=0.9) for run in range(runs)] for side in (1, 2)
         ]
         change = typical(*sides)
         assert change is not None

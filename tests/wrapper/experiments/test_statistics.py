@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from perfwrap.experiments.statistics import Ratio, Turn, ratio, run_spread
+from perfwrap.experiments.statistics import Ratio, TimedRun, ratio, run_spread
 
 STEPS = 60
 
@@ -15,7 +15,7 @@ def runs(
     true: float,
     every: int = 0,
     drift: float = 0,
-) -> list[Turn]:
+) -> list[TimedRun]:
     """Return runs of 10 ms steps: ``run`` and ``step`` are the spreads of their logarithms, B's factor is ``true``."""
     made = []
     for place, name in enumerate(order):
@@ -23,11 +23,11 @@ def runs(
         steps = mean * np.exp(random.normal(0, step, STEPS))
         if every:
             steps[every - 1 :: every] *= 5
-        made.append(Turn(name, steps))
+        made.append(TimedRun(name, steps))
     return made
 
 
-def found(turns: list[Turn], name: str = "B") -> Ratio:
+def found(turns: list[TimedRun], name: str = "B") -> Ratio:
     result = ratio(turns, name, "A")
     assert result is not None
     return result
@@ -96,16 +96,16 @@ def test_the_interval_is_the_same_each_time_it_is_worked_out() -> None:
 
 
 def test_one_step_a_run_and_steps_all_alike_are_no_error() -> None:
-    alike = [Turn(name, np.full(7, 100.0)) for name in "ABABA"]
+    alike = [TimedRun(name, np.full(7, 100.0)) for name in "ABABA"]
     assert found(alike) == Ratio(1.0, 1.0, 1.0)
-    single = [Turn(name, np.array([100.0])) for name in "ABABA"]
+    single = [TimedRun(name, np.array([100.0])) for name in "ABABA"]
     assert found(single).value == 1.0
     assert run_spread(alike) == (0.0, 3)
 
 
 def test_a_run_of_many_thousand_steps_is_summed_up_without_moving_its_mean() -> None:
     steps = np.random.default_rng(12).exponential(1e6, 50_000)
-    turns = [Turn(name, steps) for name in "ABABA"]
+    turns = [TimedRun(name, steps) for name in "ABABA"]
     result = found(turns)
     assert result.value == pytest.approx(1.0)
     assert (result.high or 9) - (result.low or 0) < 0.05

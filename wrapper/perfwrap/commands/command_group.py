@@ -11,7 +11,11 @@ import typer
 from typer.core import TyperGroup
 
 from perfwrap.commands import COMMANDS, Command
-from perfwrap.commands.options.optional_values import CommandWithOptionalValues, visible_errors
+from perfwrap.commands.options.optional_values import (
+    CommandWithOptionalValues,
+    skip_needless_conversions,
+    visible_errors,
+)
 from perfwrap.errors import PerfwrapError
 from perfwrap.launch import process
 
@@ -36,6 +40,7 @@ class CommandGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options before the command."""
+        skip_needless_conversions(self.get_params(ctx))
         with visible_errors():
             return super().parse_args(ctx, args)
 

@@ -15,7 +15,7 @@ from perfwrap.comparison.differences import (
     finding_changes,
     part_changes,
 )
-from perfwrap.comparison.noise import Change, Stretches, typical, whole
+from perfwrap.comparison.noise import Change, StepBlocks, typical, whole
 from perfwrap.comparison.obstacles import ALLOWABLE, Obstacle, Side, find_cautions, find_obstacles
 
 Outcome = Literal["slower", "faster", "mixed", "same", "not comparable"]
@@ -97,7 +97,7 @@ class Comparison:
 def compare(before: Side, after: Side, allow: Collection[str] = ()) -> Comparison:
     """Compare two sides, each of one run or of repeated runs; ``allow`` names differences that are intended."""
     old, new = (tuple(document for _, document in side) for side in (before, after))
-    first, second = ([_stretches(document) for document in side] for side in (old, new))
+    first, second = ([_step_blocks(document) for document in side] for side in (old, new))
     intended = set(allow) & set(ALLOWABLE)
     found = find_obstacles(before, after)
     middle, mean = typical(first, second), whole(first, second)
@@ -130,10 +130,10 @@ def _single(before: Side, after: Side, *changes: Change | None) -> tuple[str, ..
     return ()
 
 
-def _stretches(document: Mapping[str, Any]) -> Stretches:
+def _step_blocks(document: Mapping[str, Any]) -> StepBlocks:
     """Return the step times of a run."""
-    stretches = document["steps"]["stretches"]
-    return Stretches(stretches["steps"], tuple(stretches["mean_ns"]))
+    blocks = document["steps"]["stretches"]
+    return StepBlocks(blocks["steps"], tuple(blocks["mean_ns"]))
 
 
 def _change(ratio: float) -> str:

@@ -26,7 +26,7 @@ Values: TypeAlias = NDArray[np.float64]
 Centre: TypeAlias = Callable[[Values], Values]
 """From rows of values to one value for each row."""
 
-MIN_STRETCHES = 8
+MIN_BLOCKS = 8
 """With fewer sections, their variance is unknown."""
 
 PARTS = 8
@@ -57,8 +57,8 @@ MIN_NOISE = 0.02
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """Mean step times of sections with the same number of steps."""
+class StepBlocks:
+    """Mean step times of blocks with the same number of steps."""
 
     steps: int
     mean_ns: tuple[float, ...]
@@ -98,7 +98,7 @@ class Change:
         return math.log1p(self.noise)
 
 
-Side: TypeAlias = Sequence[Stretches]
+Side: TypeAlias = Sequence[StepBlocks]
 """One run, or repeated runs."""
 
 
@@ -114,10 +114,10 @@ def whole(before: Side, after: Side) -> Change | None:
 
 def _change(before: Side, after: Side, centre: Centre) -> Change | None:
     """Return the change of one figure of the steps; that of several runs is their geometric mean."""
-    length = max(stretches.steps for stretches in (*before, *after))
-    sides = [[_lengthened(stretches, length) for stretches in side] for side in (before, after)]
+    length = max(blocks.steps for blocks in (*before, *after))
+    sides = [[_lengthened(blocks, length) for blocks in side] for side in (before, after)]
     runs = [run for side in sides for run in side]
-    if min(run.size for run in runs) < MIN_STRETCHES or min(run.min() for run in runs) <= 0:
+    if min(run.size for run in runs) < MIN_BLOCKS or min(run.min() for run in runs) <= 0:
         return None
     old, new = ([float(np.log(centre(run[None, :])[0])) for run in side] for side in sides)
     within = sum(_bootstrapped(run, centre) / len(side) ** 2 for side in sides for run in side)
@@ -147,10 +147,10 @@ def _student(freedom: int) -> float:
     return float(np.quantile(np.abs(draws), 1 - OUTSIDE))
 
 
-def _lengthened(stretches: Stretches, steps: int) -> Values:
+def _lengthened(blocks: StepBlocks, steps: int) -> Values:
     """Return the means of longer sections; both lengths are powers of two."""
-    together = steps // stretches.steps
-    values = np.asarray(stretches.mean_ns, dtype=np.float64)
+    together = steps // blocks.steps
+    values = np.asarray(blocks.mean_ns, dtype=np.float64)
     count = values.size // together
     return np.asarray(values[: count * together].reshape(count, together).mean(axis=1))
 

@@ -20,7 +20,8 @@ from perfwrap.measures.ranks.rank_skew import Skew as Skew
 from perfwrap.measures.recorder.own_cost import OwnCost
 from perfwrap.measures.run.overview import Overview as Overview
 from perfwrap.measures.run.overview import TrainerOverview as TrainerOverview
-from perfwrap.measures.steps.stretches import Stretches as Stretches
+from perfwrap.measures.run.whole_run import WholeRun
+from perfwrap.measures.steps.step_blocks import StepBlocks as StepBlocks
 from perfwrap.rules.model import Finding, Outcome
 
 Certainty = Literal["measured", "inferred", "none"]
@@ -64,7 +65,7 @@ class RankFigures:
     median_ns: float | None
     start: int = 1
     """Which start of its rank this is, from 1."""
-    turn: int = 1
+    group: int = 1
     """Training threads with the same number worked at the same time; higher numbers came later."""
     account: dict[str, int] = field(default_factory=dict)
     """Nanoseconds of each part of its training loop; empty without a steady loop."""
@@ -108,10 +109,12 @@ class Diagnosis:
     run: dict[str, Any] = field(default_factory=dict)
     windows: tuple[str, ...] = ()
     """What torch.profiler captured of each training thread, or why it did not."""
-    stretches: Stretches = Stretches()
+    step_blocks: StepBlocks = StepBlocks()
     """How the step time of the main training thread changed during the run."""
     conditions: dict[str, str] = field(default_factory=dict)
     """The conditions of the run; see measures.conditions."""
+    whole_run: WholeRun | None = None
+    """How the time of the whole run divides; None if unknown."""
     processors: Processors | None = None
     """The CPU load on the machine of the main training thread."""
     claimed: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)

@@ -15,9 +15,13 @@ from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.kernels.gpu_figures import GpuFigures, gpu_figures
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.ranks.concurrent_loops import (
+    find_concurrent_groups,
+    find_concurrent_trainers,
+    find_ranks_together,
+)
 from perfwrap.measures.ranks.rank_differences import CORES
 from perfwrap.measures.ranks.rank_skew import find_skew
-from perfwrap.measures.ranks.turns import find_concurrent_trainers, find_ranks_together, find_turns
 from perfwrap.measures.run.overview import Overview, find_overview
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers
@@ -62,7 +66,11 @@ def rank_figures(evidence: Evidence, trainer: Trainer, has_phases: bool) -> Rank
     return RankFigures(
         *(trainer.name, trainer.rank, trainer.host, trainer.pid, steps.count, steps.steady, steps.median_ns),
         start=trainer.start,
-        turn=next(number for number, turn in enumerate(evidence.get(find_turns), start=1) if trainer in turn),
+        group=next(
+            number
+            for number, group in enumerate(evidence.get(find_concurrent_groups), start=1)
+            if trainer in group
+        ),
         account=parts if has_phases else unknown_account(parts),
         waiting=account.waiting_ns,
         cores=evidence.get(find_facts, trainer.process).get(CORES, ""),

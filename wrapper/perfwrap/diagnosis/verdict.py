@@ -13,8 +13,8 @@ from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilizatio
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.ranks.rank_skew import Skew, find_skew
-from perfwrap.measures.ranks.turns import find_ranks_together
 from perfwrap.measures.run.attached import Attached, find_attached
 from perfwrap.measures.steps.steps import enough_steady_steps, find_steps
 from perfwrap.measures.trainers import find_trainers

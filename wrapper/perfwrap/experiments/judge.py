@@ -17,7 +17,7 @@ from perfwrap.experiments.edits import Edit, Site, edit_for
 from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, Status, Steps
 from perfwrap.experiments.standstills import without_standstills
-from perfwrap.experiments.statistics import Ratio, Turn, ratio
+from perfwrap.experiments.statistics import Ratio, TimedRun, ratio
 from perfwrap.experiments.trial import Run, measured
 from perfwrap.experiments.variants import JOINT, Variant, name_of, parse
 from perfwrap.rules.model import MIN_REPORTED_SHARE
@@ -162,8 +162,8 @@ def _ratio(runs: Sequence[Run], name: str) -> Ratio | None:
     per_sample = _batches_differ(list(common.values()))
     good = [run for run in runs if run.reading.status == "measured"]
     steps = without_standstills([common.get(id(run), run.reading.steps) for run in good])
-    turns = [Turn(run.name, _times(one, per_sample)) for run, one in zip(good, steps, strict=True)]
-    return ratio(turns, name, BASELINE)
+    timed = [TimedRun(run.name, _times(one, per_sample)) for run, one in zip(good, steps, strict=True)]
+    return ratio(timed, name, BASELINE)
 
 
 def _batches_differ(steps: Sequence[Steps]) -> bool:

@@ -45,53 +45,53 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Turn:
+class TimedRun:
     """One run, in the order of execution: its variant and the durations of its steps."""
 
     name: str
     steps_ns: Floats
 
 
-def ratio(turns: Sequence[Turn], name: str, baseline: str, seed: int = 0) -> Ratio | None:
+def ratio(runs: Sequence[TimedRun], name: str, baseline: str, seed: int = 0) -> Ratio | None:
     """Return the ratio of a variant over the baseline; None if either was not measured.
 
     Each run of the variant is compared with the baseline runs before and after it, which removes a drift of the
     machine.
     """
-    weights = _weights(turns, name, baseline)
+    weights = _weights(runs, name, baseline)
     if weights is None:
         return None
-    used = [turn for turn, weight in zip(turns, weights, strict=True) if weight]
+    used = [run for run, weight in zip(runs, weights, strict=True) if weight]
     shares = weights[weights != 0]
-    middle = float(sum(share * _log_mean(turn) for share, turn in zip(shares, used, strict=True)))
-    spread, freedom = run_spread(turns)
+    middle = float(sum(share * _log_mean(run) for share, run in zip(shares, used, strict=True)))
+    spread, freedom = run_spread(runs)
     if not freedom:
         return Ratio(math.exp(middle), None, None)
     random = np.random.default_rng(seed)
-    within = shares @ np.stack([_draws(turn.steps_ns, random) for turn in used])
+    within = shares @ np.stack([_draws(run.steps_ns, random) for run in used])
     between = spread * math.sqrt(float(np.square(shares).sum())) * random.standard_t(freedom, DRAWS)
     ends = [np.quantile(draws, [OUTSIDE, 1 - OUTSIDE]) for draws in (within, middle + between)]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return Ratio(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
 
 
-def run_spread(turns: Sequence[Turn]) -> tuple[float, int]:
+def run_spread(runs: Sequence[TimedRun]) -> tuple[float, int]:
     """Return the standard deviation of the logarithm between repeats, and its degrees of freedom."""
     squares, freedom = 0.0, 0
-    for name in {turn.name for turn in turns}:
-        means = np.array([_log_mean(turn) for turn in turns if turn.name == name])
+    for name in {run.name for run in runs}:
+        means = np.array([_log_mean(run) for run in runs if run.name == name])
         squares += float(np.square(means - means.mean()).sum())
         freedom += means.size - 1
     return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
 
 
-def _weights(turns: Sequence[Turn], name: str, baseline: str) -> Floats | None:
+def _weights(runs: Sequence[TimedRun], name: str, baseline: str) -> Floats | None:
     """Return the weight of each run in the logarithm of the ratio: 1 in total for the variant, -1 for the baseline."""
-    own = [place for place, turn in enumerate(turns) if turn.name == name]
-    others = [place for place, turn in enumerate(turns) if turn.name == baseline]
+    own = [place for place, run in enumerate(runs) if run.name == name]
+    others = [place for place, run in enumerate(runs) if run.name == baseline]
     if not own or not others:
         return None
-    weights = np.zeros(len(turns))
+    weights = np.zeros(len(runs))
     for place in own:
         weights[place] += 1 / len(own)
         before = [other for other in others if other < place][-1:]
@@ -101,20 +101,20 @@ def _weights(turns: Sequence[Turn], name: str, baseline: str) -> Floats | None:
     return weights
 
 
-def _log_mean(turn: Turn) -> float:
+def _log_mean(run: TimedRun) -> float:
     """Return the logarithm of the mean step."""
-    return math.log(float(turn.steps_ns.mean()))
+    return math.log(float(run.steps_ns.mean()))
 
 
 def _draws(steps_ns: Floats, random: np.random.Generator) -> Floats:
     """Return draws of the logarithm of the mean, from resampled blocks of consecutive steps."""
-    stretches = _summed_up(steps_ns)
-    size = stretches.size
-    period = _period(stretches)
+    means = _summed_up(steps_ns)
+    size = means.size
+    period = _period(means)
     length = period * max(1, round(size * SHARE_OF_A_BLOCK / period))
     count = math.ceil(size / length)
     # The sums of all blocks at once; the last ones wrap around to the start.
-    total = np.concatenate([[0.0], np.cumsum(np.concatenate([stretches, stretches[: length - 1]]))])
+    total = np.concatenate([[0.0], np.cumsum(np.concatenate([means, means[: length - 1]]))])
     blocks = (total[length:] - total[:-length]) / length
     chosen = random.integers(0, blocks.size, size=(DRAWS, count))
     return np.asarray(np.log(blocks[chosen].mean(axis=1)))

@@ -19,7 +19,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.main_trainer import find_main_trainer
-from perfwrap.measures.ranks.turns import find_concurrent_trainers
+from perfwrap.measures.ranks.concurrent_loops import find_concurrent_trainers
 from perfwrap.measures.steps.phases import EVALUATED, TRAINED
 from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers

@@ -12,7 +12,7 @@ from perfwrap.redaction import masked
 from perfwrap.rules.model import Location
 
 MAX_LINES = 6
-"""Lines shown of a longer stretch; the others are counted."""
+"""Lines shown of a longer range; the others are counted."""
 
 MAX_BYTES = 4 << 20
 """Larger files are not read."""
@@ -24,7 +24,7 @@ Numbered = tuple[int, str]
 class Excerpt:
     """Numbered lines; ``left_out`` more lines belong to it. ``changed``: the file is newer than the run.
 
-    ``around`` are the numbers of those lines that only stand around the stretch.
+    ``around`` are the numbers of those lines that only stand around the range.
     """
 
     lines: tuple[Numbered, ...]
@@ -62,7 +62,7 @@ def read_excerpt(
 
 
 def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> list[Numbered]:
-    """Return the lines with those before the first and after the last; not for a stretch around a loop."""
+    """Return the lines with those before the first and after the last; not for a range around a loop."""
     first, last = kept[0][0], kept[-1][0]
     if not around or last < first:
         return kept
@@ -78,7 +78,7 @@ def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> l
 def _numbers(location: Location, text: str) -> list[int]:
     """Return the numbers of the lines that are meant.
 
-    A single line stands for its whole statement; a stretch that goes round a loop ends at the loop's end.
+    A single line stands for its whole statement; a range that goes round a loop ends at the loop's end.
     """
     line, until = location.line, location.until_line
     if until is not None and until >= line:
@@ -125,7 +125,7 @@ def _innermost_loop(tree: ast.Module, first: int, last: int) -> tuple[int, int] 
 
 
 def _kept(lines: list[Numbered], location: Location) -> list[Numbered]:
-    """Return the lines to show, without empty ones; for a stretch that wraps around a loop, its beginning and end."""
+    """Return the lines to show, without empty ones; for a range that wraps around a loop, its beginning and end."""
     full = [(number, text) for number, text in lines if text.strip()] or lines[:1]
     if len(full) <= MAX_LINES or location.until_line is None or location.until_line >= location.line:
         return full[:MAX_LINES]

@@ -57,8 +57,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             "anchor": steps.anchor,
             "trainer": steps.trainer,
             "stretches": {
-                "steps": diagnosis.stretches.steps,
-                "mean_ns": [round(mean) for mean in diagnosis.stretches.mean_ns],
+                "steps": diagnosis.step_blocks.steps,
+                "mean_ns": [round(mean) for mean in diagnosis.step_blocks.mean_ns],
             },
         },
         "ranks": [_rank(figures) for figures in diagnosis.all_ranks],
@@ -71,7 +71,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "kernels": list(diagnosis.kernels),
         "run": _run(diagnosis.run),
         "conditions": dict(sorted(diagnosis.conditions.items())),
-        "machine": _machine(diagnosis),
+        "machine": machine(diagnosis),
     }
 
 
@@ -115,9 +115,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _location(found: Location) -> dict[str, Any]:
-    """Return a line, with the last one of a stretch where it is one."""
-    stretch = {} if found.until_line is None else {"until_line": found.until_line}
-    return {"file": found.file, "line": found.line, **stretch}
+    """Return a line, with the last one of a range of lines."""
+    range_end = {} if found.until_line is None else {"until_line": found.until_line}
+    return {"file": found.file, "line": found.line, **range_end}
 
 
 def _rank(figures: RankFigures) -> dict[str, Any]:
@@ -132,13 +132,13 @@ def _rank(figures: RankFigures) -> dict[str, Any]:
         "steady": figures.steady,
         "median_ns": _nanoseconds(figures.median_ns),
         "start": figures.start,
-        "turn": figures.turn,
+        "turn": figures.group,
         "account": account_shares(figures.account),
         "cores": figures.cores or None,
         "meetings": None
         if skew is None
         else {
-            "count": skew.meetings,
+            "count": skew.sync_points,
             "last": skew.last,
             "wait_ns": round(skew.wait_ns),
             "caused_ns": round(skew.caused_ns),
@@ -153,7 +153,7 @@ def _skew(skew: Skew | None) -> dict[str, Any] | None:
     return {
         "steps": skew.steps,
         "step_ns": round(skew.step_ns),
-        "meetings": skew.meetings,
+        "meetings": skew.sync_points,
         "measured": skew.measured,
         "waiting_share": _share(skew.waiting_share),
         "latest": skew.latest.trainer.rank,
@@ -178,7 +178,7 @@ def _run(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
+def machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """Return how busy the trainer's machine was during the steady loop; None if not recorded."""
     processors = diagnosis.processors
     if processors is None or processors.busy is None or processors.tree_busy is None:

@@ -139,7 +139,7 @@ class _Picture:
             "source",
         )
         starts = self._moments_us(self._spans["start"])
-        lengths = _numbers([length / 1000 for length in self._spans["duration"].to_list()])
+        lengths = _lengths_us(self._spans["duration"])
         for row, ts, dur in zip(self._spans.select(columns).iter_rows(), starts, lengths, strict=False):
             start, duration, track, name, category, operation, file, line, value, link, source = row
             lane = _lane(lanes.setdefault((track, source), []), start, start + duration)
@@ -182,17 +182,18 @@ class _Picture:
     def _step_events(self) -> Iterator[Drawn]:
         """Yield each trainer's steps on a lane of their own."""
         for track, table in self._diagnosis.step_tables.items():
+            if table.is_empty():
+                continue
+            pid, tid = self._tracks.thread(track, "steps", -2)
+            place = _encode({"ph": "X", "pid": pid, "tid": tid})[:-1]
+            texts = zip(self._moments_us(table["start"]), _lengths_us(table["duration"]), strict=True)
             columns = ("index", "start", "duration", "steady", "windowed", "detailed")
-            for index, start, duration, steady, windowed, detailed in table.select(columns).iter_rows():
-                pid, tid = self._tracks.thread(track, "steps", -2)
-                details = {
-                    "steady": steady,
-                    "watched by torch.profiler": windowed or None,
-                    "recorded in detail": detailed,
-                }
-                place = {"ph": "X", "pid": pid, "tid": tid, "ts": self._us(start), "dur": duration / 1000}
-                event = {**place, "name": f"step {index}", "cat": "step", "args": _without_unknown(details)}
-                yield start, -duration, _encode(event)
+            labels: dict[tuple[Any, ...], bytes] = {}
+            for row, (ts, dur) in zip(table.select(columns).iter_rows(), texts, strict=True):
+                index, start, duration, *kind = row
+                label = labels.get(tuple(kind)) or labels.setdefault(tuple(kind), _step_label(*kind))
+                name = b'"name":"step %d"' % index
+                yield start, -duration, b'%b,"ts":%b,"dur":%b,%b,%b' % (place, ts, dur, name, label)
 
     def _finding_events(self) -> Iterator[Drawn]:
         """Yield what each finding claims, on a lane of their own; except the shortest if there are very many."""
@@ -260,6 +261,21 @@ class _Picture:
 def _numbers(values: list[float]) -> list[bytes]:
     """Return the texts of numbers, encoded all at once; a single empty one where there are none."""
     return _encode(values)[1:-1].split(b",")
+
+
+def _lengths_us(lengths: pl.Series) -> list[bytes]:
+    """Return the texts of durations in microseconds; a single empty one without any."""
+    return _numbers([length / 1000 for length in lengths.to_list()])
+
+
+def _step_label(steady: bool | None, windowed: bool | None, detailed: bool | None) -> bytes:
+    """Return the end of a step's event: its category and what is known of it."""
+    details = {
+        "steady": steady,
+        "watched by torch.profiler": windowed or None,
+        "recorded in detail": detailed,
+    }
+    return _encode({"cat": "step", "args": _without_unknown(details)})[1:]
 
 
 def _longest(spans: pl.DataFrame, most: int) -> pl.DataFrame:

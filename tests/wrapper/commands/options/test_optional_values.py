@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import typer
 from perfwrap.cli import app as perfwrap
@@ -9,6 +12,7 @@ from perfwrap.commands.options.optional_values import CommandWithOptionalValues
 from typer.testing import CliRunner
 
 app = typer.Typer()
+PARSED = typer.Option("x", parser=str.upper)
 
 
 @app.command(cls=CommandWithOptionalValues, context_settings={"allow_interspersed_args": False})
@@ -50,3 +54,28 @@ def test_the_usage_names_arguments_as_the_docs_do() -> None:
 )
 def test_a_value_belongs_to_an_option_only_where_it_is_joined(line: list[str], understood: str) -> None:
     assert CliRunner().invoke(app, line).output.rstrip("\n") == understood
+
+
+def test_the_options_of_a_report_are_read_without_pydantic() -> None:
+    code = (
+        "import sys; from perfwrap.cli import app; app(['report', sys.argv[1], '--rules', 'slow_steps'], "
+        "standalone_mode=False)"
+    )
+    program = (
+        f"try:\n    {code}\nexcept Exception as error:\n    print(error)\nprint('pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "./missing"], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["There is no folder ./missing.", "False"]
+
+
+def test_a_value_that_is_no_text_is_converted() -> None:
+    counting = typer.Typer()
+
+    @counting.command(cls=CommandWithOptionalValues)
+    def count(number: int = 1, share: float = 0.5, name: str = "", parsed: str = PARSED) -> None:
+        print(number, share, repr(name), parsed)
+
+    assert CliRunner().invoke(counting, []).output == "1 0.5 '' X\n"
+    line = ["--number", "3", "--share", "1", "--name", "4", "--parsed", "y"]
+    assert CliRunner().invoke(counting, line).output == "3 1.0 '4' Y\n"
+    assert CliRunner().invoke(counting, ["--number", "many"]).exit_code == 2

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_each_rank_has_a_line_with_its_own_time_apart_from_its_waiting(run: Any)
     assert "forward 18 %" in lines["rank 0"]
     assert "python 12 %" in lines["rank 0"], "the exchange itself, without the wait for rank 1"
     assert "100 %" in lines["rank 1"]
-    assert "2 trainers, 1 launcher, 2 DataLoader workers, 1 helper" in " ".join(text.split())
+    assert "2 training processes, 1 launcher, 2 DataLoader workers, 1 helper" in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -106,7 +107,8 @@ def test_trainers_one_after_another_are_not_called_side_by_side_nor_their_rates_
     assert diagnosis.steps.samples_per_s == pytest.approx(20)
     text = " ".join(drawn(diagnosis).split())
     assert text.startswith(
-        "3 trainers one after another Steps and samples/s are those of trainer 3; where the time goes is of all "
+        "3 training processes one after another Steps and samples/s are those of trainer 3; "
+        "where the time goes is of all."
     )
     assert "side by side" not in text
     reported = json.loads(json_report.text(diagnosis))
@@ -114,7 +116,7 @@ def test_trainers_one_after_another_are_not_called_side_by_side_nor_their_rates_
     assert reported["steps"]["trainer"] == "trainer 3"
     assert reported["steps"]["samples_per_s"] == pytest.approx(20)
     assert reported["conditions"]["trainers"] == "1"
-    assert ("Training processes", "3 trainers one after another") in [
+    assert ("Training processes", "3 training processes one after another") in [
         (figure["name"], figure["value"]) for figure in verdict(diagnosis)["figures"]
     ]
 
@@ -122,16 +124,22 @@ def test_trainers_one_after_another_are_not_called_side_by_side_nor_their_rates_
 def test_the_rates_of_trainers_side_by_side_are_added(run: Any) -> None:
     diagnosis = trained(run, 0, 1)
     assert diagnosis.steps.samples_per_s == pytest.approx(40)
-    assert "2 trainers side by side" in drawn(diagnosis)
-    assert {figures.turn for figures in diagnosis.ranks} == {1}
+    assert "2 training processes side by side" in drawn(diagnosis)
+    assert {figures.group for figures in diagnosis.ranks} == {1}
     assert diagnosis.conditions["trainers"] == "2"
 
 
-def test_of_trainers_that_take_turns_in_pairs_a_pair_is_added(run: Any) -> None:
+def test_training_threads_of_one_process_are_not_called_processes(run: Any) -> None:
+    diagnosis = trained(run, 0, 1)
+    together = replace(diagnosis, ranks=tuple(replace(figures, pid=7) for figures in diagnosis.ranks))
+    assert "2 training threads side by side" in drawn(together)
+
+
+def test_of_trainers_that_alternate_in_pairs_a_pair_is_added(run: Any) -> None:
     diagnosis = trained(run, 0, 1, 30, 31)
     assert diagnosis.steps.samples_per_s == pytest.approx(40)
     text = " ".join(drawn(diagnosis).split())
-    assert "4 trainers, up to 2 at the same time" in text
+    assert "4 training processes, up to 2 at the same time" in text
     assert "Steps are those of trainer 4, samples/s of all beside it" in text
 
 

@@ -6,8 +6,10 @@ must be joined with ``=``; it goes to a hidden option of its own, ``--nsys-optio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -36,6 +38,37 @@ def visible_errors() -> Iterator[None]:
         if type(error).__name__ != "NoArgsIsHelpError":  # Its message is our own help.
             error.message = harmless(visible(error.message))
         raise
+
+
+def skip_needless_conversions(parameters: Iterable[Any]) -> None:
+    """Keep the library from converting values that need no conversion: it would import pydantic, which takes 0.1 s.
+
+    Older versions of the library convert values without pydantic, and do not have the function that is replaced here.
+    """
+    for parameter in parameters:
+        if hasattr(parameter, "get_runtime_param"):
+            parameter.get_runtime_param = partial(_ValueConversion, parameter.get_runtime_param)
+
+
+@dataclass(frozen=True)
+class _ValueConversion:
+    """Converts the values of one parameter; a value that needs no conversion is returned as it is."""
+
+    convert: Callable[[], Any]
+    """Returns the library's own conversion."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value of the parameter for the command."""
+        return value if _is_ready(value, param) else self.convert().coerce(value, param=param, ctx=ctx)
+
+
+def _is_ready(value: Any, parameter: Any) -> bool:
+    """Return whether the library would return a value as it is: it is missing, or text for a parameter of text."""
+    if parameter.multiple or parameter.nargs != 1:
+        return False
+    kind = parameter.type_descriptor
+    is_text = type(value) is str and kind.annotation is str and kind.parameter_info.parser is None
+    return value is None or is_text
 
 
 class CommandWithOptionalValues(TyperCommand):
@@ -69,6 +102,7 @@ class CommandWithOptionalValues(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the values of such options to their hidden options, and parse."""
+        skip_needless_conversions(self.get_params(ctx))
         with visible_errors():
             return super().parse_args(ctx, self._separated(args))
 

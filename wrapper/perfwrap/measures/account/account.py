@@ -13,11 +13,11 @@ from perfwrap.measures.account.loop_events import Flags, Integers, thread_spans
 from perfwrap.measures.account.parts import INSIDES, INTERRUPTIONS, PART_OF, PARTS, WHOLES
 from perfwrap.measures.account.tiling import NO_OWNER, Tiling, tile
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.ranks.meetings import find_waits
+from perfwrap.measures.ranks.sync_points import find_waits
 from perfwrap.measures.recorder.own_work import without_own_work
 from perfwrap.measures.steps.rests import with_lines
 from perfwrap.measures.steps.steps import Steps, find_steps
-from perfwrap.measures.steps.thinned import fill_thinned, stretch_edges
+from perfwrap.measures.steps.thinned import fill_thinned, section_edges
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import empty
 
@@ -129,11 +129,11 @@ def find_account(evidence: Evidence, trainer: Trainer) -> Account:
     # The ends of steps without detail are unknown: only detailed steps divide the account.
     known_ends = steps.table.filter("detailed")["end"].to_numpy()
     waiting = waits.select("start", "end").to_numpy().reshape(-1)
-    marks = (known_ends, steps.phases.start, steps.phases.end, stretch_edges(sums), waiting)
+    marks = (known_ends, steps.phases.start, steps.phases.end, section_edges(sums), waiting)
     tiling = tile(start, start + spans["duration"].to_numpy(), begin, finish, np.concatenate(marks))
-    edges = np.sort(np.concatenate([stretch_edges(sums), waiting]))
+    edges = np.sort(np.concatenate([section_edges(sums), waiting]))
     segments = _with_surroundings(_segments(tiling, spans, steps, edges))
-    segments = without_own_work(segments, steps.detail_ns, np.sort(stretch_edges(sums)))
+    segments = without_own_work(segments, steps.detail_ns, np.sort(section_edges(sums)))
     holes = steps.table.filter("windowed", pl.col("start") >= begin)
     segments = segments.filter(~pl.col("step").is_in(holes["index"].to_list()).fill_null(False))
     sums = with_lines(sums, spans, steps.phases)

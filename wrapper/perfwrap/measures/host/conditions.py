@@ -10,7 +10,7 @@ import polars as pl
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
-from perfwrap.measures.ranks.turns import find_concurrent_trainers
+from perfwrap.measures.ranks.concurrent_loops import find_concurrent_trainers
 from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.timeline.lookup import facts_of, host_facts
 from perfwrap.timeline.model import Timeline

@@ -13,7 +13,7 @@ from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.workers import worker_processes
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.ranks.turns import find_trainers_beside
+from perfwrap.measures.ranks.concurrent_loops import find_trainers_beside
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of, track_samples
 from perfwrap.timeline.model import Timeline

@@ -12,7 +12,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.host.processors import core_numbers
-from perfwrap.measures.ranks.turns import find_ranks_together
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.trainers import Trainer
 
 CORES = "cores"

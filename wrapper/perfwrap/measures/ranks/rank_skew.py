@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.ranks.meetings import SyncPoints, find_meetings
-from perfwrap.measures.ranks.turns import find_ranks_together
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
+from perfwrap.measures.ranks.sync_points import SyncPoints, find_sync_points
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -22,7 +22,7 @@ class RankSkew:
     """One rank at the synchronization points; times are means per step over the steps with known ones."""
 
     trainer: Trainer
-    meetings: int
+    sync_points: int
     last: int
     """At how many of them it was last."""
     wait_ns: float
@@ -38,7 +38,7 @@ class Skew:
     ranks: tuple[RankSkew, ...]
     steps: int
     step_ns: float
-    meetings: int
+    sync_points: int
     measured: bool
     """Whether every wait was measured; otherwise some were inferred from the length of backward passes."""
 
@@ -71,8 +71,8 @@ class Skew:
 
 def find_skew(evidence: Evidence) -> Skew | None:
     """Return the delays of the ranks that work together; None if none of their synchronization points is known."""
-    meetings: SyncPoints = evidence.get(find_meetings)
-    table = meetings.table
+    sync_points: SyncPoints = evidence.get(find_sync_points)
+    table = sync_points.table
     if table.is_empty():
         return None
     steps = table["step"].n_unique()
@@ -85,7 +85,7 @@ def find_skew(evidence: Evidence) -> Skew | None:
         ranks=tuple(
             RankSkew(
                 trainer=trainer,
-                meetings=table.filter(pl.col("rank") == trainer.rank).height,
+                sync_points=table.filter(pl.col("rank") == trainer.rank).height,
                 last=met.filter(pl.col("last") == trainer.rank).height,
                 wait_ns=_sum(table, pl.col("rank") == trainer.rank) / steps,
                 caused_ns=_sum(table, pl.col("last") == trainer.rank) / steps / others,
@@ -94,8 +94,8 @@ def find_skew(evidence: Evidence) -> Skew | None:
         ),
         steps=steps,
         step_ns=float(lengths["duration"].mean() or 0.0),  # type: ignore[arg-type]
-        meetings=met.height,
-        measured=meetings.measured,
+        sync_points=met.height,
+        measured=sync_points.measured,
     )
 
 

@@ -8,8 +8,8 @@ import polars as pl
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.ranks.spread_models import find_spread_models
-from perfwrap.measures.ranks.turns import find_ranks_together
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 

@@ -67,9 +67,9 @@ def leftovers(
 ) -> pl.DataFrame:
     """Return the remaining time of each pause, divided as in the detailed steps.
 
-    ``detailed`` are detailed segments with ``ns``; ``sums`` have the number of their ``stretch``; ``left`` has the
+    ``detailed`` are detailed segments with ``ns``; ``sums`` have the number of their ``section``; ``left`` has the
     nanoseconds ``left`` of each and its number of ``steps``. A pause includes validations without a loader: they get
-    the time that it takes longer than its steps would in detail. Returns stretch, part, the labels, and the nanoseconds
+    the time that it takes longer than its steps would in detail. Returns section, part, the labels, and the nanoseconds
     ``given``.
     """
     validating = detailed.filter(pl.col("part") == "validation")
@@ -84,9 +84,9 @@ def leftovers(
     most = MAX_OVER_DETAIL * int(validating["ns"].sum()) / steps * pl.col("steps")
     surplus = (pl.col("left") - usual).clip(0.0, most).alias("validating")
     left = left.with_columns(surplus)
-    summed = sums.filter(pl.col("duration") > 0).select("stretch", "operation").unique()
-    rested = left.join(shares, how="cross").join(summed, on=["stretch", "operation"], how="anti")
-    whole = pl.col("ns").sum().over("stretch")
+    summed = sums.filter(pl.col("duration") > 0).select("section", "operation").unique()
+    rested = left.join(shares, how="cross").join(summed, on=["section", "operation"], how="anti")
+    whole = pl.col("ns").sum().over("section")
     cap = MAX_OVER_DETAIL * whole / steps * pl.col("steps")
     given = pl.min_horizontal(pl.col("left") - pl.col("validating"), cap) * pl.col("ns") / whole
     validated = left.join(_shares(validating, labels), how="cross").with_columns(
@@ -96,7 +96,7 @@ def leftovers(
         pl.concat([rested.with_columns(given.alias("given")), validated])
         .with_columns(pl.col("given").floor().cast(pl.Int64))
         .filter(pl.col("given") > 0)
-        .select("stretch", "part", *labels, "given")
+        .select("section", "part", *labels, "given")
     )
 
 

@@ -20,7 +20,7 @@ from perfwrap.measures.steps.periodic_steps import periodic_steps
 from perfwrap.measures.steps.phases import Phases, find_phases
 from perfwrap.measures.steps.rests import with_lines
 from perfwrap.measures.steps.step_ends import StepEnds, ends_of_marks, find_step_ends
-from perfwrap.measures.steps.thinned import stretch_edges
+from perfwrap.measures.steps.thinned import section_edges
 from perfwrap.measures.steps.warm_up import warm_up_length
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -125,7 +125,7 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     """Return the steps of a trainer; none if its thread has no possible steps."""
     timeline = evidence.timeline
     spans, sums = thread_spans(timeline, trainer), timeline.sums.filter(pl.col("track") == trainer.thread)
-    summed = np.searchsorted(stretch_edges(sums), spans["start"].to_numpy(), side="right") % 2 == 1
+    summed = np.searchsorted(section_edges(sums), spans["start"].to_numpy(), side="right") % 2 == 1
     events = loop_events(spans, summed)
     spans = spans.filter(pl.Series(~summed, dtype=pl.Boolean) | (pl.col("operation") != "data"))
     phases = find_phases(events)

@@ -37,7 +37,7 @@ EDGES = ("loader_start", "data_end")
 IS_GAP = (pl.col("part") == "python") & pl.col("operation").is_null()
 
 
-def stretch_edges(sums: pl.DataFrame) -> Integers:
+def section_edges(sums: pl.DataFrame) -> Integers:
     """Return starts and ends of the sections without detail, alternating and sorted."""
     edges = sums.select("start", "end").unique().sort("start")
     return np.column_stack([edges["start"].to_numpy(), edges["end"].to_numpy()]).reshape(-1)
@@ -61,23 +61,23 @@ def fill_thinned(
     """
     if sums.is_empty():
         return segments
-    edges = stretch_edges(sums)
+    edges = section_edges(sums)
     place = np.searchsorted(edges, segments["start"].to_numpy(), side="right")
-    numbered = segments.with_columns(pl.Series("stretch", np.where(place % 2 == 1, place // 2, -1)))
-    is_free = IS_GAP & (pl.col("stretch") >= 0)
+    numbered = segments.with_columns(pl.Series("section", np.where(place % 2 == 1, place // 2, -1)))
+    is_free = IS_GAP & (pl.col("section") >= 0)
     free = numbered.filter(is_free)
     if free.is_empty():
         return segments
     passed = np.searchsorted(step_ends, edges, side="right")
-    steps = pl.DataFrame({"stretch": np.arange(edges.size // 2), "steps": np.diff(passed)[::2]})
-    room = free.group_by("stretch").agg(LENGTH.sum().alias("free")).join(steps, on="stretch")
+    steps = pl.DataFrame({"section": np.arange(edges.size // 2), "steps": np.diff(passed)[::2]})
+    room = free.group_by("section").agg(LENGTH.sum().alias("free")).join(steps, on="section")
     sums = sums.with_columns(
-        pl.Series("stretch", np.searchsorted(edges, sums["start"].to_numpy(), side="right") // 2)
+        pl.Series("section", np.searchsorted(edges, sums["start"].to_numpy(), side="right") // 2)
     )
     pieces = _sized(sums, spans, segments, room)
-    gaps = _gaps(numbered.filter(pl.col("stretch") < 0), sums, pieces, room)
-    filled = _lay(free, pl.concat([pieces, gaps]).sort("stretch", maintain_order=True))
-    kept = numbered.filter(~is_free).drop("stretch")
+    gaps = _gaps(numbered.filter(pl.col("section") < 0), sums, pieces, room)
+    filled = _lay(free, pl.concat([pieces, gaps]).sort("section", maintain_order=True))
+    kept = numbered.filter(~is_free).drop("section")
     return pl.concat([kept, filled.select(kept.columns).cast(kept.schema)]).sort("start")
 
 
@@ -89,15 +89,15 @@ def _sized(
     known = known_parts(segments).join(inclusive, on=KEY, nulls_equal=True)
     share = (pl.col("own") / pl.col("whole")).clip(0.0, 1.0).alias("share")
     wanted = pl.col("duration") * pl.col("share").fill_null(1.0)
-    fit = (pl.col("free") / pl.col("wanted").sum().over("stretch").clip(1)).clip(0, 1)
+    fit = (pl.col("free") / pl.col("wanted").sum().over("section").clip(1)).clip(0, 1)
     part = pl.col("category").cast(pl.String).replace_strict(PART_OF, default="python")
     return (
         sums.join(known.select(*KEY, "part", share), on=KEY, how="left", nulls_equal=True)
-        .join(room, on="stretch")
+        .join(room, on="section")
         .with_columns(wanted.alias("wanted"), pl.coalesce("part", part).alias("part"))
         .with_columns((pl.col("wanted") * fit).floor().cast(pl.Int64).alias("given"))
         .filter(pl.col("given") > 0, pl.col("part") != "validation")
-        .select("stretch", "part", *LABELS[:5], *_nothing(LABELS[5:]), "given")
+        .select("section", "part", *LABELS[:5], *_nothing(LABELS[5:]), "given")
     )
 
 
@@ -119,16 +119,16 @@ def _gaps(
         .head(MAX_GAPS)
         .with_columns((pl.col("ns") / pl.col("ns").sum()).alias("share"))
     )
-    taken = pieces.group_by("stretch").agg(pl.col("given").sum().alias("taken"))
-    left = room.join(taken, on="stretch", how="left").with_columns(
+    taken = pieces.group_by("section").agg(pl.col("given").sum().alias("taken"))
+    left = room.join(taken, on="section", how="left").with_columns(
         (pl.col("free") - pl.col("taken").fill_null(0)).alias("left")
     )
     given = (pl.col("left") * pl.col("share")).floor().cast(pl.Int64).alias("given")
-    rests = sums.filter("rest").select("stretch").unique()
-    summed = left.join(rests, on="stretch", how="anti")
+    rests = sums.filter("rest").select("section").unique()
+    summed = left.join(rests, on="section", how="anti")
     shared = summed.join(gaps, how="cross").with_columns(given, pl.lit("python").alias("part"))
     timed = detailed.with_columns(LENGTH, pl.col("part").cast(pl.String))
-    rested = leftovers(timed, sums, left.join(rests, on="stretch", how="semi"), LABELS)
+    rested = leftovers(timed, sums, left.join(rests, on="section", how="semi"), LABELS)
     return pl.concat(
         [shared.filter(pl.col("given") > 0).select(pieces.columns), rested.select(pieces.columns)]
     )
@@ -143,8 +143,8 @@ def _lay(free: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     length = free["end"].to_numpy() - start
     free_end = np.cumsum(length)
     free_start = free_end - length
-    base = free_start[np.searchsorted(free["stretch"].to_numpy(), pieces["stretch"].to_numpy())]
-    before = pl.col("given").cum_sum().over("stretch") - pl.col("given")
+    base = free_start[np.searchsorted(free["section"].to_numpy(), pieces["section"].to_numpy())]
+    before = pl.col("given").cum_sum().over("section") - pl.col("given")
     piece_start = base + pieces.select(before)["given"].to_numpy()
     piece_end = np.append(piece_start + pieces["given"].to_numpy(), 0)
     cuts = distinct(np.concatenate([free_start, free_end, piece_start, piece_end[:-1]]))

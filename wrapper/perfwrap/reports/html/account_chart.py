@@ -66,13 +66,13 @@ def parts_panel(overview: Overview, origin: int) -> dict[str, Any] | None:
     counted = np.arange(first, last + int(spread[overview.main][last]))
     # Another rank's claim is drawn at the same steps of this one: ranks go in lockstep.
     claims = {number: claim for number, claim in enumerate(overview.claims[:MAX_CLAIMS]) if claim.height}
-    stretches = [Stretches.of(table, counted, origin, size, most) for most in _bins(counted.size)]
-    layers: list[dict[str, Any]] = [{"x": found.x, "parts": {}, "claims": {}} for found in stretches]
+    blocks = [StepBlocks.of(table, counted, origin, size, most) for most in _bins(counted.size)]
+    layers: list[dict[str, Any]] = [{"x": found.x, "parts": {}, "claims": {}} for found in blocks]
     drawn_rows = [("parts", name, rows, overview.main) for name, rows in frames.items()]
     drawn_rows += [("claims", str(n), rows, overview.claimants[n]) for n, rows in claims.items()]
     for kind, name, rows, trainer in drawn_rows:
         per_step = _per_step(rows, spread[trainer], counted)
-        for layer, found in zip(layers, stretches, strict=True):
+        for layer, found in zip(layers, blocks, strict=True):
             layer[kind][name] = found.means(per_step)
     end = (table["end"][int(counted[-1])] - origin) / SECOND_NS
     title = f"Where the time of a step goes{_whose(overview)}"
@@ -154,30 +154,32 @@ def _per_step(rows: pl.DataFrame, stands_for: NDArray[np.int64], counted: NDArra
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """Stretches of equally many of the counted steps, each of which is one point of a level."""
+class StepBlocks:
+    """Blocks of equally many of the counted steps, each of which is one point of a level."""
 
     x: Packed
     place: NDArray[np.int64]
-    """The stretch of each counted step."""
+    """The block of each counted step."""
     scale: Floats
-    """What the nanoseconds of each stretch are divided by: its steps, and the unit."""
+    """What the nanoseconds of each block are divided by: its steps, and the unit."""
 
     @staticmethod
-    def of(table: pl.DataFrame, counted: NDArray[np.int64], origin: int, size: float, most: int) -> Stretches:
-        """Return at most so many stretches."""
+    def of(
+        table: pl.DataFrame, counted: NDArray[np.int64], origin: int, size: float, most: int
+    ) -> StepBlocks:
+        """Return at most so many blocks."""
         together = -(-counted.size // most)
         place = np.arange(counted.size) // together
         x = (table["start"].to_numpy()[counted[::together]] - origin) / SECOND_NS
-        return Stretches(moments(x), place, np.bincount(place).astype(np.float64) * size)
+        return StepBlocks(moments(x), place, np.bincount(place).astype(np.float64) * size)
 
     def means(self, per_step: Floats) -> Packed:
-        """Return the mean time of a step in each stretch."""
+        """Return the mean time of a step in each block."""
         return numbers(np.bincount(self.place, per_step, self.scale.size) / self.scale)
 
 
 def _covered(rows: pl.DataFrame, edges: Floats) -> Floats:
-    """Return how much of the stretches lies before each edge."""
+    """Return how much of the blocks lies before each edge."""
     start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
     whole = np.cumsum(end - start)
     moments = np.ravel(np.column_stack([start, end]))

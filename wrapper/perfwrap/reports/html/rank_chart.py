@@ -19,7 +19,7 @@ MAX_CELLS = 60_000
 MAX_COLUMNS = 400
 WAITING = "waiting for ranks"
 """The name of the map of waiting for other ranks."""
-HEADS = ("trainer", "host", "steps", "median step", "waits", "is last", "cores")
+HEADS = ("training process", "host", "steps", "median step", "waits", "is last", "cores")
 MIN_PART = 0.01
 """A part has a heat map if it has this share of some rank's loop."""
 

@@ -11,6 +11,7 @@ from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
 from perfwrap.reports.gain import expected
 from perfwrap.reports.html.encoding import clipped
+from perfwrap.reports.run_context import busy_machine, whole_run
 from perfwrap.reports.terminal.explanation import sections, summary
 from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
@@ -51,11 +52,15 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
         figures.append(("Throughput", units.rate(steps.samples_per_s, "samples")))
     if len(diagnosis.ranks) > 1:
         figures.append(("Training processes", trainers(diagnosis)))
+    parts = whole_run(diagnosis)
+    if parts:
+        figures.append(("Whole run", parts))
     for gpu in diagnosis.gpu_activity[:1]:
         figures.append((f"{gpu.device} busy", units.share(gpu.busy_share)))
     return {
         "id": found.id,
         "sentence": clipped(found.sentence),
+        "caution": busy_machine(diagnosis),
         "confidence": found.confidence,
         "figures": [{"name": name, "value": value} for name, value in figures],
         "ends_with": clipped(steps.anchor) if "imported" in diagnosis.run else "",

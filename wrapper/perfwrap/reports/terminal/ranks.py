@@ -13,6 +13,7 @@ MAX_ROWS = 8
 MIN_PART = 0.05
 """Parts of a rank's loop with a smaller share are not named."""
 MAX_PARTS = 3
+PROCESSES = "training processes"
 NAME, STEP, SHARE = 20, 11, 8
 """Widths of the columns."""
 
@@ -37,31 +38,32 @@ def _waiting(diagnosis: Diagnosis) -> str:
     how = "measured in collectives" if skew.measured else "estimated for backward passes"
     latest = skew.latest.trainer.name
     whom = f"{units.share(skew.latest_share)} of that for {latest}"
-    turns = "" if skew.always_the_same else ", the others by turns"
+    others = "" if skew.always_the_same else ", the rest for different ranks"
     waits = f"On average, a rank waits for others {units.share(skew.waiting_share)} of its time"
-    return f"{waits}, {whom}{turns} ({how})." if skew.latest_share else f"{waits} ({how})."
+    return f"{waits}, {whom}{others} ({how})." if skew.latest_share else f"{waits} ({how})."
 
 
 def _whose(diagnosis: Diagnosis) -> str:
     """Return whose steps are shown if not all trained at the same time; empty if they did."""
-    turns = _turns(diagnosis)
-    if len(turns) < 2:
+    groups = _groups(diagnosis)
+    if len(groups) < 2:
         return ""
     name = diagnosis.steps.trainer
-    alone = max(turns.values()) == 1
+    alone = max(groups.values()) == 1
     whose = (
         f"and samples/s are those of {name}" if alone else f"are those of {name}, samples/s of all beside it"
     )
-    return f"Steps {whose}; where the time goes is of all trainers."
+    return f"Steps {whose}; where the time goes is of all."
 
 
 def trainers(diagnosis: Diagnosis) -> str:
-    """Return e.g. ``4 trainers``, ``4 trainers in 2 starts`` of ranks, or ``4 trainers one after another``."""
+    """Return e.g. ``4 training processes``; with ``in 2 starts`` of ranks, or ``one after another``, if so."""
+    many, shared = len(diagnosis.ranks), _share_a_process(diagnosis)
     starts = Counter(figures.start for figures in diagnosis.ranks)
     if len(starts) > 1:
-        return f"{units.counted(max(starts.values()), 'trainer')} in {units.count(len(starts))} starts"
-    words, most = units.counted(len(diagnosis.ranks), "trainer"), max(_turns(diagnosis).values())
-    if most == len(diagnosis.ranks):
+        return f"{training_processes(max(starts.values()), shared)} in {units.count(len(starts))} starts"
+    words, most = training_processes(many, shared), max(_groups(diagnosis).values())
+    if most == many:
         return words
     return (
         f"{words} one after another" if most == 1 else f"{words}, up to {units.count(most)} at the same time"
@@ -69,13 +71,28 @@ def trainers(diagnosis: Diagnosis) -> str:
 
 
 def processes(diagnosis: Diagnosis) -> str:
-    """Return e.g. ``2 trainers, 1 launcher, 4 DataLoader workers``; empty for a single process."""
+    """Return e.g. ``2 training processes, 1 launcher, 4 DataLoader workers``; empty for a single process."""
     if sum(diagnosis.processes.values()) < 2:
         return ""
     return ", ".join(
-        units.counted(count, name, name if name.endswith("Python") else "")
+        training_processes(count)
+        if name == "trainer"
+        else units.counted(count, name, name if name.endswith("Python") else "")
         for name, count in diagnosis.processes.items()
     )
+
+
+def training_processes(count: int, shared: bool = False) -> str:
+    """Return e.g. ``4 training processes``, or ``4 training threads`` if some of them share a process."""
+    return units.counted(
+        count, "training thread" if shared else "training process", "" if shared else PROCESSES
+    )
+
+
+def _share_a_process(diagnosis: Diagnosis) -> bool:
+    """Return whether several training threads belong to one process."""
+    known = [(figures.host, figures.pid) for figures in diagnosis.ranks if figures.pid is not None]
+    return len(set(known)) < len(known)
 
 
 def draw_ranks(diagnosis: Diagnosis, page: Page) -> None:
@@ -84,7 +101,7 @@ def draw_ranks(diagnosis: Diagnosis, page: Page) -> None:
         return
     page.blank()
     starts = {figures.start for figures in diagnosis.ranks}
-    beside = " side by side" if len(starts) > 1 or len(_turns(diagnosis)) == 1 else ""
+    beside = " side by side" if len(starts) > 1 or len(_groups(diagnosis)) == 1 else ""
     page.line((trainers(diagnosis) + beside, "bold"))
     page.paragraph(summary(diagnosis), indent=2)
     page.paragraph(processes(diagnosis), style="dim", indent=2, hanging="Processes: ")
@@ -102,7 +119,7 @@ def draw_ranks(diagnosis: Diagnosis, page: Page) -> None:
 def last_share(figures: RankFigures) -> float | None:
     """Return the share of synchronizations in which a rank was last; None if none is known."""
     skew = figures.skew
-    return skew.last / skew.meetings if skew is not None and skew.meetings else None
+    return skew.last / skew.sync_points if skew is not None and skew.sync_points else None
 
 
 def wait_share(diagnosis: Diagnosis, figures: RankFigures) -> float | None:
@@ -111,9 +128,9 @@ def wait_share(diagnosis: Diagnosis, figures: RankFigures) -> float | None:
     return None if figures.skew is None or not whole else min(1.0, figures.skew.wait_ns / whole)
 
 
-def _turns(diagnosis: Diagnosis) -> Counter[int]:
-    """Return the number of training processes of each turn."""
-    return Counter(figures.turn for figures in diagnosis.ranks)
+def _groups(diagnosis: Diagnosis) -> Counter[int]:
+    """Return the number of training processes of each group, which trained at the same time."""
+    return Counter(figures.group for figures in diagnosis.ranks)
 
 
 def _shown(ranks: tuple[RankFigures, ...]) -> list[RankFigures]:

@@ -12,6 +12,7 @@ from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training
 from perfwrap.reports.cost import own_cost
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.gain import expected
+from perfwrap.reports.run_context import busy_machine, whole_run
 from perfwrap.reports.terminal.activity import draw_gpus
 from perfwrap.reports.terminal.checked import draw_checked
 from perfwrap.reports.terminal.fleet_table import draw_fleet
@@ -19,7 +20,7 @@ from perfwrap.reports.terminal.kernels import draw_kernels
 from perfwrap.reports.terminal.machine import draw_machine
 from perfwrap.reports.terminal.memory_table import draw_memory
 from perfwrap.reports.terminal.page import Page
-from perfwrap.reports.terminal.ranks import draw_ranks, trainers
+from perfwrap.reports.terminal.ranks import draw_ranks, trainers, training_processes
 from perfwrap.rules.model import Finding, Location
 
 TOP = 3
@@ -43,7 +44,15 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
             _foot(diagnosis, folder, page)
             return
         page.blank()
+    busy = busy_machine(diagnosis)
+    if busy:
+        page.paragraph(busy, style="yellow", indent=2)
+        page.blank()
     page.paragraph(diagnosis.verdict.sentence, style="bold", indent=2)
+    parts = whole_run(diagnosis)
+    if parts:
+        page.blank()
+        page.paragraph(f"Whole run: {parts}", style="bold")
     if diagnosis.account:
         page.blank()
         _account(diagnosis, page)
@@ -122,7 +131,7 @@ def _wall(run: dict[str, object]) -> str:
 def _trainers(diagnosis: Diagnosis) -> str:
     """Return the number of training processes."""
     if diagnosis.fleet is not None:
-        return units.counted(len(diagnosis.all_ranks), "trainer")
+        return training_processes(len(diagnosis.all_ranks))
     return trainers(diagnosis)
 
 

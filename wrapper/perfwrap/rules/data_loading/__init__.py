@@ -17,8 +17,8 @@ from perfwrap.rules.data_loading import (
     too_few_workers,
     too_many_workers,
     worker_imbalance,
+    worker_lock_contention,
     worker_restart,
-    workers_take_turns,
 )
 from perfwrap.rules.model import Rule
 
@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = (
     data_loader_single_process,
     needless_workers,
     storage_bound_input,
-    workers_take_turns,
+    worker_lock_contention,
     too_many_workers,
     worker_imbalance,
     item_time_spread,

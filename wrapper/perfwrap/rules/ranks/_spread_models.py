@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perfwrap.measures.account.loop_events import has_grad
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.ranks.concurrent_loops import find_concurrent_trainers
 from perfwrap.measures.ranks.spread_models import find_spread_models
-from perfwrap.measures.ranks.turns import find_concurrent_trainers
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import NotChecked

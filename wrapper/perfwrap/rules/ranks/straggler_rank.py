@@ -39,10 +39,10 @@ from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import find_python_gaps
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.ranks.rank_differences import RankDifference, find_rank_differences
 from perfwrap.measures.ranks.rank_skew import find_skew
 from perfwrap.measures.ranks.stragglers import Straggler, find_straggler
-from perfwrap.measures.ranks.turns import find_ranks_together
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
@@ -227,10 +227,10 @@ def _evidence(evidence: Evidence, found: Straggler, whole: float) -> Iterator[st
     how = "measured in the collectives" if skew.measured else "estimated from their backward passes"
     again = "always the same rank" if skew.always_the_same else "other ranks are also last sometimes"
     yield (
-        f"It was last at {units.share(late.last / late.meetings)} of "
-        f"{units.counted(late.meetings, 'synchronization point')}; the others waited {units.duration(late.caused_ns)} "
-        f"per step for it ({how}), {units.share(late.caused_ns / whole_wait)} of all waiting; "
-        f"{again}."
+        f"It was last at {units.share(late.last / late.sync_points)} of "
+        f"{units.counted(late.sync_points, 'synchronization point')}; the others waited "
+        f"{units.duration(late.caused_ns)} per step for it ({how}), "
+        f"{units.share(late.caused_ns / whole_wait)} of all waiting; {again}."
     )
 
 

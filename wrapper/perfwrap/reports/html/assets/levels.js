@@ -1,4 +1,4 @@
-// Curves come in levels, the finest first; what is shown is the finest that the visible stretch has room for.
+// Curves come in levels, the finest first; what is shown is the finest that the visible part has room for.
 
 const ROOM = 1500;
 
@@ -24,7 +24,7 @@ function firstAt(x, value) {
   return low;
 }
 
-// The level for a stretch, and from which to which point: one more on either side, so that lines reach the edge.
+// The level for a part of the axis, and from which to which point: one more on either side, so that lines reach the edge.
 function fitting(levels, from, to) {
   for (const level of levels) {
     const begin = Math.max(0, firstAt(level.x, from) - 1);

@@ -12,8 +12,9 @@ function drawTop() {
 }
 
 function drawVerdict() {
-  const { sentence: verdict, figures, ends_with: anchor } = data.verdict;
+  const { sentence: verdict, caution, figures, ends_with: anchor } = data.verdict;
   byId('verdict').append(
+    caution ? element('p', { class: 'severity-minor' }, caution) : '',
     element('h1', { class: verdict.length > 220 ? 'long' : '' }, sentence(verdict)),
     element('dl', { class: 'figures' }, figures.map((figure) =>
       element('div', {}, element('dt', {}, figure.name), element('dd', {}, figure.value)))),

@@ -1,4 +1,4 @@
-# expect: workers_take_turns line guilty
+# expect: worker_lock_contention line guilty
 """Convolutional autoencoder. Images come from the lab's blob store through a small client."""
 import fcntl
 import io

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from perfwrap.rules.data_loading import workers_take_turns as rule
+from perfwrap.rules.data_loading import worker_lock_contention as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
 WAITING = {"running_share": 0.1, "disk_wait_share": 0.0, "cpu_cores": 0.1, "threads": 3.0}
@@ -39,7 +39,7 @@ def test_workers_that_wait_for_each_other_are_found_where_samples_are_made(
 
 def test_it_is_reported_instead_of_too_few_workers(loop: Any, diagnosis: Callable[[], Any]) -> None:
     write(loop, file_lock_wait_share=0.0, lock_wait_share=0.6)
-    assert [finding.rule for finding in diagnosis().findings] == ["workers_take_turns"]
+    assert [finding.rule for finding in diagnosis().findings] == ["worker_lock_contention"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The steady steps in sections of equal size: how the step time changed over the run, in few numbers."""
+"""The steady steps in blocks of equal size: how the step time changed over the run, in few numbers."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import polars as pl
 
 from perfwrap.measures.steps.steps import Steps
 
-MAX_SECTIONS = 256
+MAX_BLOCKS = 256
 """Enough means to distinguish a drift from noise, and few enough for a document."""
 
 
 @dataclass(frozen=True)
-class Stretches:
+class StepBlocks:
     """Mean step times, in order, each of ``steps`` steps: a power of two, so that two runs can be compared.
 
-    The rest at the end that fills no section is left out.
+    The rest at the end that fills no block is left out.
     """
 
     steps: int = 1
     mean_ns: tuple[float, ...] = ()
 
 
-def find_stretches(steps: Steps) -> Stretches:
-    """Return the sections of the steady steps.
+def find_step_blocks(steps: Steps) -> StepBlocks:
+    """Return the blocks of the steady steps.
 
     Steps without detail count like the others: where each of them ended is unknown, but their total time is known.
     """
     durations = steps.table.filter("steady")["duration"]
     length = 1
-    while durations.len() > MAX_SECTIONS * length:
+    while durations.len() > MAX_BLOCKS * length:
         length *= 2
     whole = durations.head(durations.len() // length * length)
     if whole.is_empty():
-        return Stretches()
+        return StepBlocks()
     grouped = whole.to_frame("duration").group_by(pl.int_range(pl.len()) // length, maintain_order=True)
-    return Stretches(length, tuple(grouped.agg(pl.col("duration").mean())["duration"].to_list()))
+    return StepBlocks(length, tuple(grouped.agg(pl.col("duration").mean())["duration"].to_list()))

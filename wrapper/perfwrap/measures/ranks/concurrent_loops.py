@@ -37,9 +37,9 @@ def find_ranks_together(evidence: Evidence) -> tuple[Trainer, ...]:
     return ranks_together(evidence.get(find_loops), evidence.get(find_main_trainer))
 
 
-def find_turns(evidence: Evidence) -> tuple[tuple[Trainer, ...], ...]:
+def find_concurrent_groups(evidence: Evidence) -> tuple[tuple[Trainer, ...], ...]:
     """Return groups of trainers that work at the same time, in the order of their work."""
-    return turns_of(evidence.get(find_loops), evidence.get(find_ranks_together))
+    return concurrent_groups(evidence.get(find_loops), evidence.get(find_ranks_together))
 
 
 def find_trainers_beside(evidence: Evidence, trainer: Trainer) -> tuple[Trainer, ...]:
@@ -47,7 +47,7 @@ def find_trainers_beside(evidence: Evidence, trainer: Trainer) -> tuple[Trainer,
     together = evidence.get(find_ranks_together)
     if trainer in together:
         return together
-    return next(turn for turn in evidence.get(find_turns) if trainer in turn)
+    return next(group for group in evidence.get(find_concurrent_groups) if trainer in group)
 
 
 def find_concurrent_trainers(evidence: Evidence) -> tuple[Trainer, ...]:
@@ -74,26 +74,26 @@ def ranks_together(loops: Loops, main: Trainer | None) -> tuple[Trainer, ...]:
     return tuple(found.values())
 
 
-def turns_of(loops: Loops, together: tuple[Trainer, ...]) -> tuple[tuple[Trainer, ...], ...]:
+def concurrent_groups(loops: Loops, together: tuple[Trainer, ...]) -> tuple[tuple[Trainer, ...], ...]:
     """Return groups of trainers by time; those of one group all worked at the same time.
 
     ``loops`` starts with the trainer of the first group; ``together`` are ranks that are known to be one group.
     """
     left = [trainer for trainer in loops if trainer not in together]
-    turns = [_joined(list(together), left, loops)] if together else []
+    groups = [_joined(list(together), left, loops)] if together else []
     while left:
-        turns.append(_joined([left.pop(0)], left, loops))
-    return tuple(sorted(turns, key=lambda turn: min(loops[trainer] for trainer in turn)))
+        groups.append(_joined([left.pop(0)], left, loops))
+    return tuple(sorted(groups, key=lambda group: min(loops[trainer] for trainer in group)))
 
 
-def _joined(turn: list[Trainer], left: list[Trainer], loops: Loops) -> tuple[Trainer, ...]:
+def _joined(group: list[Trainer], left: list[Trainer], loops: Loops) -> tuple[Trainer, ...]:
     """Return the group with those of ``left`` that are simultaneous with all of it, removed from ``left``."""
-    first = loops[turn[0]]
+    first = loops[group[0]]
     for trainer in sorted(left, key=lambda trainer: -_shared(loops[trainer], first)):
-        if all(_beside(loops[trainer], loops[other]) for other in turn):
-            turn.append(trainer)
+        if all(_beside(loops[trainer], loops[other]) for other in group):
+            group.append(trainer)
             left.remove(trainer)
-    return tuple(trainer for trainer in loops if trainer in turn)
+    return tuple(trainer for trainer in loops if trainer in group)
 
 
 def _shared(one: tuple[int, int], other: tuple[int, int]) -> int:

@@ -1,4 +1,4 @@
-# expect: workers_take_turns line guilty
+# expect: worker_lock_contention line guilty
 # held out
 """Recordings come out of one archive that only one process may read at a time; all workers share its lock."""
 import multiprocessing

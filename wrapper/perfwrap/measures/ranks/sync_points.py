@@ -14,8 +14,8 @@ import polars as pl
 
 from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.ranks.spread_models import find_spread_models, has_no_sync
-from perfwrap.measures.ranks.turns import find_ranks_together
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -88,10 +88,10 @@ NONE = SyncPoints(pl.DataFrame(schema=SYNC_POINTS), 0)
 def find_waits(evidence: Evidence, trainer: Trainer) -> pl.DataFrame:
     """Return when a rank waited for another one, and for which, if known: start, end, last."""
     rank = trainer.rank if trainer in evidence.get(find_ranks_together) else None
-    return evidence.get(find_meetings).waits_of(-1 if rank is None else rank)
+    return evidence.get(find_sync_points).waits_of(-1 if rank is None else rank)
 
 
-def find_meetings(evidence: Evidence) -> SyncPoints:
+def find_sync_points(evidence: Evidence) -> SyncPoints:
     """Return the synchronization points of the ranks on one host; clocks of several hosts are too inaccurate."""
     ranks = evidence.get(find_ranks_together)
     if len(ranks) < 2 or len({trainer.host for trainer in ranks}) > 1:
