@@ -409,6 +409,14 @@ def test_other_thresholds_change_what_is_found(run: Any) -> None:
     assert "data_loader_wait used min_reported_share = 0.99 from your settings." in diagnosis.warnings
 
 
+def test_steps_that_were_not_counted_are_a_warning(run: Any) -> None:
+    journal = write(run)
+    why = journal.text("this version of torch does not report them")
+    journal.describe("COVERAGE", "probe/optimizer", why, duration=1)
+    (warning,) = diagnose(run.read()).warnings
+    assert warning == "Some optimizer steps are missing: this version of torch does not report them."
+
+
 def test_diagnoses_with_other_thresholds_in_other_threads_do_not_affect_each_other(run: Any) -> None:
     write(run, data=20)
     timeline = run.read()

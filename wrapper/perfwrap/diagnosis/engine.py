@@ -110,7 +110,7 @@ def _diagnose(
         ranks=tuple(rank_figures(evidence, trainer, has_phases) for trainer in evidence.get(find_trainers)),
         skew=guarded(lambda: evidence.get(find_skew), None)[0],
         processes=evidence.get(process_roles),
-        warnings=timeline.warnings + _not_analyzed(evidence),
+        warnings=timeline.warnings + _not_analyzed(evidence) + _not_counted(timeline),
         perfwrap_cost=guarded(lambda: evidence.get(find_own_cost, main), None)[0]
         if main and "imported" not in timeline.run
         else None,
@@ -131,6 +131,15 @@ def _diagnose(
             trainer.thread: evidence.get(find_steps, trainer).table for trainer in evidence.get(find_trainers)
         },
         overview=guarded(lambda: overview_of(evidence, rules, findings), None)[0] if overview else None,
+    )
+
+
+def _not_counted(timeline: Timeline) -> tuple[str, ...]:
+    """Return a warning if optimizer steps were no longer counted from some moment on."""
+    table = timeline.coverage
+    failed = table.filter(pl.col("what") == "probe/optimizer", pl.col("end") == pl.col("start"))
+    return tuple(
+        f"Some optimizer steps are missing: {note}." for note in failed["note"].drop_nulls().unique().sort()
     )
 
 

@@ -41,6 +41,10 @@ TRIGGERS = {
     "CUDAGRAPH_RECORDING": "record CUDA graph",
 }
 
+NOT_COUNTED = (
+    "this version of torch does not report steps after the first compilation, so they are not counted"
+)
+
 LIMIT = "limit exceeded"
 """Part of Dynamo's message when it gives up recompiling a function."""
 
@@ -61,6 +65,7 @@ def install(torch):
 def install_callbacks(dynamo):
     """Start recording."""
     torch = sys.modules["torch"]
+    _watch_patcher(torch)
     handler = getattr(sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None)
     if handler is None:
         journal.uncover("probe/compilation", "this version of torch does not report compilations")
@@ -77,6 +82,18 @@ def install_callbacks(dynamo):
 
 
 MODULES = {"torch._dynamo": install_callbacks}
+
+
+def _watch_patcher(torch):
+    """Write that steps are not counted once Dynamo has removed what torch calls around them (PyTorch 2.0)."""
+    patcher = getattr(sys.modules.get("torch._dynamo.eval_frame"), "TorchPatcher", None)
+    patch = instrument.innermost(getattr(patcher, "patch", None))
+    if "hooked" in getattr(getattr(patch, "__code__", None), "co_consts", ()):
+        instrument.instrument(torch, patch, tuple, _uncover_steps)
+
+
+def _uncover_steps(state, result):
+    journal.uncover("probe/optimizer", NOT_COUNTED)
 
 
 def _around_start(begin):
