@@ -117,7 +117,9 @@ class Trainer:
         true = [(found["steps"], found["batches"]) for _, found in sorted(took.items())]
         nothing = Counter(), 0  # a process in which nothing is to be noted needs no journal
         read = [(dict(steps), batches) for steps, batches in (have.get(pid, nothing) for pid in sorted(took))]
-        if any(b"so they are not counted" in path.read_bytes() for path in self.run.folder.journal.glob("*.pwj")):
+        if any(
+            b"so they are not counted" in path.read_bytes() for path in self.run.folder.journal.glob("*.pwj")
+        ):
             # PyTorch 2.0 removes the calls around steps when the program compiles; the report says so.
             assert [batches for _, batches in read] == [batches for _, batches in true]
             return

@@ -76,19 +76,10 @@ def test_a_rule_needs_only_what_is_known(rule: Rule) -> None:
     assert set(rule.NEEDS) <= set(NEEDS)
 
 
-WITHOUT_EFFECT = {
-    "needless_workers": {"major_share"},
-    "slow_attention": {"minor_share"},
-    "layout_conversions": {"minor_share"},
-    "dtype_casts": {"major_share", "minor_share"},
-    "unfused_elementwise": {"critical_share"},
-}
-
-
 @each_rule
 def test_a_rule_reads_all_its_thresholds_and_can_change_none(rule: Rule) -> None:
     read = set(re.findall(r"(?<![\w.])limits\.(\w+)", inspect.getsource(inspect.getmodule(rule.Limits))))
-    assert read | WITHOUT_EFFECT.get(rule_id(rule), set()) == set(thresholds_of(rule))
+    assert read == set(thresholds_of(rule))
     for name in read:
         with pytest.raises(FrozenInstanceError):
             setattr(rule.Limits(), name, 0.5)

@@ -39,12 +39,20 @@ def resolve_overlaps(
             finding = replace(finding, verdict=None)
             left = left if _names_more(finding, kept) else 0.0
         if lost and (left < MIN_REPORTED_SHARE or not (claimed & ~taken).any()) and not finding.health:
-            dropped[finding.rule] = findings[int(owner.filter(taken).mode()[0])].rule
+            dropped[finding.rule] = findings[_main_owner(owner, lengths, taken)].rule
             continue
-        first = findings[int(owner.filter(taken).mode()[0])].rule if lost else ""
+        first = findings[_main_owner(owner, lengths, taken)].rule if lost else ""
         owner = owner.set(claimed & ~taken, number)
         kept.append(_reduced(finding, lost, first) if lost else finding)
     return kept, dropped, _claimed(account, owner, [finding.rule for finding in findings])
+
+
+def _main_owner(owner: pl.Series, lengths: pl.Series, taken: pl.Series) -> int:
+    """Return the number of the finding that owns most of the taken time; the first of several."""
+    times = (
+        pl.DataFrame({"owner": owner, "time": lengths}).filter(taken).group_by("owner").agg(pl.sum("time"))
+    )
+    return int(times.sort(["time", "owner"], descending=[True, False])["owner"][0])
 
 
 def _names_more(finding: Finding, others: Sequence[Finding]) -> bool:

@@ -42,9 +42,7 @@ NEEDS = ("data", "steady_steps")
 class Limits:
     """The thresholds of this rule."""
 
-    half: float = HALF
     min_reported_share: float = MIN_REPORTED_SHARE
-    nothing: float = NOTHING
     receiving_share: float = 0.5
     """Share of the waits from which they count as receiving, if batches were ready."""
     receiving_problem_share: float = 1 / 3
@@ -127,7 +125,7 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}.",
         share=share,
-        saving=without(share, limits.half if more else limits.nothing),
+        saving=without(share, HALF if more else NOTHING),
         evidence=tuple(words),
         advice=_advice(loader, where, more, full),
         verdict="data-bound",

@@ -42,8 +42,6 @@ NEEDS = ("data", "steady_steps")
 class Limits:
     """The thresholds of this rule."""
 
-    major_share: float = MAJOR_SHARE
-    """Without effect: ``min_gain_share`` decides."""
     min_ready_share: float = 0.5
     """Share of the waits from which they count as receiving, as in data_loader_wait."""
     min_ratio: float = 2.0

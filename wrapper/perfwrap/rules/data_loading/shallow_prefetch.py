@@ -35,6 +35,10 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, loca
 NEEDS = ("data", "steady_steps")
 
 
+DEFAULT_PREFETCH = 2
+"""The default prefetch_factor of torch."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """The thresholds of this rule."""
@@ -45,8 +49,6 @@ class Limits:
     """Share of the wait that a longer queue must remove to count as the fix."""
     min_gain_share: float = 0.5
     """Minimum part of the gain: other runs have other bursts."""
-    default: int = 2
-    """The default prefetch_factor of torch."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -80,7 +82,7 @@ def _finding(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> Finding:
     where = named("the DataLoader", loader.created)
     best = min(1.0, flow.deeper_ns / flow.now_ns)
     made = loader.making
-    today = loader.prefetch_factor or limits.default
+    today = loader.prefetch_factor or DEFAULT_PREFETCH
     words = [
         f"Workers are idle {units.share(made.idle_share if made else None)} of their time, so they are fast enough on "
         "average.",

@@ -47,6 +47,9 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Severity, l
 NEEDS = ("trainer", "steps", "recorder")
 
 
+HOUR_S = 3_600
+
+
 @dataclass(frozen=True)
 class Limits:
     """The thresholds of this rule."""
@@ -59,8 +62,6 @@ class Limits:
     """If memory will run out within a day, the finding is major: long trainings take days."""
     min_slowdown: float = 1.25
     """Slowdown of the forward pass from which larger inputs may be the reason."""
-    hour_s: int = 3_600
-    """Seconds of an hour, in which the growth is stated."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -95,7 +96,7 @@ def _findings(
     work = 1.0 if workers or graphs else evidence.get(forward_growth, trainer)
     who = f"{units.counted(found.processes, 'DataLoader worker')}" if workers else "the training process"
     yield Finding(
-        title=f"The memory of {who} grows by {units.size(growth.per_s * limits.hour_s)} per hour"
+        title=f"The memory of {who} grows by {units.size(growth.per_s * HOUR_S)} per hour"
         + (f": graphs made at {place(line, '')} are kept." if graphs and line else "."),
         share=0.0,
         saving=(1.0, 1.0),

@@ -42,9 +42,6 @@ NEEDS = ("trainer", "kernels")
 class Limits:
     """The thresholds of this rule."""
 
-    major_share: float = MAJOR_SHARE
-    minor_share: float = MINOR_SHARE
-    """Both without effect: ``cast_share`` and ``copy_share`` decide."""
     cast_share: float = MINOR_SHARE
     """Share of the recorded time, for casts."""
     copy_share: float = MAJOR_SHARE

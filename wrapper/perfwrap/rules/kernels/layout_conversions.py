@@ -41,8 +41,6 @@ NEEDS = ("trainer", "kernels")
 class Limits:
     """The thresholds of this rule."""
 
-    minor_share: float = MINOR_SHARE
-    """Without effect: ``large_share`` decides."""
     large_share: float = MINOR_SHARE
     """Share of the recorded time; below it, changing the whole model is not worth the effort."""
 

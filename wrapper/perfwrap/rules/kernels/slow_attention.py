@@ -43,8 +43,6 @@ NEEDS = ("trainer", "kernels")
 class Limits:
     """The thresholds of this rule."""
 
-    minor_share: float = MINOR_SHARE
-    """Without effect: ``large_share`` decides."""
     large_share: float = MINOR_SHARE
     """Share of the recorded time."""
     max_between: int = 8

@@ -47,9 +47,7 @@ NEEDS = ("trainer", "kernels")
 class Limits:
     """The thresholds of this rule."""
 
-    ampere: int = AMPERE
     minor_share: float = MINOR_SHARE
-    volta: int = VOLTA
     min_plain_share: float = 0.5
     """Share of the matrix kernels' time without tensor cores from which it is the rule and not an exception for one
     shape."""
@@ -78,7 +76,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     major = major_capability(gpu)
     if major is None:
         return NotChecked("The GPU model is unknown, and so is whether it has tensor cores.")
-    if major < limits.volta:
+    if major < VOLTA:
         return Clear("This GPU has no tensor cores.")
     return [_finding(evidence, gpu, share, plain / (plain + tensor), major, limits)]
 
@@ -90,10 +88,10 @@ def _finding(
     peaks = peaks_of(gpu)
     best, worst = (1.0 - share * (1.0 - 1.0 / min(factor, _ratio(peaks))) for factor in SPEEDUPS)
     part = units.share(share)
-    tf32 = major >= limits.ampere and not (peaks is not None and 0 < peaks.tf32 <= peaks.fp32)
+    tf32 = major >= AMPERE and not (peaks is not None and 0 < peaks.tf32 <= peaks.fp32)
     newer = 'torch.autocast("cuda", dtype=torch.bfloat16)'
     older = 'torch.autocast("cuda", dtype=torch.float16) with a torch.amp.GradScaler'
-    autocast = newer if major >= limits.ampere else older
+    autocast = newer if major >= AMPERE else older
     first = 'torch.set_float32_matmul_precision("high"), then ' if tf32 else ""
     return Finding(
         title=f"{part} of the GPU's time is matrix kernels that do not use tensor cores.",

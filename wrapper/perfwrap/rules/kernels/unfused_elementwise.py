@@ -50,8 +50,6 @@ NEEDS = ("trainer", "kernels")
 class Limits:
     """The thresholds of this rule."""
 
-    critical_share: float = CRITICAL_SHARE
-    """Without effect: ``large_share`` decides."""
     min_reported_share: float = MIN_REPORTED_SHARE
     large_share: float = CRITICAL_SHARE
     """Share of the recorded time, our choice: 12 recordings of ResNets and 3-D U-Nets had a normal 1 to 14 %."""

@@ -40,13 +40,15 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("gc", "steady_steps")
 
 
+FULL = 2
+"""The generation of a full collection."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
-    full: int = 2
-    """The generation of a full collection."""
     frequent_share: float = 0.5
     """Share of the steps with a long pause from which collections are frequent."""
     main_line_share: float = 0.5
@@ -93,7 +95,7 @@ def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage, limits:
 
 def _words(garbage: Garbage, line: Line | None, limits: Limits) -> tuple[str, ...]:
     """Return the measured figures."""
-    full = units.duration(garbage.by_generation.get(limits.full, 0))
+    full = units.duration(garbage.by_generation.get(FULL, 0))
     asked = f" The program requests most of that at {place(line, '')}." if line else ""
     return (
         f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "
