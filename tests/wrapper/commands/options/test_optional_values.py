@@ -56,26 +56,38 @@ def test_a_value_belongs_to_an_option_only_where_it_is_joined(line: list[str], u
     assert CliRunner().invoke(app, line).output.rstrip("\n") == understood
 
 
-def test_the_options_of_a_report_are_read_without_pydantic() -> None:
-    code = (
-        "import sys; from perfwrap.cli import app; app(['report', sys.argv[1], '--rules', 'slow_steps'], "
-        "standalone_mode=False)"
-    )
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["report", "./missing", "--rules", "slow_steps"], "There is no folder ./missing."),
+        (["run", "--rules", "nonsense", "--", "true"], "There is no rule 'nonsense' (--rules)."),
+    ],
+)
+def test_common_options_are_read_without_pydantic(words: list[str], says: str) -> None:
     program = (
-        f"try:\n    {code}\nexcept Exception as error:\n    print(error)\nprint('pydantic' in sys.modules)"
+        "import sys; from perfwrap.cli import app\n"
+        "try:\n    app(sys.argv[1:], standalone_mode=False)\nexcept Exception as error:\n    print(error)\n"
+        "print('pydantic' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program, "./missing"], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["There is no folder ./missing.", "False"]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [says, "False"]
 
 
 def test_a_value_that_is_no_text_is_converted() -> None:
     counting = typer.Typer()
 
     @counting.command(cls=CommandWithOptionalValues)
-    def count(number: int = 1, share: float = 0.5, name: str = "", parsed: str = PARSED) -> None:
-        print(number, share, repr(name), parsed)
+    def count(
+        number: int = 1,
+        share: float = 0.5,
+        name: str = "",
+        parsed: str = PARSED,
+        each: list[str] | None = None,
+    ) -> None:
+        print(number, share, repr(name), parsed, *([each] if each else ()))
 
     assert CliRunner().invoke(counting, []).output == "1 0.5 '' X\n"
+    assert CliRunner().invoke(counting, ["--each", "a", "--each", "b"]).output == "1 0.5 '' X ['a', 'b']\n"
     line = ["--number", "3", "--share", "1", "--name", "4", "--parsed", "y"]
     assert CliRunner().invoke(counting, line).output == "3 1.0 '4' Y\n"
     assert CliRunner().invoke(counting, ["--number", "many"]).exit_code == 2

@@ -59,16 +59,26 @@ class _ValueConversion:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value of the parameter for the command."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if _is_list_of_text(value, param):
+            return list(value)
         return value if _is_ready(value, param) else self.convert().coerce(value, param=param, ctx=ctx)
 
 
-def _is_ready(value: Any, parameter: Any) -> bool:
-    """Return whether the library would return a value as it is: it is missing, or text for a parameter of text."""
-    if parameter.multiple or parameter.nargs != 1:
-        return False
+def _is_list_of_text(value: Any, parameter: Any) -> bool:
+    """Return whether these are words for a parameter that takes a list of words, such as the user's command."""
     kind = parameter.type_descriptor
-    is_text = type(value) is str and kind.annotation is str and kind.parameter_info.parser is None
-    return value is None or is_text
+    is_plain = kind.annotation == list[str] and kind.parameter_info.parser is None
+    return is_plain and bool(value) and all(type(word) is str for word in value)
+
+
+def _is_ready(value: Any, parameter: Any) -> bool:
+    """Return whether the library would return a value as it is: text for a parameter of text, or a default."""
+    kind = parameter.type_descriptor
+    if parameter.multiple or parameter.nargs != 1 or kind.parameter_info.parser is not None:
+        return False
+    return type(value) is kind.annotation and (kind.annotation is str or value == parameter.default)
 
 
 class CommandWithOptionalValues(TyperCommand):
