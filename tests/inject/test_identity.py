@@ -41,13 +41,16 @@ KNOWN = {
     r"tables_hold_what_is": "functions have other code, and the class holds a descriptor",
     r"as_deep_in_the_stack": "a watched method of a tensor is called by two frames more",
     r"stacks_are_as_deep": "a collate function is called by one frame more",
-    r"errors_have_their_tracebacks": "a collective has a frame more, and up to Python 3.10 some others",
+    r"errors_have_their_tracebacks": "up to Python 3.10 a call has one to three frames more",
     r"nothing_more_is_referred_to": "the state of a call refers to its arguments until it returns",
     r"one_who_replaces_functions_as_well": "the class holds a descriptor, so vars(torch.Tensor) has the name",
     r"other_implementations_of_the_same": "code has local names that begin with _perfwrap",
     r"same_things_are_in_the_modules": "names that begin with _perfwrap in torch's modules",
     r"compiled.*-(a_whole_step|the_step_of_an_optimizer|a_scheduler_and_clipping)-": (
         "a frame that resumes in an optimizer's step has 0 operations instead of being no graph"
+    ),
+    r"compiled.*torch2[0-6]\d-methods_of_a_subclass-": (  # an environment in a folder such as py312-torch260
+        "up to PyTorch 2.6, Dynamo reads the descriptor of a method before it refuses a subclass: another message"
     ),
     r"compiled.*-other_functions_within_a_graph-": "one frame or one guard more",
 }

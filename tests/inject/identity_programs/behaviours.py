@@ -12,6 +12,7 @@ import os
 import pickle
 import random
 import sys
+import tempfile
 import threading
 import traceback
 import types
@@ -25,6 +26,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset
+
+TEMPORARY = os.path.join(tempfile.gettempdir(), "tmp")
+"""The beginning of the folders that some versions of torch make and add to sys.path, with another name each time."""
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BEHAVIOURS = {}
@@ -1256,7 +1260,8 @@ def random_numbers_and_modes_stay():
         torch.get_float32_matmul_precision(), torch.is_anomaly_enabled(), gc.isenabled(), gc.get_threshold(),
         sys.getrecursionlimit(), sys.getswitchinterval(), sys.gettrace(), sys.getprofile(), threading.active_count(),
         torch._C._get_tracing_state(), len(torch._C._functorch.__dict__) if hasattr(torch._C, "_functorch") else 0,
-        sorted(key for key in os.environ if key != "PYTHONPATH"), sys.argv[1:], sys.path[1:], sys.flags, sys.excepthook is sys.__excepthook__,
+        sorted(key for key in os.environ if key != "PYTHONPATH"), sys.argv[1:],
+        [path for path in sys.path[1:] if not path.startswith(TEMPORARY)], sys.flags, sys.excepthook is sys.__excepthook__,
         threading.excepthook is getattr(threading, "__excepthook__", threading.excepthook), sys.unraisablehook is sys.__unraisablehook__,
     ]  # fmt: skip
     torch.manual_seed(5)
