@@ -41,7 +41,9 @@ KNOWN = {
     r"tables_hold_what_is": "functions have other code, and the class holds a descriptor",
     r"as_deep_in_the_stack": "a watched method of a tensor is called by two frames more",
     r"stacks_are_as_deep": "a collate function is called by one frame more",
-    r"errors_have_their_tracebacks": "up to Python 3.10 a call has one to three frames more",
+    r"py3(8|9|10)-.*errors_(have|of_workers_have)_their_tracebacks": (
+        "up to Python 3.10 a call has one to three frames more"
+    ),
     r"nothing_more_is_referred_to": "the state of a call refers to its arguments until it returns",
     r"one_who_replaces_functions_as_well": "the class holds a descriptor, so vars(torch.Tensor) has the name",
     r"other_implementations_of_the_same": "code has local names that begin with _perfwrap",

@@ -3,8 +3,9 @@
 ``torch.Tensor.item`` remains torch's own object. The class gets a descriptor that returns this object when the class is
 accessed; only for a tensor it returns a function that calls the recorder around the method. So tables of functions,
 handlers of ``__torch_function__``, ``inspect``, pickle, Dynamo and C++ find the same objects as without perfwrap, and
-calls through the class (``torch.Tensor.item(x)``) are not recorded. A tensor's method is also torch's own while spans
-of its kind are paused, while ``torch.jit`` traces, in the workers of a loader, and for tensors with their own dispatch.
+calls through the class (``torch.Tensor.item(x)``) are not recorded. A tensor's method calls only torch's own while
+spans of its kind are paused, while ``torch.jit`` traces, in the workers of a loader, and for tensors with their own
+dispatch.
 
 The original is called from a frame with the file, line and globals of the caller, because warnings from C++ name the
 Python line that runs. From Python 3.11 on, tracebacks contain no frame of the recorder.
@@ -70,9 +71,10 @@ class Method:
         # Reads of a dataset's own samples on the host do not wait, and there are many.
         if busy_making and self.is_sync and owner is self.tensor and get_ident() in busy_making:
             if not self.count_modes() and tensor.is_cpu:
-                return self.bind(tensor)
+                return MethodType(self.method, tensor)
+        # Errors about arguments have the text of a call ``tensor.item(...)`` that Python makes without a descriptor.
         if self.kind in paused or self.is_tracing():
-            return self.bind(tensor)
+            return MethodType(self.method, tensor)
         # Tensors with their own dispatch, such as Dynamo's fake tensors, are not recorded.
         if owner is not self.tensor and member(owner, DISPATCH) is not self.dispatch:
             return self.bind(tensor)
@@ -93,7 +95,7 @@ class Method:
     def __getattr__(self, name):
         return getattr(self.method, name)
 
-    def __call__(self, *arguments, **options):
+    def __call__(self, /, *arguments, **options):
         """Call the method, for code that found the descriptor in the class's dictionary."""
         return self.method(*arguments, **options)
 

@@ -18,6 +18,7 @@ import os
 import sys
 
 from perfwrap_recorder.journal import journal
+from perfwrap_recorder.program import weak_table
 
 MAX_PLACES = 20_000
 """Known places; beyond it all are dropped, since a program can generate any amount of code."""
@@ -25,8 +26,7 @@ MAX_PLACES = 20_000
 HIDDEN, INSTALLED, USERS = range(3)
 
 CALLER = -1
-CALLER_VIA = -2
-"""Values in ``labels`` for hidden and for installed places: continue with the caller."""
+"""The value for hidden places: continue with the caller."""
 
 PACKAGES = ("/site-packages/", "/dist-packages/")
 SEPARATOR = "\x1f"
@@ -45,11 +45,9 @@ INTERNAL_FOLDERS = (
 
 FUNCTION = type(lambda: 0)
 
-labels = {}  # (name, id of a code object, instruction[, installed place]) -> text id, CALLER or CALLER_VIA
-_installed = {}  # (id of a code object, instruction) -> (file, line, function)
+places = {}  # id of a code object -> what is known of its places; the entry goes when the code object is freed
+_count = 0  # places that were added to the tables since they were emptied
 skip_code = None  # Dynamo's function that excludes code from compilation, once it is known
-_callers = {}  # (id of a code object, instruction) -> code by which a function is called from there
-_codes = {}  # id of a code object -> the object, kept because another one could get its id
 _sorts = {}  # file name -> sort
 _internal_files = {}  # file name -> whether it is in one of INTERNAL_FOLDERS
 _start_directory = os.getcwd()  # what a script's relative file name is relative to
@@ -62,19 +60,17 @@ def label(name, frame):
     """Return the text id of ``name`` at the user's line that ``frame`` or one of its callers runs."""
     via = None
     while frame is not None:
-        code = frame.f_code
-        instruction = frame.f_lasti
-        key = (name, id(code), instruction) if via is None else (name, id(code), instruction, via)
-        found = labels.get(key)
+        known = places.get(id(frame.f_code))
+        key = (name, frame.f_lasti) if via is None else (name, frame.f_lasti, via)
+        found = known.get(key) if known is not None else None
         if found is None:
             found = _learn(key, name, frame, via)
-        if found >= 0:
+        if type(found) is tuple:
+            via = via or found
+        elif found >= 0:
             return found
-        if found == CALLER_VIA and via is None:
-            via = id(code), instruction
         frame = frame.f_back
-    place = _installed.get(via)
-    return journal.text(SEPARATOR.join((name,) + place) if place else name)
+    return journal.text(SEPARATOR.join((name,) + via) if via else name)
 
 
 def is_torch_internal(frame):
@@ -132,30 +128,31 @@ def call_from(frame, function, arguments, options):
     """
     if frame is None or skip_code is None:  # called from C, as at the end of the program
         return function(*arguments, **options)
-    code = frame.f_code
-    key = id(code), frame.f_lasti
-    caller = _callers.get(key) or _make_caller(key, code, frame.f_lineno)
+    known = places.get(id(frame.f_code))
+    caller = known.get(frame.f_lasti) if known is not None else None
     # Made for each call: a cached function would keep the globals of the program's module alive.
-    return FUNCTION(caller, frame.f_globals)(function, arguments, options)
+    return FUNCTION(caller or _make_caller(frame), frame.f_globals)(function, arguments, options)
 
 
-def _make_caller(key, code, line):
-    if len(_callers) >= MAX_PLACES:
-        _callers.clear()
-    # The code is kept in _codes, since another one could get its id; both are cleared together.
-    _codes[key[0]] = code
-    changes = {"co_filename": code.co_filename, "co_firstlineno": line or 1, "co_name": code.co_name}
+def _make_caller(frame):
+    """Return code that calls a function, with the file, line and name of the place that a frame runs."""
+    code = frame.f_code
+    changes = {
+        "co_filename": code.co_filename,
+        "co_firstlineno": frame.f_lineno or 1,
+        "co_name": code.co_name,
+    }
     if hasattr(code, "co_qualname"):
         changes["co_qualname"] = code.co_qualname
     caller = _call.__code__.replace(**changes)
     # Otherwise Dynamo, between two graphs, compiles it as a function of the program.
     skip_code(caller)
-    _callers[key] = caller
+    _table_of(code)[frame.f_lasti] = caller
     return caller
 
 
 _package = __name__.partition(".")[0] + "."
-_call = lambda call, arguments, options: call(*arguments, **options)  # noqa: E731 - its body is on its first line
+_call = lambda _perfwrap_call, arguments, options: _perfwrap_call(*arguments, **options)  # noqa: E731 - one line
 
 
 def drop_frames(error):
@@ -171,31 +168,38 @@ def _is_own(frame):
     if type(module) is str and module.startswith(_package):
         return True
     # The code that `call_from` makes has the globals, file and name of its caller.
-    return any(code is each for each in list(_callers.values()))
+    return code.co_varnames == _call.__code__.co_varnames
+
+
+def _table_of(code):
+    """Return the table of a code object's places, to add one to it.
+
+    A code object of the program is not kept alive: torch.compile drops its graphs when it is freed.
+    """
+    global _count
+    if _count >= MAX_PLACES:
+        _count = 0
+        places.clear()
+    _count += 1
+    known = places.get(id(code))
+    if known is None:
+        known = places[id(code)] = {None: weak_table.reference(places, id(code), code)}
+    return known
 
 
 def _learn(key, name, frame, via):
-    """Add a place to ``labels`` and return its value."""
-    if len(labels) >= MAX_PLACES:
-        labels.clear()
-        _installed.clear()
-        _callers.clear()
-        _codes.clear()
-    code = frame.f_code
-    _codes[id(code)] = code
+    """Add a place to its table and return its value: a text id, CALLER, or the place in an installed package."""
     sort = _sort_of(frame)
     if sort == USERS:
         fields = (name,) + _place_of(frame)
-        library = _installed.get(via)
-        if library:
-            fields += ("%s:%s" % (_short(library[0]), library[1]),)
+        if via:
+            fields += ("%s:%s" % (_short(via[0]), via[1]),)
         found = journal.text(SEPARATOR.join(fields))
     elif sort == INSTALLED:
-        _installed[id(code), frame.f_lasti] = _place_of(frame)
-        found = CALLER_VIA
+        found = _place_of(frame)
     else:
         found = CALLER
-    labels[key] = found
+    _table_of(frame.f_code)[key] = found
     return found
 
 

@@ -323,10 +323,11 @@ def _name_for(loader, key, facts):
 
 
 def _callers(frame):
-    """Return code and line of the innermost frames."""
+    """Return the places of the innermost frames: file, first line of the function, and line."""
     found = []
     while frame is not None and len(found) < CALLERS:
-        found.append((frame.f_code, frame.f_lineno))
+        code = frame.f_code
+        found.append((code.co_filename, code.co_firstlineno, frame.f_lineno))
         frame = frame.f_back
     return found
 
