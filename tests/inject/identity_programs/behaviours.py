@@ -1507,7 +1507,7 @@ def main():
 
         training.steps(2500)
         for name, function in behaviours:
-            training.steps(700)
+            training.steps_until_a_pause(700)
             states["in a pause"][name] = early.outcome(function)
     states["version"], states["steps"] = sys.version_info[:3], training.many
     print(json.dumps(states))

@@ -459,6 +459,7 @@ def what_is_disabled_stays_so():
 
 @scenario
 def errors_within_compiled_code():
+    """The class in front of ``item()`` depends on how Dynamo calls it, which a descriptor cannot know."""
     import traceback
 
     def reported(function, *arguments):
@@ -469,7 +470,7 @@ def errors_within_compiled_code():
             return [
                 "%s %s %s" % (frame.filename.replace(HERE, "HERE"), frame.name, frame.lineno)
                 for frame in traceback.extract_tb(error.__traceback__)
-            ] + [type(error).__name__, early.scrub(error).replace(HERE, "HERE")]
+            ] + [type(error).__name__, early.scrub(error).replace(HERE, "HERE").replace("TensorBase.item()", "Tensor.item()")]
         return "no error"
 
     def fails(x):

@@ -189,3 +189,12 @@ class Training:
         """Take many."""
         for _ in range(many):
             self.step()
+
+    def steps_until_a_pause(self, many):
+        """Take many, and more until detail is paused; bare nothing is paused."""
+        self.steps(many)
+        recorder = sys.modules.get("perfwrap_recorder.journal.paused_detail")
+        for _ in range(20_000):
+            if recorder is None or recorder.paused:
+                break
+            self.step()
