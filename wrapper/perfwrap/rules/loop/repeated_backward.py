@@ -64,7 +64,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     ]
     if not keeping:
         return Clear("No recorded backward pass keeps its graph for another one.")
-    models = {model.name for model in evidence.get(find_models, trainer)}
+    models = {model.name for model in evidence.get(find_models, trainer) if model.kind is not None}
     found = find_repeated_backward(
         evidence.timeline, trainer, evidence.get(find_steps, trainer), keeping, models
     )
