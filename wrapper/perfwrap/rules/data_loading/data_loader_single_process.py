@@ -128,7 +128,8 @@ def _advice(loader: LoaderUse, where: str, step: Step, workers: int, main_cost: 
     verb = "worker makes" if workers == 1 else "workers make"
     threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
     once = " Create it once, before the epochs." if loader.made_again and persistent else ""
-    fewer = f" Call torch.set_num_threads({threads}) to leave them cores." if threads < step.threads else ""
+    core = "it a core" if workers == 1 else "them cores"
+    fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
     return (
         f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
         f"while the training runs.{once}{fewer}{cheaper}"
