@@ -89,7 +89,7 @@ def _watch_patcher(torch):
     patcher = getattr(sys.modules.get("torch._dynamo.eval_frame"), "TorchPatcher", None)
     patch = instrument.innermost(getattr(patcher, "patch", None))
     if "hooked" in getattr(getattr(patch, "__code__", None), "co_consts", ()):
-        instrument.instrument(torch, patch, tuple, _uncover_steps)
+        instrument.instrument(torch, patch, tuple, guard.protect("compilation", _uncover_steps))
 
 
 def _uncover_steps(state, result):
