@@ -1,0 +1,230 @@
+"""Make small data in place of a download, for the programs of real_programs.py that fidelity/make_data.py lacks.
+
+    python scripts/real_programs/make_data.py split DIR TRAIN VALIDATION SIZE   JPEG files in DIR/train and DIR/val
+    python scripts/real_programs/make_data.py graphs DIR [GRAPHS]               MUTAG in TUDataset's raw files
+    python scripts/real_programs/make_data.py planetoid DIR                     Cora in Planetoid's raw files
+    python scripts/real_programs/make_data.py classifier DIR                    a tiny BERT with its tokenizer
+    python scripts/real_programs/make_data.py vit DIR                           a tiny ViT with its image processor
+    python scripts/real_programs/make_data.py labelled FILE [ROWS]              a CSV file of sentences with labels
+    python scripts/real_programs/make_data.py series FILE [ROWS]                a CSV file of seven time series
+    python scripts/real_programs/make_data.py names FILE [ROWS]                 made-up names, a line each
+    python scripts/real_programs/make_data.py unet DIR                          the configuration of a small U-Net
+    python scripts/real_programs/make_data.py boxes DIR COUNT SIZE              pictures with boxes, in YOLO's folders
+    python scripts/real_programs/make_data.py tokens DIR FILES COUNT WORDS      files of COUNT numbers below WORDS
+
+All data are seeded random numbers, so they are the same each time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fidelity"))
+
+import make_data as common  # noqa: E402
+
+SEED = 7
+
+
+def split(folder: Path, training: int, validation: int, size: int) -> None:
+    """Write pictures of two classes for training and validation."""
+    common.pictures(folder / "train", training, size)
+    common.pictures(folder / "val", validation, size)
+
+
+def graphs(folder: Path, count: int = 188) -> None:
+    """Write small graphs of two classes, with labels of nodes and edges."""
+    import numpy as np
+
+    numbers = np.random.default_rng(SEED)
+    raw = folder / "MUTAG" / "raw"
+    raw.mkdir(parents=True)
+    edges, indicator, nodes, first = [], [], [], 1
+    for graph in range(1, count + 1):
+        size = int(numbers.integers(12, 28))
+        pairs = [(first + node, first + node + 1) for node in range(size - 1)]
+        edges += pairs + [(two, one) for one, two in pairs]
+        indicator += [graph] * size
+        nodes += list(numbers.integers(0, 7, size))
+        first += size
+    texts = {
+        "A": [f"{one}, {two}" for one, two in edges],
+        "graph_indicator": indicator,
+        "graph_labels": [1 - 2 * (graph % 2) for graph in range(count)],
+        "node_labels": nodes,
+        "edge_labels": list(numbers.integers(0, 4, len(edges))),
+    }
+    for name, values in texts.items():
+        (raw / f"MUTAG_{name}.txt").write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
+
+
+def planetoid(folder: Path, papers: int = 2708, words: int = 1433, classes: int = 7) -> None:
+    """Write papers with words, classes and citations."""
+    import numpy as np
+    import scipy.sparse
+
+    numbers = np.random.default_rng(SEED)
+    raw = folder / "Cora" / "raw"
+    raw.mkdir(parents=True)
+    tests, labelled = 1000, 140
+    features = scipy.sparse.random(papers, words, 0.013, format="csr", random_state=SEED, dtype="float32")
+    features.data[:] = 1
+    labels = np.eye(classes, dtype="int32")[numbers.integers(0, classes, papers)]
+    known = papers - tests
+    graph = {paper: numbers.integers(0, papers, 4).tolist() for paper in range(papers)}
+    parts = {
+        "x": features[:labelled],
+        "tx": features[known:],
+        "allx": features[:known],
+        "y": labels[:labelled],
+        "ty": labels[known:],
+        "ally": labels[:known],
+        "graph": graph,
+    }
+    for name, value in parts.items():
+        (raw / f"ind.cora.{name}").write_bytes(pickle.dumps(value))
+    (raw / "ind.cora.test.index").write_text("".join(f"{paper}\n" for paper in range(known, papers)))
+
+
+def classifier(folder: Path) -> None:
+    """Write a model for sequence classification, which scripts load as a pretrained one."""
+    import torch
+    import transformers
+
+    common.language_model("bert", folder)
+    torch.manual_seed(SEED)
+    config = transformers.BertConfig.from_pretrained(folder)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+
+
+def vit(folder: Path) -> None:
+    """Write a vision transformer of two layers for pictures of 64 x 64."""
+    import torch
+    import transformers
+
+    torch.manual_seed(SEED)
+    config = transformers.ViTConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        image_size=64,
+        patch_size=8,
+    )
+    transformers.ViTForImageClassification(config).save_pretrained(folder)
+    transformers.ViTImageProcessor(size={"height": 64, "width": 64}).save_pretrained(folder)
+
+
+def labelled(path: Path, rows: int = 2000) -> None:
+    """Write sentences of made-up words; those with an even number of one word have the label 0."""
+    import random
+
+    numbers = random.Random(SEED)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["sentence,label"]
+    for _ in range(rows):
+        words = numbers.choices(common.WORDS, k=12)
+        lines.append(f"{' '.join(words)},{words.count('the') % 2}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def series(path: Path, rows: int = 3000) -> None:
+    """Write waves with noise, one row for each hour."""
+    import numpy as np
+    import pandas as pd
+
+    numbers = np.random.default_rng(SEED)
+    hours = np.arange(rows)
+    waves = {
+        name: np.sin(hours / (5 + place)) + numbers.normal(0, 0.1, rows)
+        for place, name in enumerate(["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"])
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dates = pd.date_range("2020-01-01", periods=rows, freq="h")
+    pd.DataFrame({"date": dates, **waves}).to_csv(path, index=False)
+
+
+def names(path: Path, rows: int = 20000) -> None:
+    """Write names of lower-case letters, of which each letter occurs."""
+    import random
+    import string
+
+    numbers = random.Random(SEED)
+    lines = ["".join(numbers.choices(string.ascii_lowercase, k=numbers.randint(3, 9))) for _ in range(rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def unet(folder: Path) -> None:
+    """Write the configuration of a diffusion model for pictures of 32 x 32."""
+    import diffusers
+
+    diffusers.UNet2DModel(
+        sample_size=32,
+        in_channels=3,
+        out_channels=3,
+        layers_per_block=1,
+        block_out_channels=(32, 64),
+        norm_num_groups=8,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    ).save_config(folder)
+
+
+def boxes(folder: Path, count: int, size: int) -> None:
+    """Write noise with one to three bright rectangles of two classes, a fifth of it for validation."""
+    import numpy as np
+    from PIL import Image
+
+    numbers = np.random.default_rng(SEED)
+    for place in range(count):
+        part = "val" if place % 5 == 0 else "train"
+        picture = numbers.integers(0, 128, (size, size, 3), dtype="uint8")
+        lines = []
+        for _ in range(int(numbers.integers(1, 4))):
+            kind, x, y = (int(numbers.integers(limit)) for limit in (2, size // 2, size // 2))
+            width, height = (int(number) for number in numbers.integers(size // 8, size // 2, 2))
+            picture[y : y + height, x : x + width, kind] = 255
+            middle = ((x + width / 2) / size, (y + height / 2) / size)
+            lines.append(f"{kind} {middle[0]:.4f} {middle[1]:.4f} {width / size:.4f} {height / size:.4f}")
+        for name in ("images", "labels"):
+            (folder / name / part).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(folder / "images" / part / f"{place:04}.jpg")
+        (folder / "labels" / part / f"{place:04}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = f"path: {folder}\ntrain: images/train\nval: images/val\nnames: [red, green]\n"
+    (folder / "data.yaml").write_text(text, encoding="utf-8")
+
+
+def tokens(folder: Path, files: int, count: int, words: int) -> None:
+    """Write files of 16-bit numbers, each of which follows from the last one and some noise."""
+    import numpy as np
+
+    numbers = np.random.default_rng(SEED)
+    folder.mkdir(parents=True)
+    for place in range(files):
+        steps = np.cumsum(numbers.integers(0, 3, count)) % words
+        (folder / f"data{place:02}.bin").write_bytes(steps.astype("uint16").tobytes())
+
+
+def main() -> None:
+    """Make the requested data."""
+    kind, place, *sizes = sys.argv[1:]
+    makers = {
+        "split": split,
+        "graphs": graphs,
+        "planetoid": planetoid,
+        "classifier": classifier,
+        "vit": vit,
+        "labelled": labelled,
+        "series": series,
+        "names": names,
+        "unet": unet,
+        "boxes": boxes,
+        "tokens": tokens,
+    }
+    makers[kind](Path(place), *map(int, sizes))
+
+
+if __name__ == "__main__":
+    main()
