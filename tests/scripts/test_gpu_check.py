@@ -78,7 +78,7 @@ def compared(events: float, syncs: int = 3, same: bool = True) -> dict[str, Any]
 
 @pytest.mark.parametrize("events", [98.5, 101.5])
 def test_times_within_two_percent_are_good_enough(gpu_check: ModuleType, events: float) -> None:
-    assert gpu_check.judge(compared(events)) == []
+    assert gpu_check.judge({"compared": compared(events)}) == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_times_within_two_percent_are_good_enough(gpu_check: ModuleType, events:
     ],
 )
 def test_what_is_not_good_enough_is_said(gpu_check: ModuleType, found: dict[str, Any], word: str) -> None:
-    (problem,) = gpu_check.judge(found)
+    (problem,) = gpu_check.judge({"compared": found})
     assert word in problem
 
 
@@ -105,6 +105,32 @@ def test_the_table_names_device_phases_and_loops(gpu_check: ModuleType) -> None:
     assert "| forward | 0.005 ms | 0.005 ms | +1.0% |" in text
     assert "| 2.40 ms | " in text
     assert text.endswith("Bad.")
+
+
+def test_parts_of_an_earlier_run_come_from_its_figures(gpu_check: ModuleType) -> None:
+    ratio = {"median": 0.01, "low": 0.005, "high": 0.015, "casts": [0.01]}
+    loops = {"2.4": {"step_ns": 2.4e6, "ratios": {"perfwrap run": ratio}}}
+    read = gpu_check.markdown({"device": "GPU", "torch": "2.13", "loops": loops, "problems": []})
+    loops["2.4"]["ratios"]["perfwrap run"] = gpu_check.overhead.Ratio(**ratio)
+    assert read == gpu_check.markdown({"device": "GPU", "torch": "2.13", "loops": loops, "problems": []})
+
+
+PRINTED = "== ordinary\n[0.5]\n== values\n1\n2\nperfwrap: recorded in /tmp/run. To print the report: perfwrap report\n"
+
+
+def test_what_a_part_printed_is_compared_without_the_launchers_lines(gpu_check: ModuleType) -> None:
+    assert gpu_check._parts(PRINTED) == {"ordinary": "[0.5]\n", "values": "1\n2\n"}
+
+
+def test_a_behaviour_that_differs_is_a_problem_if_bare_runs_agree(gpu_check: ModuleType) -> None:
+    same = {"bare": "1\n", "repeatable": True, "different": {}}
+    other = {"bare": "1\n", "repeatable": True, "different": {"--window": "2\n"}}
+    noisy = {"bare": "1\n", "repeatable": False, "different": {"--window": "2\n"}}
+    found = {"graphs": same, "streams": other, "memory": noisy}
+    (problem,) = gpu_check.judge({"behaviours": found})
+    assert problem == "streams differs under --window: '2', bare '1'."
+    text = gpu_check.markdown({"device": "GPU", "torch": "2.13", "behaviours": found, "problems": []})
+    assert "Behaviours that are the same: 1 of 2; not repeatable bare: memory." in text
 
 
 def test_loops_are_measured_as_on_a_cpu_and_fit_the_table(
