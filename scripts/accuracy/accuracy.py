@@ -3,6 +3,7 @@
     python scripts/accuracy/accuracy.py                     all of scripts/workloads
     python scripts/accuracy/accuracy.py gc_ healthy         only those whose names contain one of the words
     python scripts/accuracy/accuracy.py --keep DIR          keep run folders and reports in DIR
+    python scripts/accuracy/accuracy.py --scripts DIR       other labelled scripts: scripts/gpu/workloads, on a GPU
     python scripts/accuracy/accuracy.py --again DIR         run nothing: diagnose the runs kept in DIR again
     python scripts/accuracy/accuracy.py --predictions DIR   run nothing: compare predictions with each try.json in DIR
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from string import ascii_letters
 from typing import Any
 
-from labelled import HEALTHY, Label, launcher_of, read_label, run_options, workloads
+from labelled import HEALTHY, WORKLOADS, Label, launcher_of, read_label, run_options, workloads
 
 NOTHING, FAILED = "(nothing)", "(failed)"
 ALARMING = ("major", "critical")
@@ -184,6 +185,7 @@ def main() -> int:
     parser.add_argument(
         "--predictions", type=Path, help="compare predictions with the try.json files below a folder"
     )
+    parser.add_argument("--scripts", type=Path, default=WORKLOADS, help="the folder of the labelled scripts")
     parser.add_argument("--again", type=Path, help="diagnose the runs kept in this folder again")
     arguments = parser.parse_args()
     if arguments.predictions:
@@ -193,7 +195,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         scripts = [
             script
-            for script in workloads(folder)
+            for script in workloads(folder, arguments.scripts.absolute())
             if (not arguments.words or any(word in script.stem for word in arguments.words))
             and (not arguments.again or (folder / script.stem).is_dir())
         ]

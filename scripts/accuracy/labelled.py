@@ -31,9 +31,9 @@ class Label:
     """Whether no rule was ever tuned on it."""
 
 
-def workloads(folder: Path) -> list[Path]:
-    """Return all labelled scripts by name. The healthy twins are written into the folder."""
-    scripts = sorted(WORKLOADS.glob("*.py"))
+def workloads(folder: Path, source: Path = WORKLOADS) -> list[Path]:
+    """Return all labelled scripts of the source by name. The healthy twins are written into the folder."""
+    scripts = sorted(source.glob("*.py"))
     twins = []
     for script in scripts:
         text = healthy_twin(script.read_text(encoding="utf-8"))

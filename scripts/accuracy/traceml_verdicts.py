@@ -60,7 +60,11 @@ RIGHT: dict[str, frozenset[str]] = {
     ),
     **dict.fromkeys(("validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; each of these counts as right.
-    **dict.fromkeys(("dense_embedding", "double_precision", "phase_balance", "unused_gradients"), COMPUTE),
+    **dict.fromkeys(
+        ("dense_embedding", "double_precision", "half_precision_on_cpu", "loop_in_model", "phase_balance")
+        + ("unused_gradients",),
+        COMPUTE,
+    ),
     **dict.fromkeys(("padded_batches", "repeated_backward", "slow_optimizer"), COMPUTE),
     "straggler_rank": STRAGGLER,
     # Its memory creep is that of GPU memory, and none of its diagnoses is of communication.
