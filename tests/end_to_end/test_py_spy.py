@@ -212,8 +212,8 @@ def test_findings_quote_the_functions_that_samples_were_in(tmp_path: Path, how: 
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("options", [[], ["--no-brief-sampling"], ["--no-monitors"]])
-def test_by_default_the_process_that_trains_is_looked_at_for_a_while(
+@pytest.mark.parametrize("options", [[], ["--no-py-spy"], ["--no-monitors"]])
+def test_by_default_the_process_that_trains_is_sampled_from_its_start(
     tmp_path: Path, options: list[str]
 ) -> None:
     script = write(tmp_path / "train.py", TRAINING.replace("PAUSE", "0.001"))
@@ -234,6 +234,8 @@ def test_by_default_the_process_that_trains_is_looked_at_for_a_while(
     found = timeline.stacks.filter(pl.col("function") == "keep_books", pl.col("track") == trainer.thread)
     assert books in set(found["line"])
     assert set(found["operation"]) == {None}
+    importing = line_of(TRAINING, "import torch")
+    assert importing in set(timeline.stacks.filter(pl.col("function") == "<module>")["line"])
 
 
 @pytest.mark.timing

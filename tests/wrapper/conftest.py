@@ -41,6 +41,9 @@ SCHEMA = Draft202012Validator(
 MAX_CHECKED = 50
 """Diagnoses of one test: a property is tried with hundreds."""
 
+NOT_OF_THE_PART = {"gc_pause", "recompilation", "zero_grad_memset", "debug_mode_enabled", "too_many_workers"}
+"""Rules whose verdict is about another part than the one that they claim."""
+
 PIECE = 24
 LONGEST_PIECE = struct.Struct("<24sIHH")
 
@@ -251,9 +254,34 @@ def _label(name: str, line: str) -> str:
     return FIELD_SEPARATOR.join([name, *line.split(":")]) if line else name
 
 
+def disagreement(diagnosis: Any) -> str:
+    """Return how the verdict contradicts the account that the reports show beside it; empty if it does not."""
+    from perfwrap import units
+    from perfwrap.diagnosis.verdict import BOUND_SHARE, PARTS_OF_KIND
+    from perfwrap.rules.model import Scope
+
+    verdict, account = diagnosis.verdict, diagnosis.account
+    group = [finding for finding in diagnosis.findings if finding.verdict == verdict.id]
+    apart = any(
+        finding.scope is not Scope.LOOP
+        or finding.of_job
+        or finding.rule in NOT_OF_THE_PART
+        or "GPU" in finding.title
+        for finding in group
+    )
+    if verdict.id not in PARTS_OF_KIND or apart or not set(PARTS_OF_KIND[verdict.id]) <= set(account):
+        return ""
+    part = sum(account[name] for name in PARTS_OF_KIND[verdict.id]) / sum(account.values())
+    claimed = max(sum(finding.share for finding in group if not finding.informational), BOUND_SHARE)
+    if not part - 1e-9 <= verdict.share <= max(part, min(1.0, claimed)) + 1e-9:
+        return f"{verdict.id} has {verdict.share}, its part {part}, its findings {claimed}"
+    said = units.share(part) in verdict.sentence or verdict.share > part
+    return "" if said else f"The part is {units.share(part)}, but: {verdict.sentence}"
+
+
 @pytest.fixture(autouse=True)
-def schema_of_each_diagnosis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Hold every diagnosis that a test has made against the schema of diagnosis.json."""
+def check_of_each_diagnosis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold every diagnosis that a test made to the schema of diagnosis.json, and its verdict to its account."""
     from perfwrap.diagnosis import engine
     from perfwrap.diagnosis.model import Diagnosis
     from perfwrap.reports import json as json_report
@@ -268,6 +296,7 @@ def schema_of_each_diagnosis(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for one in made[:MAX_CHECKED]:
         SCHEMA.validate(json.loads(json_report.text(one)))
+        assert disagreement(one) == ""
 
 
 @pytest.fixture
@@ -424,6 +453,10 @@ class GpuRecording:
         """Write a fact about a GPU."""
         track = self.builder.device(self.host_name, f"gpu/{device}")
         self.builder.add_row("facts", time=0, track=track, key=key, value=value, source=self.source)
+
+    def fact(self, key: str, value: str) -> None:
+        """Write a fact about the process."""
+        self.builder.add_row("facts", time=0, track=self.process, key=key, value=value, source=self.source)
 
     def build(self) -> Timeline:
         """Return the timeline; what is written afterwards counts no more."""

@@ -25,8 +25,8 @@ class MonitorOptions:
     py_spy_hz: float = DEFAULT_PY_SPY_HZ
     py_spy_native: bool = False
     """Whether py-spy samples compiled code as well, for which it pauses the program."""
-    brief_sampling: bool = False
-    """Whether py-spy samples one training process for 30 seconds only."""
+    light_sampling: bool = False
+    """Whether py-spy samples one training process only, with few samples per second."""
     budget_bytes: int = DEFAULT_BUDGET_MIB * MEBIBYTE
     stall_after_s: float = DEFAULT_STALL_SECONDS
     """The shortest time without a step that is reported as a stall; 0 for never."""

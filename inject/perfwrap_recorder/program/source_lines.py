@@ -3,7 +3,7 @@
 The file of a code object decides which of three sorts it is:
 
 - *hidden*: torch, Python's standard library, the recorder, scripts next to the interpreter (``torchrun``), and
-  generated code without a file (torch's generated graphs, the methods of dataclasses);
+  generated code without a file (torch's generated graphs, the methods of dataclasses) or in Inductor's cache;
 - *installed*: any other package in a ``site-packages`` or ``dist-packages`` folder;
 - *the user's*: everything else: the running script, notebook cells, packages under development.
 
@@ -24,6 +24,9 @@ MAX_PLACES = 20_000
 """Known places; beyond it all are dropped, since a program can generate any amount of code."""
 
 HIDDEN, INSTALLED, USERS = range(3)
+
+COMPILED_LENGTH = 55
+"""The length of the names of files that Inductor writes: a "c", 51 digits of a hash, and ``.py``."""
 
 CALLER = -1
 """The value for hidden places: continue with the caller."""
@@ -234,8 +237,11 @@ def _sort_of(frame):
 
 
 def _sort_of_unfiled(name, variables):
-    """Return the sort of code without a file: the user's if it is the program (``-c``, a pipe, a cell)."""
-    if name.startswith(("<frozen ", "<perfwrap")):
+    """Return the sort of code without a file: the user's if it is the program (``-c``, a pipe, a cell).
+
+    The program of a process that multiprocessing spawned is one line that multiprocessing wrote.
+    """
+    if name.startswith(("<frozen ", "<perfwrap")) or "spawn_main" in variables:
         return HIDDEN
     is_program = variables.get("__name__") == "__main__" and str(variables.get("__file__", "<")).startswith(
         "<"
@@ -248,12 +254,18 @@ def _torch_directory():
     return file.rpartition("/")[0] + "/" if file else ""
 
 
+def _is_compiled(folder, name):
+    """Return whether a file is one that torch's Inductor writes: named by a hash, in a folder of its first letters."""
+    return len(name) == COMPILED_LENGTH and name[0] == "c" and folder.endswith("/" + name[1:3])
+
+
 def _sort_of_file(path):
     torch = _torch_directory()
     if torch and path.startswith(torch):
         return HIDDEN
     if any(packages in path for packages in PACKAGES):
         return INSTALLED
-    if path.startswith((_standard_library, _recorder)) or path.rpartition("/")[0] == _scripts:
+    folder, _, name = path.rpartition("/")
+    if path.startswith((_standard_library, _recorder)) or folder == _scripts or _is_compiled(folder, name):
         return HIDDEN
     return USERS

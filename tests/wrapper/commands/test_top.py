@@ -61,6 +61,7 @@ class Top:
             environment = {**os.environ, "TERM": "xterm-256color", **changed}
             os.execve(sys.executable, [sys.executable, "-m", "perfwrap", "top", *words], environment)
         self.screen, self.raw, self._status = pyte.Screen(80, 24), b"", -1
+        self._is_closed = False
         self._stream = pyte.ByteStream(self.screen)
         self.settings = termios.tcgetattr(self.master)
         self.resize(24, 80)
@@ -82,7 +83,7 @@ class Top:
                 self.raw += data
                 self._stream.feed(data)
         except OSError:
-            return  # The other end is closed.
+            self._is_closed = True
 
     def expect(self, pattern: str) -> str:
         """Return the screen once it shows that."""
@@ -107,7 +108,8 @@ class Top:
             return bool(pid)
 
         wait_for(ended, lambda: f"the end of perfwrap top; its screen:\n{self.text()}")
-        self.read()
+        while not self._is_closed:
+            self.read()  # One read returns at most some 4,000 bytes.
         return self._status
 
     def close(self) -> None:

@@ -204,6 +204,8 @@ class Terminal:
             return self._status is not None
 
         wait_for(ended, "the command's end", lambda: self.text)
+        while self.master >= 0 and select.select([self.master], [], [], 0)[0] and self.read():
+            pass  # One read returns at most some 4,000 bytes.
         assert self._status is not None
         return self._status
 

@@ -41,7 +41,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "py_spy": "",
         "py_spy_hz": 20.0,
         "py_spy_native": False,
-        "brief_sampling": False,
+        "light_sampling": False,
         "window": "auto",
         "nsys": None,
         "ncu": None,

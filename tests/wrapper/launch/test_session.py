@@ -20,7 +20,9 @@ PROGRAM = [
 
 REPORT = """\
 import sys
-import perfwrap.commands.run_report
+from perfwrap.launch import signals
+with signals.blocked():
+    import perfwrap.commands.run_report
 def report_run(folder, choice):
     {body}
 perfwrap.commands.run_report.report_run = report_run

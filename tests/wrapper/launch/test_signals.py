@@ -252,3 +252,18 @@ def test_signals_arrive_even_when_the_canary_is_dead(
     counter.wait_until_seen("USR1")
     counter.end()
     assert process.wait() == 7
+
+
+@pytest.mark.parametrize("options", [[], ["--ignore", "slow_start"]])
+def test_no_other_thread_of_the_launcher_takes_a_signal(options: list[str], wrap: Any) -> None:
+    reader = (
+        "import os, pathlib\n"
+        "for task in pathlib.Path(f'/proc/{os.getppid()}/task').iterdir():\n"
+        "    for line in (task / 'status').read_text().splitlines():\n"
+        "        if line.startswith('SigBlk') and task.name != str(os.getppid()): print(line.split()[1])"
+    )
+    command = [*wrap("--no-monitors", "--no-report", *options), sys.executable, "-c", reader]
+    masks = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert len(masks) >= (1 if options else 0)
+    asked = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1))
+    assert all(int(mask, 16) & asked == asked for mask in masks)

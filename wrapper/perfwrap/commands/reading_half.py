@@ -1,6 +1,7 @@
 """What the recording commands need of the reading half, which is imported when it is needed.
 
-Recording must start fast, and work where polars is missing. So these imports stand in functions.
+Recording must start fast, and work where polars is missing. So these imports stand in functions. Polars starts
+threads; before the command runs, it is imported with all signals blocked, which its threads inherit.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.launch import signals
 from perfwrap.run_folder import RunFolder
 from perfwrap.shown_text import say
 
@@ -15,16 +17,18 @@ from perfwrap.shown_text import say
 def check_rule_names(rules: str, ignore: str) -> None:
     """Raise PerfwrapError for names of rules that do not exist: before the command runs, not after it."""
     if rules or ignore:
-        from perfwrap.commands.run_report import choose_rules
+        with signals.blocked():
+            from perfwrap.commands.run_report import choose_rules
 
-        choose_rules(rules, ignore)
+            choose_rules(rules, ignore)
 
 
 def slowest_kernels(earlier: Path | None) -> tuple[str, ...]:
     """Return the functions that took longest on the GPU in an earlier run; PerfwrapError if none is known."""
-    from perfwrap.commands.top_kernels import top_kernels
+    with signals.blocked():
+        from perfwrap.commands.top_kernels import top_kernels
 
-    return top_kernels(earlier)
+        return top_kernels(earlier)
 
 
 def print_report(folder: Path, rules: str = "", ignore: str = "") -> None:

@@ -30,7 +30,7 @@ def run(
     rules: Rules = "",
     ignore: Ignore = "",
     max_overhead: record.MaxOverhead = f"{defaults.DEFAULT_MAX_OVERHEAD:.1%}",
-    no_brief_sampling: record.NoBriefSampling = False,
+    no_py_spy: record.NoPySpy = False,
     py_spy: record.PySpy = False,
     py_spy_rate: record.PySpyRate = monitor_options.DEFAULT_PY_SPY_HZ,
     py_spy_native: record.PySpyNative = False,
@@ -98,8 +98,8 @@ def run(
     options = watching.with_metrics(options, metrics_port, metrics_address, metrics_token_file)
     if py_spy or py_spy_native:
         options = stacks.with_py_spy(options, py_spy_rate, py_spy_native, say)
-    elif not sample and not no_brief_sampling:
-        options = stacks.with_brief_sampling(options)
+    elif not sample and not no_py_spy:
+        options = stacks.with_light_sampling(options)
     if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):
         prefixes.choose(options, os.environ)  # Reports first that ncu is missing.
         options = replace(options, ncu_kernels=reading_half.slowest_kernels(ncu_from))

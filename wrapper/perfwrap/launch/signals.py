@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from perfwrap.launch import proc
@@ -23,6 +25,20 @@ SETTLE_SECONDS = 0.03
 """The minimum wait for a decision: GNU timeout and others signal first the pid and then its group."""
 LONGEST_SETTLE_SECONDS = 0.25
 """The wait if the sender still runs: on a busy machine it may be delayed between the two."""
+
+
+@contextmanager
+def blocked() -> Iterator[None]:
+    """Block all signals within the block; those that arrive meanwhile are handled after it.
+
+    Threads inherit the blocked signals, so libraries that start threads are imported here before a command is
+    supervised: a thread that blocks none would take a signal of the supervisor.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class OriginalSignals:

@@ -130,7 +130,7 @@ def _py_spy_options(settings: MonitorSettings) -> PySpyOptions | None:
         settings.py_spy_hz,
         settings.py_spy_native,
         settings.attached,
-        settings.brief_sampling,
+        settings.light_sampling,
     )
 
 

@@ -98,6 +98,37 @@ with contextlib.ExitStack() as stack:
     assert "stack" in program[place[1] - 1] or "marker" in program[place[1] - 1]
 
 
+def test_files_of_the_compiler_are_looked_through(run, interpreter: str) -> None:
+    done = run(
+        """
+open_journal()
+def note():
+    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal_format.SYNC)
+name = "/tmp/torchinductor_me/hf/chfvpmnfz65stldetsye3pwp776mn363pjywvwyqcl4qt5cyn7zl.py"
+exec(compile("note()", name, "exec"), {"note": note, "__name__": "compiled"})
+exec(compile("note()", name.replace("/hf/", "/aa/"), "exec"), {"note": note, "__name__": "own"})
+""",
+        python=interpreter,
+    )
+    compiled, own = lines(done)
+    assert (compiled[0], own[0][:4]) == ("program.py", "chfv")
+
+
+def test_the_line_that_starts_a_spawned_process_is_not_the_users(run, interpreter: str) -> None:
+    done = run(
+        """
+open_journal()
+def note():
+    journal.span(1, 1, 1, source_lines.label("x", sys._getframe(1)), journal_format.SYNC)
+for program in ("spawn_main = note; note()", "note()"):
+    exec(compile(program, "<string>", "exec"), {"note": note, "__name__": "__main__"})
+""",
+        python=interpreter,
+    )
+    spawned, own = lines(done)
+    assert (spawned[0], own[0]) == ("program.py", "<string>")
+
+
 def test_a_library_is_named_beside_the_users_line(run, tmp_path: Path, interpreter: str) -> None:
     make_library(tmp_path)
     done = run(

@@ -83,6 +83,20 @@ def test_the_processor_is_reported_with_its_governor_and_threads(made_up: Any) -
 
 
 @pytest.mark.parametrize(
+    ("flags", "features"),
+    [
+        ("flags\t\t: fpu avx2 avx512f amx_bf16 avx512_bf16_not", "amx_bf16 avx2 avx512f"),
+        ("Features\t: fp asimd asimdhp bf16", "asimdhp bf16"),
+        ("flags\t\t: fpu sse4_2", "none seen"),
+        ("isa\t\t: rv64imafdc", None),
+    ],
+)
+def test_the_processors_vector_units_are_reported(made_up: Any, flags: str, features: str | None) -> None:
+    made_up.write("proc/cpuinfo", f"processor\t: 0\n{flags}\n")
+    assert host_facts.facts(made_up.root).get("cpu_features") == features
+
+
+@pytest.mark.parametrize(
     ("text", "version"),
     [
         (

@@ -54,13 +54,13 @@ def target() -> Iterator[subprocess.Popen[bytes]]:
 def make(tmp_path: Path, target: subprocess.Popen[bytes]) -> Callable[[str], PySpyMonitor]:
     """Return a function that makes a monitor of the target whose py-spy runs this script."""
 
-    def monitor(script: str, brief_sampling: bool = False) -> PySpyMonitor:
+    def monitor(script: str, light_sampling: bool = False) -> PySpyMonitor:
         tool = tmp_path / "py-spy"
         tool.write_text(STAND_IN.format(script))
         tool.chmod(0o755)
         python = Python(target.pid, start_ticks(target.pid))
         journal = JournalWriter(tmp_path, "here")
-        options = PySpyOptions(str(tool), 20.0, brief_sampling=brief_sampling)
+        options = PySpyOptions(str(tool), 20.0, light_sampling=light_sampling)
         return PySpyMonitor(journal, tmp_path / "tools", options, Given([python]))
 
     return monitor
@@ -88,25 +88,21 @@ def test_one_recording_follows_the_other_and_each_is_kept_small(
     monitor.close()
 
 
-def test_a_glance_is_one_recording(tmp_path: Path, make: Callable[..., PySpyMonitor], wait_for: Wait) -> None:
-    monitor = make(WRITES, brief_sampling=True)
-    assert not look(monitor)
-    assert not lines(tmp_path)
-    monitor.full(time.monotonic_ns())
-    wait_for(lambda: look(monitor) or len(lines(tmp_path)) >= 2, "a recording")
-    for _ in range(20):
-        look(monitor)
-        monitor.full(time.monotonic_ns())
-        time.sleep(0.01)
-    assert [row[0] for row in lines(tmp_path)] == ["begin", "end"]
+def test_light_sampling_starts_often_and_goes_on_rarely(
+    tmp_path: Path, make: Callable[..., PySpyMonitor], wait_for: Wait
+) -> None:
+    monitor = make(WRITES, light_sampling=True)
+    wait_for(lambda: look(monitor) or len(lines(tmp_path)) >= 14, "seven recordings")
+    rates = [row[4] for row in lines(tmp_path) if row[0] == "begin"]
+    assert rates[:7] == ["10.0"] * 5 + ["2.0"] * 2
     monitor.close()
 
 
-def test_a_refused_glance_is_in_the_coverage_and_no_warning(
+def test_refused_light_sampling_is_in_the_coverage_and_no_warning(
     tmp_path: Path, make: Callable[..., PySpyMonitor], wait_for: Wait
 ) -> None:
-    monitor = make(REFUSED, brief_sampling=True)
-    monitor.full(time.monotonic_ns())
+    monitor = make(REFUSED, light_sampling=True)
+    monitor.quick(time.monotonic_ns())
     wait_for(lambda: look(monitor) or len(lines(tmp_path)) >= 2, "the refusal")
     assert lines(tmp_path)[1][-1] == ""
     assert b"pyspy" in next(tmp_path.glob("*.pwj")).read_bytes()

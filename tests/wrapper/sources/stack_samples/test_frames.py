@@ -9,6 +9,9 @@ TORCH = "/env/lib/python3.11/site-packages/torch/"
 LIBRARY = "/usr/lib/python3.11/"
 
 
+COMPILED = "chfvpmnfz65stldetsye3pwp776mn363pjywvwyqcl4qt5cyn7zl.py"
+
+
 @pytest.mark.parametrize(
     ("file", "sort"),
     [
@@ -17,6 +20,8 @@ LIBRARY = "/usr/lib/python3.11/"
         ("<string>", HIDDEN),
         ("<perfwrap importlib._bootstrap>", HIDDEN),
         ("", HIDDEN),
+        (f"/tmp/torchinductor_me/hf/{COMPILED}", HIDDEN),
+        (f"/home/me/aa/{COMPILED}", USERS),
         (TORCH + "nn/modules/module.py", HIDDEN),
         ("torch/nn/modules/module.py", HIDDEN),
         (LIBRARY + "threading.py", HIDDEN),
@@ -61,3 +66,15 @@ def test_a_forked_workers_parent_is_not_its_line() -> None:
 def test_the_users_own_python_has_no_operation() -> None:
     assert columns([Frame("main", "/home/me/train.py", 3)])["operation"] is None
     assert columns([])["file"] is None
+
+
+def test_functions_of_the_recorder_are_not_in_the_stack() -> None:
+    own = Frame("label", TORCH + "nn/<perfwrap importlib._bootstrap>", 68)
+    assert columns([Frame("main", "/home/me/train.py", 3), own])["stack"] == "main (/home/me/train.py:3)"
+
+
+def test_the_line_that_calls_an_operation_counts_not_the_method_that_passes_it_on() -> None:
+    call = Frame("Normalize.__call__", "/home/me/transforms.py", 12)
+    passing = Frame("MyTensor.__torch_function__", "/home/me/tensors.py", 282)
+    assert columns([call, passing])["line"] == 12
+    assert columns([passing])["line"] == 282

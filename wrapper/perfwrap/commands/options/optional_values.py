@@ -6,11 +6,13 @@ must be joined with ``=``; it goes to a hidden option of its own, ``--nsys-optio
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -63,6 +65,8 @@ class _ValueConversion:
             return () if param.multiple or param.nargs == -1 else None
         if _is_list_of_text(value, param):
             return list(value)
+        if _is_new_path(value, param):
+            return Path(value)
         return value if _is_ready(value, param) else self.convert().coerce(value, param=param, ctx=ctx)
 
 
@@ -74,11 +78,22 @@ def _is_list_of_text(value: Any, parameter: Any) -> bool:
 
 
 def _is_ready(value: Any, parameter: Any) -> bool:
-    """Return whether the library would return a value as it is: text for a parameter of text, or a default."""
+    """Return whether the library would return a value as it is: text for text, a switch, or a default."""
     kind = parameter.type_descriptor
     if parameter.multiple or parameter.nargs != 1 or kind.parameter_info.parser is not None:
         return False
-    return type(value) is kind.annotation and (kind.annotation is str or value == parameter.default)
+    is_final = kind.annotation in (str, bool) or value == parameter.default
+    return type(value) is kind.annotation and is_final
+
+
+def _is_new_path(value: Any, parameter: Any) -> bool:
+    """Return whether this is the path of a file that does not exist and does not have to: there is nothing to check."""
+    kind = parameter.type_descriptor
+    if kind.annotation is not Path or type(value) is not str or parameter.multiple or parameter.nargs != 1:
+        return False
+    rules = kind.parameter_info
+    needs_more = rules.parser or rules.exists or rules.resolve_path or rules.path_type
+    return not needs_more and not os.path.lexists(value)
 
 
 class CommandWithOptionalValues(TyperCommand):

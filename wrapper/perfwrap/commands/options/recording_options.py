@@ -72,11 +72,11 @@ Rate: TypeAlias = Annotated[
     ),
 ]
 
-NoBriefSampling: TypeAlias = Annotated[
+NoPySpy: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--no-brief-sampling",
-        help="Disable the 30-second py-spy sampling of the training process.",
+        "--no-py-spy",
+        help="Disable the default py-spy sampling of the training process.",
         rich_help_panel=STACKS,
     ),
 ]

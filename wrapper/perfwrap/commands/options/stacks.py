@@ -48,14 +48,14 @@ def with_py_spy(options: Options, rate_hz: float, native: bool, say: Callable[[s
     return replace(options, sample_hz=options.sample_hz or rate_hz)
 
 
-def with_brief_sampling(options: Options) -> Options:
-    """Return the options with 30 seconds of py-spy, if it is installed and no other option excludes it.
+def with_light_sampling(options: Options) -> Options:
+    """Return the options with light sampling by py-spy, if it is installed and no other option excludes it.
 
     Whether the system permits it is not tried here, because the program would have to wait.
     """
     is_fit = options.monitors and not options.trial.steps and options.nsys is None and options.ncu is None
     tool = pyspy_tool.find() if is_fit else None
-    return options if tool is None else replace(options, py_spy=tool, brief_sampling=True)
+    return options if tool is None else replace(options, py_spy=tool, light_sampling=True)
 
 
 def of_running_job(

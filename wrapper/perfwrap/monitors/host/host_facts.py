@@ -18,6 +18,12 @@ GPU_VENDORS = ("0x10de", "0x1002")
 """NVIDIA and AMD: display controllers of other vendors do not compute."""
 CONTAINERS = re.compile(r"[/:](kubepods|docker|libpod|lxc|crio|cri-containerd)(?!\.service)[-/.]")
 """The container engine, by a word in the path of the control group."""
+FEATURES = (
+    *("avx2", "avx512f"),
+    *("avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16"),
+    *("asimdhp", "bf16"),
+)
+"""Vector units of a processor and their arithmetic in 16 bits, as Linux names them: on x86, the last two on Arm."""
 MARKERS = {
     ".dockerenv": "docker",
     "run/.containerenv": "podman",
@@ -47,18 +53,28 @@ def facts(root: Path = Path("/")) -> dict[str, str]:
 
 
 def _processor(root: Path) -> dict[str, str]:
-    """Return the processor model and the frequency governor."""
+    """Return the processor's model and vector units, and the frequency governor."""
     folder = root / "sys/devices/system/cpu"
-    model = re.search(r"^model name\s*:\s*(.+)$", text(root / "proc/cpuinfo"), re.MULTILINE)
+    information = text(root / "proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", information, re.MULTILINE)
     governors = sorted({text(path) for path in folder.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})
     most = text(folder / "cpu0/cpufreq/cpuinfo_max_freq")
     return _known(
         cpu_model=model[1].strip() if model else "",
+        cpu_features=_features(information),
         cpu_governor=", ".join(governors),
         cpu_frequency_driver=text(folder / "cpu0/cpufreq/scaling_driver"),
         cpu_max_hertz=str(1000 * int(most)) if most.isdecimal() else "",
         cpu_threads_per_core=_threads_per_core(folder),
     )
+
+
+def _features(information: str) -> str:
+    """Return which of FEATURES the first processor has; "" if it does not say what it has."""
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", information, re.MULTILINE)
+    if flags is None:
+        return ""
+    return " ".join(sorted(set(FEATURES) & set(flags[1].split()))) or "none seen"
 
 
 def _threads_per_core(folder: Path) -> str:

@@ -9,14 +9,15 @@ from pathlib import Path
 from perfwrap.monitors.processes.procfs import PROC, read_stat
 from perfwrap.run_folder import START_FIELDS
 
-PID, START_TICKS = START_FIELDS.index("pid"), START_FIELDS.index("start_ticks")
+EVENT, PID, START_TICKS = map(START_FIELDS.index, ("event", "pid", "start_ticks"))
 
 
 class StartRecords:
     """The lines that interpreters with the recorder write into ``starts/``, read as they are written."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, without: frozenset[bytes] = frozenset()) -> None:
+        """``without`` are events whose lines are skipped."""
+        self._folder, self._without = folder, without
         self._read: dict[str, int] = {}
         self._reached: set[tuple[int, int]] = set()
 
@@ -34,7 +35,7 @@ class StartRecords:
                     file.seek(place)
                     lines, newline, _ = file.read().rpartition(b"\n")
                 self._read[path] = place + len(lines) + len(newline)
-                self._reached.update(_identities(lines))
+                self._reached.update(_identities(lines, self._without))
 
     def reached(self) -> frozenset[tuple[int, int]]:
         """Return (pid, start ticks) of each process with a start record that was not forgotten."""
@@ -107,11 +108,12 @@ def _numbered(folder: Path) -> Iterator[os.DirEntry[str]]:
         yield from (entry for entry in entries if entry.name.isdecimal())
 
 
-def _identities(lines: bytes) -> set[tuple[int, int]]:
-    """Return (pid, start ticks) of each complete line."""
+def _identities(lines: bytes, without: frozenset[bytes]) -> set[tuple[int, int]]:
+    """Return (pid, start ticks) of each complete line that has none of the events ``without``."""
     found = set()
     for line in lines.split(b"\n"):
         words = line.split(b"\t")
-        if len(words) >= len(START_FIELDS) and words[PID].isdigit() and words[START_TICKS].isdigit():
+        is_whole = len(words) >= len(START_FIELDS) and words[PID].isdigit() and words[START_TICKS].isdigit()
+        if is_whole and words[EVENT] not in without:
             found.add((int(words[PID]), int(words[START_TICKS])))
     return found

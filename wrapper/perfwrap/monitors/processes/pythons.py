@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -14,6 +16,12 @@ SAMPLED_ROLES = ("main", "worker")
 """Roles of the recorder whose stacks show the training; launchers, helpers and monitors only wait."""
 FIRST_BYTES = 1 << 16
 """Size of the beginning of a journal, which has the facts about the process."""
+
+
+FORKED = frozenset([b"fork"])
+MIN_AGE_NS = 200_000_000
+"""A younger process may still start its interpreter, or be a short helper."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Python(NamedTuple):
@@ -51,6 +59,22 @@ class RecordedPythons:
         return [found for name, role in roles.items() if role in SAMPLED_ROLES and (found := _named(name))]
 
 
+class StartedPythons:
+    """The processes of this machine with a start record, a moment after their start; forked ones are left out."""
+
+    def __init__(self, starts: Path) -> None:
+        self._starts = StartRecords(starts, without=FORKED)
+        self._seen: set[tuple[int, int]] = set()
+
+    def fresh(self) -> list[Python]:
+        """Return the processes that were found since the last call."""
+        self._starts.follow()
+        new = sorted(self._starts.reached() - self._seen)
+        found = [Python(*identity) for identity in new if _age_ns(identity[1]) >= MIN_AGE_NS]
+        self._seen.update(found)
+        return [python for python in found if is_alive(python) and not _is_helper(python.pid)]
+
+
 class TreePythons:
     """The Pythons of a running job: the process ``root`` and all its present and future descendants."""
 
@@ -68,6 +92,19 @@ class TreePythons:
         came = [each for each in living - self._found if _is_python(each.pid, each not in self._seen)]
         self._seen, self._found = living, (self._found & living) | set(came)
         return came
+
+
+def _is_helper(pid: int) -> bool:
+    """Return whether this is a process that multiprocessing starts to clean up."""
+    try:
+        return b"_tracker import main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _age_ns(start_ticks: int) -> int:
+    """Return how long ago a process was started."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - start_ticks * 1_000_000_000 // TICKS_PER_S
 
 
 def journal_role(path: Path) -> str:

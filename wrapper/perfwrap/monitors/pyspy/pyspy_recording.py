@@ -14,7 +14,10 @@ from perfwrap.monitors.processes.pythons import Python
 
 RECORDING_SECONDS = 60
 """The length of a recording, which a SIGKILL of py-spy loses; the gap between two is about a tenth of a second."""
-BRIEF_SECONDS = 30
+LIGHT_HZ = 10.0
+LATER_HZ = 2.0
+"""The rate of light sampling after LIGHT_RECORDINGS; a lower one would delay the end of the run."""
+LIGHT_RECORDINGS = 5
 
 
 @dataclass(frozen=True)
@@ -26,15 +29,22 @@ class PySpyOptions:
     native: bool = False
     attached: int = 0
     """The first process of a running job, all of which is sampled; 0 samples the recorded processes."""
-    brief_sampling: bool = False
-    """Whether to make only one recording of BRIEF_SECONDS, of one training process."""
+    light_sampling: bool = False
+    """Whether to sample one training process only, with few samples per second."""
+
+    def rate_of(self, number: int) -> float:
+        """Return the rate of the recording of a process with this number, from 0."""
+        if not self.light_sampling:
+            return self.rate_hz
+        return LIGHT_HZ if number < LIGHT_RECORDINGS else LATER_HZ
 
 
 class Recording:
     """A running py-spy that samples one process."""
 
-    def __init__(self, options: PySpyOptions, python: Python, path: Path) -> None:
+    def __init__(self, options: PySpyOptions, python: Python, path: Path, rate_hz: float) -> None:
         """Start it; OSError if that is not possible."""
+        self.rate_hz = rate_hz
         self.python, self.path, self._said = python, path, path.with_suffix(".said")
         how = "--native" if options.native else "--nonblocking"
         command = [
@@ -47,8 +57,7 @@ class Recording:
             "--full-filenames",
             how,
         ]
-        seconds = BRIEF_SECONDS if options.brief_sampling else RECORDING_SECONDS
-        command += ["--rate", f"{options.rate_hz:.0f}", "--duration", str(seconds)]
+        command += ["--rate", f"{rate_hz:.0f}", "--duration", str(RECORDING_SECONDS)]
         command += ["--pid", str(python.pid), "--output", str(path)]
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -1,6 +1,6 @@
 """Runs py-spy to sample the stacks of the training processes and of their DataLoader workers.
 
-By default it samples briefly: one training process for 30 seconds.
+By default it samples lightly: the processes that may train, from their start, until one trains; then only that one.
 
 One py-spy per process records for RECORDING_SECONDS and is followed by the next. Its format ``chrometrace`` is
 the only one with the time of each change of the stack; ``raw`` has no times, and those of ``speedscope`` are off by
@@ -21,8 +21,16 @@ import time
 from pathlib import Path
 
 from perfwrap.monitors.monitor_journal import JournalWriter
-from perfwrap.monitors.processes.pythons import Python, Pythons, RecordedPythons, TreePythons, is_alive
+from perfwrap.monitors.processes.pythons import (
+    Python,
+    Pythons,
+    RecordedPythons,
+    StartedPythons,
+    TreePythons,
+    is_alive,
+)
 from perfwrap.monitors.progress.first_trainer import FirstTrainer
+from perfwrap.monitors.progress.likely_trainers import LikelyTrainers
 from perfwrap.monitors.pyspy import pyspy_tool
 from perfwrap.monitors.pyspy.pyspy_recording import PySpyOptions, Recording, compress, size, written_ns
 from perfwrap.run_folder import RunFolder
@@ -34,6 +42,8 @@ FINISH_SECONDS = 0.6
 """How long writing the last recordings may take; a py-spy at 10 Hz checks for signals that often."""
 LOOK_SECONDS = 0.01
 MAX_FAILURES = 3
+RETRY_NS = 500_000_000
+"""The time after a failure; py-spy may not know yet a Python that has just been started."""
 MAX_AT_ONCE = 64
 """Processes that are sampled at the same time."""
 NEVER_NS = 1 << 63
@@ -47,6 +57,7 @@ class Turn:
         self.recording: Recording | None = None
         self.number = self.failures = 0
         self.due_ns = 0
+        self.is_over = False
 
 
 class PySpyMonitor:
@@ -57,7 +68,7 @@ class PySpyMonitor:
         folder.mkdir(parents=True, exist_ok=True)
         self._host = host_of(journal)
         self._journal, self._folder, self._options, self._pythons = journal, folder, options, pythons
-        self._is_expensive = bool(options.attached) or options.brief_sampling
+        self._is_expensive = bool(options.attached)
         self._turns: dict[Python, Turn] = {}
         self._used_bytes = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -101,20 +112,30 @@ class PySpyMonitor:
         os.close(self._log)
 
     def _take_in(self) -> None:
-        for python in self._pythons.fresh():
+        found = self._pythons.fresh()
+        if isinstance(self._pythons, LikelyTrainers) and self._pythons.chosen is not None:
+            self._end_others(self._pythons.chosen)
+        for python in found:
             if len(self._turns) < MAX_AT_ONCE:
                 self._turns.setdefault(python, Turn())
             else:
                 self._journal.lost("processes to sample with py-spy", 1)
 
+    def _end_others(self, chosen: Python) -> None:
+        """End the sampling of the processes that do not train."""
+        for python, turn in self._turns.items():
+            if python != chosen and not turn.is_over:
+                turn.is_over, turn.due_ns = True, NEVER_NS
+                if turn.recording is not None:
+                    turn.recording.send(signal.SIGINT)
+
     def _begin(self, python: Python, turn: Turn) -> None:
         """Start the next recording of a process, and log the time."""
         name = f"{self._host}-{python.pid}-{python.start_ticks}-{turn.number}{SUFFIX}"
-        turn.recording = Recording(self._options, python, self._folder / name)
+        rate_hz = self._options.rate_of(turn.number)
+        turn.recording = Recording(self._options, python, self._folder / name, rate_hz)
         turn.number += 1
-        self._write(
-            "begin", name, python.pid, python.start_ticks, self._options.rate_hz, turn.recording.began_ns
-        )
+        self._write("begin", name, python.pid, python.start_ticks, rate_hz, turn.recording.began_ns)
 
     def _end(self, turn: Turn, recording: Recording, status: int, keep_small: bool) -> None:
         """Log how a recording ended, compress it, and schedule the next one."""
@@ -126,17 +147,17 @@ class PySpyMonitor:
         elif is_alive(recording.python):
             turn.failures += 1
             self._explain(turn, recording.python, status, said)
-        # Why brief sampling failed is in the coverage; it is on by default, so there is no warning.
+        # Why light sampling failed is in the coverage; it is on by default, so there is no warning.
         self._write(
-            "end", recording.path.name, written or 0, status, "" if self._options.brief_sampling else said
+            "end", recording.path.name, written or 0, status, "" if self._options.light_sampling else said
         )
         if written:
             if keep_small:
                 compress(recording.path)
             self._used_bytes += size(recording.path)
         pause_ns = (self._stride() - 1) * (now_ns - recording.began_ns)
-        is_over = turn.failures == MAX_FAILURES or (self._options.brief_sampling and written)
-        turn.due_ns = NEVER_NS if is_over else now_ns + pause_ns
+        is_over = turn.failures == MAX_FAILURES or turn.is_over
+        turn.due_ns = NEVER_NS if is_over else now_ns + (pause_ns if written else RETRY_NS)
 
     def _explain(self, turn: Turn, python: Python, status: int, said: str) -> None:
         """Write into the coverage why a process is not sampled."""
@@ -173,5 +194,10 @@ def watch(journal: JournalWriter, run: RunFolder, options: PySpyOptions | None) 
         return None
     if options.attached:
         return PySpyMonitor(journal, run.py_spy, options, TreePythons(options.attached, run.starts))
-    find = FirstTrainer if options.brief_sampling else RecordedPythons
-    return PySpyMonitor(journal, run.py_spy, options, find(run.journal, host_of(journal)))
+    recorded = RecordedPythons(run.journal, host_of(journal))
+    if not options.light_sampling:
+        return PySpyMonitor(journal, run.py_spy, options, recorded)
+    # Where the system restricts it, a process permits access when it opens its journal.
+    candidates = recorded if pyspy_tool.needs_permission() else StartedPythons(run.starts)
+    trainers = LikelyTrainers(FirstTrainer(run.journal, host_of(journal)), candidates)
+    return PySpyMonitor(journal, run.py_spy, options, trainers)

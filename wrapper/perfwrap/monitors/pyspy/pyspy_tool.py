@@ -18,6 +18,7 @@ FILTERED = "2"
 REFUSALS = ("permission denied", "operation not permitted", "os error 1)")
 """What py-spy prints if the system refuses access."""
 
+SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 YAMA = {
     "1": (
         "kernel.yama.ptrace_scope is 1: only the ancestors of a process may read it",
@@ -71,9 +72,14 @@ def is_refusal(said: str) -> bool:
     return any(words in said.lower() for words in REFUSALS)
 
 
+def needs_permission() -> bool:
+    """Return whether another process may only be read once it has permitted that."""
+    return _text(SCOPE) == "1"
+
+
 def refused_because(granted: bool = False) -> tuple[str, str]:
     """Return the reason and the fix for a refusal on this system."""
-    scope = _text("/proc/sys/kernel/yama/ptrace_scope")
+    scope = _text(SCOPE)
     if scope in YAMA and not (scope == "1" and granted):
         return YAMA[scope]
     status = _text("/proc/self/status").splitlines()

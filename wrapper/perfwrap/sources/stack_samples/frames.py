@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 HIDDEN, INSTALLED, USERS = range(3)
 
 PACKAGES = re.compile(r"/(?:site|dist)-packages/")
 STANDARD_LIBRARY = re.compile(r"/lib(?:64)?/python3\.\d+/")
+COMPILED = re.compile(r"/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
+"""A file that torch's Inductor writes."""
 SHORT = re.compile(r"[A-Za-z_]\w*(?=/|\.pyx?$)")
 """The first part of a file's name that py-spy has shortened to begin with its package."""
 SCRIPT_WITHOUT_SUFFIX = re.compile(r"/bin/[^/.]+$")
@@ -36,6 +38,12 @@ PHASES = (
 )
 """Files of torch, functions in them, and the recorder's name of the operation that runs in these functions."""
 BY_FUNCTION = {(file, name): operation for file, names, operation in PHASES for name in names}
+RECORDER = "<perfwrap"
+"""In the file of each function that the recorder adds to a program; it says nothing about the program."""
+CALLS_AS_CALLER = "call_from"
+"""The recorder's function that calls a method of torch through a frame with the file, line and name of its caller."""
+PASSED_ON = ("__torch_function__", "__torch_dispatch__")
+"""Methods of tensor subclasses through which all operations pass: the line that calls the operation says more."""
 WAITING = ("multiprocessing/queues.py", "get")
 """In a worker outside of any batch: it waits for a request."""
 
@@ -65,11 +73,27 @@ def append(rows: dict[str, list[Any]], row: Mapping[str, Any]) -> None:
         rows[name].append(value)
 
 
+def of_program(frames: Iterable[Frame]) -> list[Frame]:
+    """Return the frames of the program itself: without the recorder's, and those that repeat their caller."""
+    program: list[Frame] = []
+    repeats = False
+    for frame in frames:
+        if RECORDER in frame.file:
+            repeats = bool(program) and _short(frame) == CALLS_AS_CALLER
+            continue
+        if not repeats or frame[:2] != program[-1][:2]:
+            program.append(frame)
+        repeats = False
+    return program
+
+
 def columns(frames: Sequence[Frame]) -> dict[str, Any]:
     """Return stack, operation, file, line and function of frames in order from the outermost to the innermost."""
+    frames = of_program(frames)
     begin = _worker_loop(frames)
     own = frames[begin:]
-    place = next((frame for frame in reversed(own) if sort_of(frame.file) == USERS), None)
+    users = [frame for frame in reversed(own) if sort_of(frame.file) == USERS]
+    place = next((frame for frame in users if _short(frame) not in PASSED_ON), next(iter(users), None))
     if place is None and not begin:
         place = next((frame for frame in reversed(own) if sort_of(frame.file) == INSTALLED), None)
     return {
@@ -88,7 +112,7 @@ def sort_of(file: str) -> int:
     parts = PACKAGES.split(file)
     if len(parts) > 1:
         return HIDDEN if parts[-1].startswith("torch/") else INSTALLED
-    if STANDARD_LIBRARY.search(file):
+    if STANDARD_LIBRARY.search(file) or COMPILED.search(file):
         return HIDDEN
     first = SHORT.match(file)
     if first and (first[0] in sys.stdlib_module_names or file.startswith("torch/")):

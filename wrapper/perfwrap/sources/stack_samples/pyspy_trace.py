@@ -22,7 +22,7 @@ from typing import Any
 from perfwrap.run_folder import PY_SPY_FIELDS
 from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.journals.log_lines import LogLines
-from perfwrap.sources.stack_samples.frames import Frame, append, columns, make_frame
+from perfwrap.sources.stack_samples.frames import Frame, append, columns, make_frame, of_program
 from perfwrap.sources.unpacked import whole
 from perfwrap.timeline.builder import TimelineBuilder
 
@@ -215,7 +215,7 @@ def _function(frame: Frame) -> tuple[str, str]:
 
 
 def stack_intervals(events: list[dict[str, Any]]) -> Iterator[tuple[tuple[Frame, ...], int, int]]:
-    """Return each stack, from the outermost frame on, with its start and end in microseconds."""
+    """Return each stack of the program, from the outermost frame on, with its start and end in microseconds."""
     stacks: dict[object, list[Frame]] = {}
     since: dict[object, int] = {}
     for event in events:
@@ -224,7 +224,7 @@ def stack_intervals(events: list[dict[str, Any]]) -> Iterator[tuple[tuple[Frame,
         begun = since.setdefault(thread, now)
         if now > begun:
             if stack:
-                yield tuple(stack), begun, now
+                yield tuple(of_program(stack)), begun, now
             since[thread] = now
         if event["ph"] == "E":
             if stack:
