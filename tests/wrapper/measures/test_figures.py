@@ -323,7 +323,8 @@ def test_the_start_is_taken_apart_to_the_nanosecond(run) -> None:
         journal.step()
     journal.describe("END")
     found = of(run, find_start_up)
-    assert found.total_ns == 600 + 3_000 + 700 + 50 + 90 + 200 + 800 + 300 + 70
+    # A usual step takes 100 ns: that much of the first one is training.
+    assert found.total_ns == 600 + 3_000 + 700 + 50 + 90 + 200 + 800 + 270
     assert {part: ns for part, ns in found.parts.items() if ns} == {
         "interpreter": 600,
         "import torch": 3_000,
@@ -331,13 +332,12 @@ def test_the_start_is_taken_apart_to_the_nanosecond(run) -> None:
         "loader start": 90,
         "first batch": 200,
         "first forward": 800,
-        "first backward": 300,
-        "first optimizer": 70,
+        "first backward": 270,
         "rest": 700,
     }
     assert found.warm_up_steps == 1
     assert found.warm_up_excess_ns == 1_460 - 100
-    assert found.run_share == pytest.approx(found.total_ns / (found.total_ns + 4_000))
+    assert found.run_share == pytest.approx(found.total_ns / (found.total_ns + 100 + 4_000))
 
 
 def test_perfwraps_own_cost_is_recorded_and_estimated(run) -> None:

@@ -51,5 +51,5 @@ def test_each_fact_of_a_model_has_its_type(run) -> None:
 def test_what_was_not_recorded_or_is_damaged_is_none_or_empty(run) -> None:
     damaged = {"model/Net/parameters": "12x", "model/Net/gradients": "8 1000", "model/Net/dtypes": "float"}
     models, devices = read(run, {"model/Loss/autocast": "off", **damaged, "optimizer/SGD#1/parameters": "3"})
-    assert models == (Model("Loss"), Model("Net"))
+    assert models == (Model("Loss", autocast="off"), Model("Net"))
     assert devices == set()

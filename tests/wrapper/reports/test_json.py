@@ -34,10 +34,10 @@ def test_the_schema_is_one_and_is_beside_its_documentation(repository: Path) -> 
 
 
 def test_the_check_sees_what_is_wrong() -> None:
-    document = {"format": 2, "verdict": {"share": 2}, "surprise": 1}
+    document = {"format": 3, "verdict": {"share": 2}, "surprise": 1}
     found = "\n".join(problems(document))
     for words in (
-        "1 was expected",
+        "2 was expected",
         "'findings' is a required",
         "'surprise' was unexpected",
         "$.verdict.share: 2 is",
@@ -65,7 +65,8 @@ def test_an_abstention_follows_the_schema_too() -> None:
 def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
     document = json_report.document(diagnosis)
     assert list(document) == [
-        *("format", "verdict", "findings", "outcomes", "account", "steps", "ranks"),
+        *("format", "verdict", "findings", "outcomes", "whole_run", "account", "steps"),
+        "ranks",
         *("skew", "processes", "warnings"),
         "perfwrap_cost",
         "gpu",

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.host.processors import Processors
-from perfwrap.measures.run.whole_run import WholeRun
-from perfwrap.reports.html.summary import verdict
-from perfwrap.reports.run_context import busy_machine, whole_run
+from perfwrap.measures.run.whole_run import EXIT, IMPORTS, LOOP, PARTS, Place, WholeRun
+from perfwrap.reports.html.summary import verdict, whole_run
+from perfwrap.reports.json import document
+from perfwrap.reports.run_context import busy_machine
 
 SECOND = 1_000_000_000
 NONE: dict[str, None] = dict.fromkeys(
@@ -55,15 +57,31 @@ def test_a_machine_that_did_no_harm_gets_no_warning(
     assert busy_machine(replace(diagnosis, processors=processors)) == ""
 
 
-def test_the_parts_of_the_whole_run_add_up_to_a_hundred_per_cent_on_one_line(
+def test_the_whole_run_is_a_strip_whose_parts_add_up_to_a_hundred_per_cent(
     diagnosis: Diagnosis, drawn: Callable[..., str]
 ) -> None:
-    divided = replace(diagnosis, whole_run=WholeRun(3 * SECOND, 8 * SECOND, SECOND))
-    parts = "start 3 s (25 %), training loop 8 s (67 %), end 1 s (8 %)"
-    assert f"\nWhole run: {parts}\n" in drawn(divided)
-    assert {"name": "Whole run", "value": parts} in verdict(divided)["figures"]
+    parts = {**dict.fromkeys(PARTS, 0), IMPORTS: 3 * SECOND, LOOP: 8 * SECOND, EXIT: SECOND}
+    places = (Place(IMPORTS, None, "torch", 2 * SECOND), Place(EXIT, Line("/w/a.py", 7), "", SECOND))
+    run = {**diagnosis.run, "cwd": "/w"}
+    divided = replace(diagnosis, whole_run=WholeRun(parts, places), run=run)
+    text = drawn(divided, 80)
+    told = "Outside the loop, most time: importing torch 2 s, a.py:7 (exit) 1 s."
+    assert "\nWhole run: 12 s\n  ░░░" in text
+    assert "\n  imports 25 %, steady loop 67 %, exit 8 %.\n" in text
+    assert told in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    shown = whole_run(divided)
+    assert shown is not None
+    assert [(row["part"], row["share"]) for row in shown["parts"]] == [
+        (IMPORTS, 25),
+        (LOOP, 67),
+        (EXIT, 8),
+    ]
+    assert shown["places"] == told
+    assert document(divided)["whole_run"]["parts_ns"][LOOP] == 8 * SECOND
 
 
 def test_unknown_parts_are_not_shown(diagnosis: Diagnosis, drawn: Callable[..., str]) -> None:
-    assert whole_run(diagnosis) == ""
+    assert whole_run(diagnosis) is None
+    assert document(diagnosis)["whole_run"] is None
     assert "Whole run" not in drawn(diagnosis)

@@ -52,6 +52,7 @@ def test_rules_of_a_topic_claim_in_the_order_in_which_they_are_shown() -> None:
         ("swapping", "allocator_retries"),
         ("exposed_transfer", "tensor_cores_unused"),
         ("double_precision", "compute_bound"),
+        ("half_precision_on_cpu", "compute_bound"),
     ],
 )
 def test_a_cause_claims_before_its_symptoms(first: str, second: str) -> None:

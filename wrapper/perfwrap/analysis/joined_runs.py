@@ -125,7 +125,13 @@ def diagnose_many(folder: RunFolder, overview: bool, choice: Choice) -> tuple[Di
         timeline = Timeline(run=folder.read_manifest())
         return with_fleet(Diagnosis(only_tables(), run=timeline.run), fleet), timeline
     timeline = align_clocks(run_journals.read(folder, chosen))
-    diagnosis = diagnose(timeline, skipped=choice.skipped, thresholds=choice.thresholds, overview=overview)
+    diagnosis = diagnose(
+        timeline,
+        skipped=choice.skipped,
+        thresholds=choice.thresholds,
+        overview=overview,
+        account=fleet.account_ns if any(fleet.account_ns.values()) else None,
+    )
     return with_fleet(diagnosis, fleet), timeline
 
 

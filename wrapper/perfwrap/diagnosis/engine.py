@@ -12,7 +12,7 @@ import polars as pl
 from perfwrap.diagnosis.attribution import resolve_overlaps
 from perfwrap.diagnosis.guard import guarded
 from perfwrap.diagnosis.merged_ranks import merge_ranks
-from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.diagnosis.run_figures import (
     gpu_activity,
     overview_of,
@@ -39,7 +39,7 @@ from perfwrap.measures.steps.step_blocks import StepBlocks, find_step_blocks
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers, training_processes
 from perfwrap.rules import RULES
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Outcome, Rule, RunRule, rule_id
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Outcome, Rule, RunRule, Scope, rule_id
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.priority import priority
 from perfwrap.rules.thresholds import Thresholds, limits_of
@@ -49,6 +49,8 @@ NO_ANSWER: Answer = Clear()
 """The answer that replaces that of a rule that failed."""
 NO_GPUS: tuple[Gpu, ...] = ()
 NO_MEMORY: tuple[GpuMemory, ...] = ()
+EXPLAINS_SHARE = 0.5
+"""Share of a finding without a cause from which the line that has a cause comes before it."""
 
 
 def diagnose(
@@ -57,14 +59,18 @@ def diagnose(
     skipped: Mapping[str, str] | None = None,
     thresholds: Thresholds | None = None,
     overview: bool = False,
+    account: Mapping[str, int] | None = None,
 ) -> Diagnosis:
     """Return the diagnosis of a timeline; it may have no verdict, but it never raises.
 
     ``skipped`` maps rules that do not run to the reason; ``thresholds`` has those that differ from the rules' own.
-    ``overview`` adds the data for the overview chart. KeyError or TypeError for an unknown rule or threshold.
+    ``overview`` adds the data for the overview chart. ``account`` is that of all training threads, if only some
+    are in the timeline. KeyError or TypeError for an unknown rule or threshold.
     """
     limits = limits_of(rules, thresholds or {})
-    diagnosis, failure = guarded(lambda: _diagnose(timeline, rules, skipped or {}, limits, overview), None)
+    diagnosis, failure = guarded(
+        lambda: _diagnose(timeline, rules, skipped or {}, limits, overview, account), None
+    )
     diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
     changed = tuple(
         f"{rule} used {name} = {value:g} from your settings."
@@ -80,6 +86,7 @@ def _diagnose(
     skipped: Mapping[str, str],
     limits: Mapping[str, Any],
     overview: bool,
+    of_all: Mapping[str, int] | None,
 ) -> Diagnosis:
     """Return the diagnosis; raises if a measure fails that everything depends on."""
     evidence = Evidence(timeline)
@@ -98,11 +105,13 @@ def _diagnose(
         found[trainer], dropped, claimed[trainer.thread] = resolve_overlaps(account_of, by_priority)
         explained.update(dropped)
     findings = merge_ranks(evidence, found) if found else _of_the_run(rules, evidence, limits)
-    account = whole_account(evidence)
+    account = whole_account(evidence) if of_all is None else dict(of_all)
     has_phases = evidence.get(why_missing, "phases") is None
     main = evidence.get(find_main_trainer)
+    verdict = judge(evidence, findings, account)
+    findings = tuple(sorted(findings, key=partial(_asides, verdict, _largest_named(findings))))
     return Diagnosis(
-        verdict=judge(evidence, findings, account),
+        verdict=verdict,
         findings=findings,
         outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
         account=account if has_phases else unknown_account(account),
@@ -132,6 +141,25 @@ def _diagnose(
         },
         overview=guarded(lambda: overview_of(evidence, rules, findings), None)[0] if overview else None,
     )
+
+
+def _largest_named(findings: Sequence[Finding]) -> float:
+    """Return the largest share of the loop for which a finding names a line and what it does wrong."""
+    named = [found for found in findings if found.location and found.scope is Scope.LOOP]
+    return max((found.share for found in named if not found.informational), default=0.0)
+
+
+def _asides(verdict: Verdict, named: float, finding: Finding) -> tuple[bool, bool, bool]:
+    """Return the sort key that puts findings about something else than the verdict last.
+
+    The verdict is about the start or about the training loop, and small losses do not explain it. That the host
+    launches too slowly comes after the line of the host that explains most of it; ``named`` is that line's share.
+    """
+    if verdict.id == "start-up-bound":
+        return finding.rule != "slow_start" and not finding.health, False, False
+    is_small = finding.severity == "note" and finding.verdict != verdict.id and not finding.health
+    is_explained = finding.rule == "launch_bound" and named >= EXPLAINS_SHARE * finding.share
+    return finding.scope is Scope.RUN and not finding.health, is_small, is_explained
 
 
 def _not_counted(timeline: Timeline) -> tuple[str, ...]:

@@ -20,7 +20,11 @@ from perfwrap.measures.ranks.rank_skew import Skew as Skew
 from perfwrap.measures.recorder.own_cost import OwnCost
 from perfwrap.measures.run.overview import Overview as Overview
 from perfwrap.measures.run.overview import TrainerOverview as TrainerOverview
-from perfwrap.measures.run.whole_run import WholeRun
+from perfwrap.measures.run.whole_run import IMPORTS as IMPORTS
+from perfwrap.measures.run.whole_run import INSIDE as INSIDE
+from perfwrap.measures.run.whole_run import LOOP as LOOP
+from perfwrap.measures.run.whole_run import Place as Place
+from perfwrap.measures.run.whole_run import WholeRun as WholeRun
 from perfwrap.measures.steps.step_blocks import StepBlocks as StepBlocks
 from perfwrap.rules.model import Finding, Outcome
 
@@ -81,9 +85,9 @@ class RankFigures:
 class Diagnosis:
     """What limits a run.
 
-    ``findings`` are sorted by cost, ``outcomes`` in the order of RULES. ``account`` has the nanoseconds of each part of
-    the training loop, summed over all training threads; it has only UNKNOWN if an imported file does not contain the
-    parts, and is empty without a steady loop.
+    ``findings`` are sorted by cost, those on the whole run last, ``outcomes`` in the order of RULES. ``account`` has
+    the nanoseconds of each part of the training loop, summed over all training threads; it has only UNKNOWN if an
+    imported file does not contain the parts, and is empty without a steady loop.
     ``gpus`` are those that a monitor or the recorder sampled, with means over that loop. ``run`` is the manifest.
     """
 

@@ -9,14 +9,18 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.diagnosis.model import Verdict
+from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import find_gpus
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.ranks.rank_skew import Skew, find_skew
 from perfwrap.measures.run.attached import Attached, find_attached
-from perfwrap.measures.steps.steps import enough_steady_steps, find_steps
+from perfwrap.measures.run.whole_run import COMPILING, INSIDE, START, WholeRun, find_whole_run
+from perfwrap.measures.steps.enough import MIN_IMPORTED, NEEDED, are_enough
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.model import SEVERITIES, Finding, Scope, severity_of
 from perfwrap.rules.needs import why_missing
@@ -34,6 +38,8 @@ VERDICTS = {
     "checkpoint/validation-bound": "Checkpoint- or validation-bound",
     "throttled": "Throttled",
     "python-bound": "Python-bound",
+    "start-up-bound": "Start-up-bound",
+    "outside-loop-bound": "Bound by work outside the training loop",
     "healthy": "Healthy",
     "unknown": "No verdict",
 }
@@ -41,6 +47,37 @@ VERDICTS = {
 
 BOUND_SHARE = 0.10
 """Share of the loop from which one kind of waste gives the verdict; TraceML warns about input time from 10 %."""
+
+PARTS_OF_KIND = {
+    "data-bound": ("data",),
+    "sync-bound": ("sync",),
+    "transfer-bound": ("transfer",),
+    "compute-bound": COMPUTE_PARTS,
+    "checkpoint/validation-bound": ("validation", "checkpoint"),
+    "python-bound": ("python",),
+}
+"""The parts of the account that a verdict is about, and whose share it states; other verdicts have no such part."""
+PART_WORDS = {
+    ("data",): "waits for batches",
+    ("sync",): "reads values or waits for the GPU",
+    ("transfer",): "copies data between devices",
+    COMPUTE_PARTS: "is model work",
+    ("validation", "checkpoint"): "is validation and checkpoints",
+    ("validation",): "is validation",
+    ("checkpoint",): "is checkpoints",
+    ("python",): "is Python code outside the model",
+    ("compile",): "is compilation",
+    ("gc",): "is garbage collection",
+    ("perfwrap",): "is the work of perfwrap's recorder",
+}
+"""What the training loop does in these parts."""
+
+PART_OF_MODEL_WORK = ("slow_optimizer",)
+"""Rules whose findings without a verdict are a part of the model's work, which is the verdict then."""
+OUTSIDE_SHARE = 0.5
+"""Share of the run outside the training loop from which the verdict begins with that."""
+MIN_OUTSIDE_NS = 5 * units.SECOND
+"""Time outside the loop that the program itself spends, from which that matters; a short test run is mostly imports."""
 
 ACTIVITIES = {
     "": "in the program's own code",
@@ -54,9 +91,38 @@ ACTIVITIES = {
 """What a sampled thread was doing, by operation."""
 MAX_ACTIVITIES = 4
 
+SHOWN_SHARE = 0.005
+"""Share of the loop from which a part is named: it is shown as 1 %."""
+
 
 def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
-    """Return the verdict; ``account`` holds the nanoseconds of each part."""
+    """Return the verdict; ``account`` holds the nanoseconds of each part of the loop."""
+    return on_whole_run(evidence.get(find_whole_run), _judge_loop(evidence, findings, account))
+
+
+def on_whole_run(run: WholeRun | None, loop: Verdict) -> Verdict:
+    """Return the verdict on the loop, or that most of the run is outside of it."""
+    if run is None or run.own_outside_ns < MIN_OUTSIDE_NS:
+        return loop
+    outside = {part: ns for part, ns in run.parts.items() if part not in INSIDE}
+    outside[COMPILING] = run.start_compiling_ns
+    share = sum(outside.values()) / run.total_ns
+    if share < OUTSIDE_SHARE:
+        return loop
+    before = sum(outside[part] for part in (*START, COMPILING)) / run.total_ns
+    kind = "start-up-bound" if before >= share / 2 else "outside-loop-bound"
+    where = "before the first training step" if before >= 0.95 * share else "outside the training loop"
+    costly = sorted(outside, key=lambda part: -outside[part])[:2]
+    parts = ", ".join(f"{part} {units.duration(outside[part])}" for part in costly)
+    sentence = (
+        f"{VERDICTS[kind]}: {units.share(share)} of the run of {units.duration(run.total_ns)} is {where} ({parts}). "
+        f"In the training loop: {loop.sentence}"
+    )
+    return Verdict(kind, share, sentence, "measured")
+
+
+def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
+    """Return the verdict on the training loop."""
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.verdict is not None and finding.scope is not Scope.RUN:
@@ -68,13 +134,20 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
     )
     if reason and not recorded:
         return _with_health(_unknown(reason), findings)
-    groups = {kind: _non_overlapping(group) for kind, group in groups.items()}
+    groups = {kind: _non_overlapping(_problems(group)) for kind, group in groups.items()}
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
     bound = [kind for kind in groups if shares[kind] >= BOUND_SHARE]
     kind = max(bound, key=lambda kind: _weight(groups[kind], shares[kind]), default=None)
     if kind is not None:
-        return _with_health(_bound(kind, shares[kind], groups[kind]), findings)
+        part = None if reason else _part(evidence, kind, groups[kind], account)
+        return _with_health(_bound(kind, shares[kind], groups[kind], part), findings)
     return _with_health(_healthy(evidence, findings, account), findings)
+
+
+def _problems(group: list[Finding]) -> list[Finding]:
+    """Return the problems of one kind, or all findings if the problems are too small for a verdict."""
+    problems = [finding for finding in group if not finding.informational]
+    return problems if sum(finding.share for finding in problems) >= BOUND_SHARE else group
 
 
 def _non_overlapping(group: list[Finding]) -> list[Finding]:
@@ -113,20 +186,68 @@ def only_tables() -> Verdict:
     )
 
 
-def _bound(kind: str, share: float, group: Sequence[Finding]) -> Verdict:
-    """Return the verdict for the kind of waste that limits the loop."""
-    first = max(group, key=lambda finding: (finding.gain, finding.share))
-    sentence = f"{VERDICTS[kind]}: {first.sentence}"
+def _first(group: Sequence[Finding]) -> Finding:
+    """Return the finding that the sentence states."""
+    return max(group, key=lambda finding: (finding.gain, finding.share))
+
+
+def _part(
+    evidence: Evidence, kind: str, group: Sequence[Finding], account: Mapping[str, int]
+) -> tuple[float, str] | None:
+    """Return the share of the parts of the account that a verdict is about, and the words for them.
+
+    None if there are none, or if the first finding is not about them: then the share is that of the findings. On a GPU
+    the account only shows when the host launched the model's work.
+    """
+    parts, first = PARTS_OF_KIND.get(kind, ()), _first(group)
+    trainers = evidence.get(find_trainers)
+    if first.scope is not Scope.LOOP or first.of_job:
+        return None
+    if kind == "compute-bound" and any(trains_on_gpu(evidence, trainer) for trainer in trainers):
+        return None
+    shown = tuple(part for part in parts if account[part] / sum(account.values()) >= SHOWN_SHARE)
+    if not shown or not _is_inside(evidence, first, parts):
+        return None
+    words = PART_WORDS[shown if shown in PART_WORDS else parts]
+    return sum(account[part] for part in parts) / sum(account.values()), words
+
+
+def _is_inside(evidence: Evidence, finding: Finding, parts: Sequence[str]) -> bool:
+    """Return whether most of the time that a finding claims is in these parts; one that claims none is taken as so."""
+    if finding.claims is None:
+        return True
+    own, claimed = 0.0, 0.0
+    for trainer in evidence.get(find_trainers):
+        account = evidence.get(find_account, trainer)
+        claimed += account.share_of(finding.claims) * account.total_ns
+        own += account.share_of(finding.claims & pl.col("part").is_in([*parts])) * account.total_ns
+    return own > claimed / 2
+
+
+def _bound(kind: str, share: float, group: Sequence[Finding], part: tuple[float, str] | None) -> Verdict:
+    """Return the verdict for the kind of waste that limits the loop.
+
+    Its share is that of its part of the account, so that it agrees with the account that reports show; what the
+    findings explain of that follows in the sentence.
+    """
+    first = _first(group)
+    told = first.sentence
     if len(group) > 1 and share - first.share >= 0.01:
         rest = units.counted(len(group) - 1, "similar finding")
-        sentence += f" Together with {rest}: {units.share(share)}."
-    return Verdict(kind, share, sentence, first.confidence)
+        told += f" Together with {rest}: {units.share(share)}."
+    if part is None or (part[0] < share and not first.informational):
+        return Verdict(kind, share, f"{VERDICTS[kind]}: {told}", first.confidence)
+    whole, words = part
+    if first.informational or units.share(whole) != units.share(first.share):
+        about = f"{units.share(whole)} of the training loop {words}."
+        told = about if first.informational else f"{about} {told}"
+    return Verdict(kind, whole, f"{VERDICTS[kind]}: {told}", first.confidence)
 
 
 def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
     """Return the verdict on a loop without a dominant kind of waste."""
     if any(trains_on_gpu(evidence, trainer) for trainer in evidence.get(find_trainers)):
-        return _unknown(_gpu_doubt(gpu_utilization(evidence)))
+        return _unknown(_gpu_doubt(evidence))
     if len(evidence.get(find_ranks_together)) > 1:
         doubt = _ranks_doubt(evidence.get(find_skew))
         if doubt:
@@ -147,15 +268,23 @@ def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[s
         key=lambda f: f.share,
         default=None,
     )
-    if largest is not None and largest.share >= BOUND_SHARE:
+    if largest is not None and largest.share >= BOUND_SHARE and largest.rule not in PART_OF_MODEL_WORK:
         return _unknown(f"no single kind of waste dominates. {largest.sentence}")
     rest = "no other problem found"
     if largest is not None and largest.share > 0:
         rest = f"largest overhead: {largest.rule}, {units.share(largest.share)}"
-    work = f"{units.share(compute)} of the training loop is model work"
-    return Verdict(
-        "healthy", compute, f"{VERDICTS['healthy']}: {work}{_hottest(findings)}; {rest}.", "measured"
+    work = (
+        f"{units.share(compute)} of the training loop is model work{_hottest(findings)}{_large_rest(account)}"
     )
+    return Verdict("healthy", compute, f"{VERDICTS['healthy']}: {work}; {rest}.", "measured")
+
+
+def _large_rest(account: Mapping[str, int]) -> str:
+    """Return the largest part besides the model's work, where it is large."""
+    share, part = max(
+        (ns / sum(account.values()), part) for part, ns in account.items() if part not in COMPUTE_PARTS
+    )
+    return f", {units.share(share)} {PART_WORDS[(part,)]}" if share >= BOUND_SHARE else ""
 
 
 def _hottest(findings: Sequence[Finding]) -> str:
@@ -190,8 +319,16 @@ def _is_about_data(finding: Finding) -> bool:
     return finding.verdict == "data-bound" or finding.rule == "data_loader_wait"
 
 
-def _gpu_doubt(utilization: float | None) -> str:
+def _gpu_doubt(evidence: Evidence) -> str:
     """Return why a loop on a GPU is not called healthy although the host wastes no time."""
+    steps = [evidence.get(find_ordinary_step, trainer) for trainer in evidence.get(find_trainers)]
+    busy = min((step.busy_share for step in steps if step), default=None)
+    if busy is not None:
+        return (
+            f"no large waste found, but the GPU is busy only {units.share(busy)} of the time, and its idle time has no "
+            "large cause."
+        )
+    utilization = gpu_utilization(evidence)
     if utilization is None:
         return (
             "no waste found on the host, but GPU utilization was not recorded: run with monitors on a machine with the "
@@ -211,12 +348,12 @@ def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
     steps = evidence.get(find_steps, main)
     if steps.count == 0:
         return "no training step was found (no loop of forward, backward and optimizer steps)."
-    enough = enough_steady_steps(evidence.timeline)
-    if steps.steady < enough or not sum(account.values()):
+    if not evidence.get(are_enough, main) or not sum(account.values()):
+        needed = MIN_IMPORTED if "imported" in evidence.timeline.run else NEEDED
         return (
             f"only {units.counted(steps.steady, 'steady step')} after "
             f"{units.counted(steps.warm_up_steps, 'warm-up step')}; a verdict needs "
-            f"{enough}. {_how_to_get_more_steps(evidence)}"
+            f"{needed}. {_how_to_get_more_steps(evidence)}"
         )
     return evidence.get(why_missing, "phases") or ""
 

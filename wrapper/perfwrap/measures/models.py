@@ -32,7 +32,7 @@ class Gradients:
 class Model:
     """One class of models, by its name; what was not recorded is None or empty.
 
-    Modules without parameters (loss functions) have at most a name.
+    Modules without parameters (loss functions) have at most a name and an autocast.
     """
 
     name: str
@@ -44,6 +44,8 @@ class Model:
     """The device of its first parameter: cpu, cuda:0."""
     elements: Mapping[str, int] = field(default_factory=dict)
     """Elements of its parameters by type (torch.float32)."""
+    autocast: str | None = None
+    """Device and type of the autocast under which it was last called in training (cpu torch.bfloat16), or off."""
     channels_last: str | None = None
     """How many of its convolutions' weights are in channels-last order: "3 of 20"."""
     gradients: Gradients | None = None
@@ -80,6 +82,7 @@ def _model(name: str, facts: Mapping[str, str]) -> Model:
         parameters=_whole(facts.get("parameters", "")),
         device=facts.get("device"),
         elements=_elements(facts.get("dtypes", "")),
+        autocast=facts.get("autocast"),
         channels_last=facts.get("channels_last"),
         gradients=_gradients(facts.get("gradients", "")),
         embeds="embeds" in facts,

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis.model import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew
+from perfwrap.diagnosis.model import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew, WholeRun
 from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding, Location
 
-FORMAT = 1
+FORMAT = 2
+MAX_PACKAGES = 10
 """Version of the document. 1: first. Raised when a key goes or changes its meaning; new keys may come
 without."""
 
@@ -47,6 +48,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "outcomes": {
             outcome.rule: {"state": outcome.state, "why": outcome.why} for outcome in diagnosis.outcomes
         },
+        "whole_run": _whole_run(diagnosis.whole_run),
         "account": account_shares(diagnosis.account),
         "steps": {
             "count": steps.count,
@@ -97,6 +99,27 @@ def account_shares(account: Mapping[str, int]) -> dict[str, float]:
     """Return each part's share of the training loop; the sum is exactly 1, or it is empty."""
     parts = units.apportion({part: float(value) for part, value in account.items()}, ACCOUNT_GRAIN)
     return {part: grains / ACCOUNT_GRAIN for part, grains in parts.items()} if sum(parts.values()) else {}
+
+
+def _whole_run(run: WholeRun | None) -> dict[str, Any] | None:
+    """Return the parts of the whole run in nanoseconds, and where its time outside the loop went."""
+    if run is None:
+        return None
+    return {
+        "total_ns": run.total_ns,
+        "parts_ns": dict(run.parts),
+        "imports_ns": dict(run.imports[:MAX_PACKAGES]),
+        "places": [
+            {
+                "part": place.part,
+                "package": place.package,
+                "file": place.where.file if place.where else None,
+                "line": place.where.line if place.where else None,
+                "ns": place.ns,
+            }
+            for place in run.places
+        ],
+    }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

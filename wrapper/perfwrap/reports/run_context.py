@@ -4,20 +4,49 @@ from __future__ import annotations
 
 from perfwrap import units
 from perfwrap.comparison.obstacles import crowding
-from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.diagnosis.model import IMPORTS, INSIDE, LOOP, Diagnosis, Place, WholeRun
 from perfwrap.reports.json import machine
 
 QUIET = "Repeat the run while no other programs are busy."
 
 
-def whole_run(diagnosis: Diagnosis) -> str:
-    """Return e.g. ``start 3 s (25 %), training loop 8 s (67 %), end 1 s (8 %)``; empty if unknown."""
-    parts = diagnosis.whole_run
-    if parts is None:
+PER_CENT = 100
+
+
+def run_shares(run: WholeRun) -> dict[str, int]:
+    """Return each part's share of the run in per cent, without those below 1 %; they sum to 100 or less."""
+    shares = units.apportion({part: float(ns) for part, ns in run.parts.items()}, PER_CENT)
+    return {part: share for part, share in shares.items() if share}
+
+
+def kind_of(part: str) -> str:
+    """Return whether a part of the run is ``loop`` (steady steps), otherwise ``inside`` the loop, or ``outside``."""
+    return "loop" if part == LOOP else "inside" if part in INSIDE else "outside"
+
+
+def run_parts(run: WholeRun) -> str:
+    """Return e.g. ``imports 25 %, setup 5 %, steady loop 70 %``."""
+    return ", ".join(f"{part} {share} %" for part, share in run_shares(run).items())
+
+
+def run_places(diagnosis: Diagnosis) -> str:
+    """Return the costliest places outside the loop in one sentence; empty if unknown."""
+    run = diagnosis.whole_run
+    if run is None or not run.places:
         return ""
-    times = {"start": parts.start_ns, "training loop": parts.loop_ns, "end": parts.end_ns}
-    shares = units.apportion({part: float(ns) for part, ns in times.items()}, 100)
-    return ", ".join(f"{part} {units.duration(ns)} ({shares[part]} %)" for part, ns in times.items())
+    directory = str(diagnosis.run.get("cwd") or "")
+    named = [f"{place_name(place, directory)} {units.duration(place.ns)}" for place in run.places]
+    return f"Outside the loop, most time: {', '.join(named)}."
+
+
+def place_name(place: Place, directory: str) -> str:
+    """Return the name of a place outside the loop."""
+    if place.part == IMPORTS and place.package:
+        return f"importing {place.package}"
+    if place.where is None:
+        return place.part
+    file = place.where.file.removeprefix(f"{directory.rstrip('/')}/")
+    return f"{file}:{place.where.line} ({place.part})"
 
 
 def busy_machine(diagnosis: Diagnosis) -> str:

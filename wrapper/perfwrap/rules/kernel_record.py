@@ -7,6 +7,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, gpu_of
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
+from perfwrap.measures.kernels.ordinary_step import OrdinaryStep
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import NotChecked
 
@@ -19,6 +20,9 @@ NAMELESS = ("(anonymous namespace)::", "<unnamed>::", "unnamed>::")
 """How compilers and profilers write anonymous namespaces."""
 
 TERA = 1e12
+
+MIN_ADDED_SHARE = 0.02
+"""Share of a recorded step from which the time that the profiler added is mentioned."""
 
 LIMIT_SHARE = 0.60
 """Share of the peak below which ncu calls neither compute nor memory the limit (SpeedOfLight.py)."""
@@ -50,6 +54,16 @@ def window(gpu: GpuActivity) -> str:
     steps = gpu.steps.table.height
     marked = f", with {units.counted(steps, 'marked step')}" if steps else ""
     return f"{units.duration(gpu.window_ns)} of {gpu.device}'s time{marked}"
+
+
+def added_by_profiler(step: OrdinaryStep | None) -> tuple[str, ...]:
+    """Return how much longer the recorded steps were than the others, which the shares do not contain."""
+    if step is None or step.added_ns <= MIN_ADDED_SHARE * step.recorded_ns:
+        return ()
+    return (
+        f"torch.profiler made these steps {units.duration(step.added_ns)} longer, {units.duration(step.recorded_ns)} "
+        "each; the shares are without this time.",
+    )
 
 
 def mfu(evidence: Evidence, gpu: GpuActivity) -> str:

@@ -11,7 +11,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.models import find_devices
 from perfwrap.measures.run.attached import find_attached
-from perfwrap.measures.steps.steps import enough_steady_steps, find_steps
+from perfwrap.measures.steps.enough import NEEDED, are_enough
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.timeline.coverage import RECORDER, notes
 
@@ -37,13 +38,11 @@ def _steps(evidence: Evidence) -> str | None:
 
 def _steady_steps(evidence: Evidence) -> str | None:
     """Return that there are too few steady steps."""
-    most = max(
-        (evidence.get(find_steps, trainer).steady for trainer in evidence.get(find_trainers)), default=0
-    )
-    enough = enough_steady_steps(evidence.timeline)
-    if most >= enough:
+    trainers = evidence.get(find_trainers)
+    if any(evidence.get(are_enough, trainer) for trainer in trainers):
         return None
-    return _steps(evidence) or (f"Needs {enough} steady steps; only {most} recorded. Train longer.")
+    most = max((evidence.get(find_steps, trainer).steady for trainer in trainers), default=0)
+    return _steps(evidence) or (f"Needs {NEEDED}; only {most} recorded. Train longer.")
 
 
 def _probe(name: str) -> Callable[[Evidence], str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfwrap import units
+from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled
 from perfwrap.rules.model import place
 
@@ -12,6 +13,10 @@ MAIN_SHARE = 0.5
 """Share of the samples from which one function is the main one."""
 INSTALLED = "site-packages"
 """Part of the path of code that is not the user's own."""
+LIBRARY_SHARE = 0.25
+"""Share of a function's samples from which the libraries that it calls are named."""
+MAIN_LIBRARY_SHARE = 0.75
+"""Share of a line's samples in libraries from which its time is that of the library."""
 WORTH_SHARE = 0.1
 """Share of the samples from which a second function is named."""
 
@@ -39,7 +44,36 @@ def quote(sampled: Sampled | None, what: str) -> tuple[str, ...]:
     for other in others:
         if other.count >= WORTH_SHARE * sampled.count:
             words += f", {units.count(other.count)} in {where(other)}"
-    return (f"{words} (sampled by {_by(sampled)}).",)
+    return (f"{words} (sampled by {_by(sampled)}).", *quote_library(first))
+
+
+def quote_library(function: HotFunction) -> tuple[str, ...]:
+    """Return the sentence that names the library functions that a line calls; nothing if it calls few."""
+    library = function.library
+    if library is None or library.count < LIBRARY_SHARE * function.count:
+        return ()
+    named = [library.main] if library.main else []
+    named += [call for call in library.inner if call not in named]
+    if not named:
+        return ()
+    words = ", ".join(f"{units.count(call.count)} in {library_name(call)}" for call in named)
+    return (
+        f"{units.count(library.count)} of them were in libraries that line {function.line.line} calls: {words}.",
+    )
+
+
+def main_library(function: HotFunction | None) -> LibraryCall | None:
+    """Return the library function that a line spends most of its time in; None if it is its own code."""
+    if function is None or function.library is None:
+        return None
+    library = function.library
+    is_main = library.count >= MAIN_LIBRARY_SHARE * function.on_line
+    return library.main if is_main else None
+
+
+def library_name(call: LibraryCall) -> str:
+    """Return e.g. ``PIL's ImageFile.load``."""
+    return f"{call.package}'s {call.function}"
 
 
 def quote_shares(sampled: Sampled) -> str:
@@ -62,3 +96,11 @@ def where(function: HotFunction) -> str:
     name = function.line.function.replace("<module>", "the script") or "an unnamed function"
     mostly = " at" if function.on_line == function.count else ", mostly at"
     return f"{name}{mostly} {place(function.line, '')}"
+
+
+def join_passes(function: HotFunction, loop: int) -> str:
+    """Return what to change at a line in a loop whose passes do not depend on each other."""
+    return (
+        f"{place(function.line, '')} is in the loop that begins at line {loop}: do the work of all its passes in one "
+        "operation on a whole tensor or batch."
+    )

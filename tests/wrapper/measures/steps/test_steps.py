@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 from perfwrap.journal_format import GRAD, INFERENCE, TRAINING
+from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers
@@ -93,6 +95,49 @@ def test_a_second_phase_with_another_optimizer_and_loader_loses_no_step(run) -> 
         for _ in range(10):
             journal.step(name=name, loader=loader)
     assert steps_of(run).count == 20
+
+
+def test_the_time_between_two_trainings_is_not_in_the_steady_loop(run) -> None:
+    journal = run.journal()
+    for name in ("Adam#1", "Adam#2"):
+        journal.python(1_000)
+        for _ in range(20):
+            journal.step(name=name)
+    timeline = run.read()
+    evidence = Evidence(timeline)
+    (trainer,) = find_trainers(evidence)
+    found, account = evidence.get(find_steps, trainer), evidence.get(find_account, trainer)
+    assert [length.tolist() for length in found.gaps] == [[4_000], [5_000]]
+    assert found.table.filter(~pl.col("steady"))["index"].to_list() == [20]
+    assert account.holes == ((4_000, 5_100),)
+    assert account.total_ns == 3_900
+    assert account.shares["python"] == pytest.approx(0.35)
+
+
+def test_optimizers_made_in_each_step_leave_all_steps_steady(run) -> None:
+    journal = run.journal()
+    for number in range(20):
+        journal.python(1_000)
+        journal.step(name=f"Adam#{number}")
+    assert steps_of(run).steady == 19  # The first one is the warm-up.
+
+
+def test_steps_without_detail_are_not_between_two_trainings(run) -> None:
+    journal = run.journal()
+    for _ in range(10):
+        journal.step(name="Adam#1")
+    begin = journal.now
+    journal.describe("THIN", start=begin, value=0)
+    journal.sum("optimizer", begin, 20, 50, "Adam#1")
+    journal.python(2_000)
+    journal.describe("THIN", start=journal.now, value=1)
+    journal.python(700)
+    for _ in range(10):
+        journal.step(name="Adam#2")
+    found = steps_of(run)
+    assert found.count == 40
+    assert found.table.filter(~pl.col("steady"))["index"].to_list() == [30]
+    assert (found.gaps[1] - found.gaps[0]).tolist() == [700]
 
 
 def test_optimizers_of_successive_trials_are_not_joined(run) -> None:
@@ -271,6 +316,20 @@ def test_rollouts_without_gradients_in_training_mode_are_no_validation(run) -> N
     assert (found.count, found.phases.start.size) == (64, 0)
 
 
+@pytest.mark.parametrize(("read", "phases"), [("Tensor.numpy", 0), ("Tensor.item", 4)])
+def test_a_policy_in_evaluation_mode_that_acts_is_no_validation(run, read: str, phases: int) -> None:
+    journal = run.journal()
+    for _ in range(4):
+        for _ in range(20):
+            journal.forward(flags=0)
+            journal.span("sync", 2, read, line="rl.py:9:act")
+        for _ in range(16):
+            journal.forward()
+            journal.backward()
+            journal.optimizer()
+    assert steps_of(run).phases.start.size == phases
+
+
 def test_a_teacher_belongs_to_the_step_and_a_validation_beside_it_does_not(run) -> None:
     journal = run.journal()
     for step in range(40):
@@ -335,6 +394,27 @@ def test_a_validation_over_part_of_the_training_data_is_validation(run) -> None:
     found = steps_of(run)
     assert (found.count, found.phases.start.size) == (30, 3)
     assert found.table["epoch"].unique().to_list() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("read", "phases"), [("Tensor.tolist", 3), ("Tensor.to", 0), ("", 0)])
+def test_a_pass_over_the_training_loader_is_a_validation_if_a_value_is_read(
+    run, read: str, phases: int
+) -> None:
+    journal = run.journal()
+    for _ in range(3):
+        for _ in range(10):
+            journal.step()
+        journal.span("data_end", 1, "loader/1")
+        journal.span("sync", 1, "Tensor.item", line="train.py:30:main")
+        journal.span("loader_start", 5, "loader/1")
+        for _ in range(4):
+            journal.data()
+            journal.forward(flags=0)
+        journal.span("data_end", 1, "loader/1")
+        if read:
+            journal.span("transfer" if read == "Tensor.to" else "sync", 2, read, line="train.py:90:features")
+    found = steps_of(run)
+    assert (found.count, found.phases.start.size) == (30, phases)
 
 
 def test_a_validation_with_an_endless_loader_is_distinguished_from_training(run) -> None:
@@ -455,13 +535,6 @@ def test_thinned_steps_of_two_optimizers_are_counted_once(run) -> None:
     journal.python(200)
     journal.describe("END")
     assert steps_of(run).count == 18
-
-
-def test_few_steady_steps_are_said_to_be_few(run) -> None:
-    journal = run.journal()
-    for _ in range(19):
-        journal.step()
-    assert steps_of(run).few
 
 
 def test_a_loader_that_is_recreated_for_each_epoch_counts_epochs(run) -> None:

@@ -147,8 +147,8 @@ def test_a_real_run_is_drawn_without_an_error_or_a_request(
     assert page.ask("document.documentElement.dataset.shade") == shade
     assert page.ask("document.documentElement.scrollWidth") <= width
     assert page.ask("document.querySelector('#verdict h1').textContent.length") > 10
-    widths = page.ask("[...document.querySelectorAll('.bar span')].map((one) => one.offsetWidth)")
-    whole = page.ask("document.querySelector('.bar').offsetWidth")
+    widths = page.ask("[...document.querySelectorAll('#account .bar span')].map((one) => one.offsetWidth)")
+    whole = page.ask("document.querySelector('#account .bar').offsetWidth")
     assert sum(widths) == pytest.approx(whole, abs=2 * len(widths))
     for chart in ("time-chart", "lane-chart"):
         assert page.ask(f"document.querySelectorAll('#{chart} .main-svg').length") > 0

@@ -102,3 +102,16 @@ def test_without_the_probe_it_is_not_checked(loop: Any, diagnosis: Callable[[], 
     journal.describe("COVERAGE", "probe/sync", journal.text("it failed"), start=journal.now, duration=1)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["gradient_norm_per_step"]
     assert outcome.state == "not checked"
+
+
+def test_reads_of_the_next_step_s_model_are_no_gradient_norm(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    loop.journal.fact("optimizer/SGD#1/parameters", 40)
+    for _ in range(40):
+        for _ in range(40):
+            loop.python(0.1)
+            loop.span("sync", 0.02, "Tensor.__bool__", 0, 30)
+        loop.span("backward", 5, line=23)
+        loop.span("optimizer", 1, "SGD#1", line=24)
+    assert isinstance(ask(rule), Clear)

@@ -8,8 +8,10 @@ import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.loop.python_gaps import PythonGap
 from perfwrap.rules import stack_samples as sampled
+from perfwrap.rules.levers import Levers
 from perfwrap.rules.loop import python_overhead as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
+from perfwrap.rules.run import compute_bound
 
 MS = 1_000_000
 
@@ -161,7 +163,7 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     after: str, before: str, words: str
 ) -> None:
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
-    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), rule.Limits())
+    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), Levers(), rule.Limits())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
 
 
@@ -191,3 +193,25 @@ def test_operations_on_tensors_in_the_stretch_are_named_and_promise_nothing(
         finding.evidence
     )
     assert finding.saving == (pytest.approx(10 / 18, abs=0.02), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "own_ms", "is_model"),
+    [("torch.matmul(x, w)", 8, True), ("torch.matmul(x, w)", 30, False), ("prepare(x, w)", 8, False)],
+    ids=["tensor work", "longer than the backward pass", "other code"],
+)
+def test_tensor_work_before_a_backward_pass_without_modules_is_the_models(
+    loop: Any, ask: Callable[[Rule], Answer], tmp_path: Path, source: str, own_ms: float, is_model: bool
+) -> None:
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    (tmp_path / "train.py").write_text("\n" * 28 + f"y = {source}\n")
+    for _ in range(40):
+        loop.span("sync", 0.1, "Tensor.item", line=25)
+        loop.python(own_ms)
+        loop.span("sync", 0.1, "Tensor.item", line=30)
+        loop.span("backward", 10, line=33)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    assert isinstance(ask(rule), Clear if is_model else list)
+    model = ask(compute_bound)
+    assert isinstance(model, list if is_model else Clear)
+    assert not is_model or "tensor work outside modules 42 %" in model[0].evidence[0]

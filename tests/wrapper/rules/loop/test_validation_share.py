@@ -49,6 +49,23 @@ def test_hardly_any_gradients_in_a_validation_are_not_worth_a_word(
     assert "inference_mode" not in find(rule).advice
 
 
+def test_a_validation_that_mostly_starts_its_workers_is_about_the_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(60):
+        loop.compute()
+        if step % 10 == 9:
+            loop.span("loader_start", 60, "loader/2", 0, 50)
+            loop.span("data", 1, "loader/2", 32, 50)
+            loop.span("forward", 4, "Net", 0, 51)
+            loop.span("data_end", 20, "loader/2", 0, 50)
+    finding = find(rule)
+    assert "94 % of it to start and end the workers of the DataLoader" in finding.sentence
+    assert "persistent_workers=True" in finding.advice
+    assert finding.verdict == "data-bound"
+    assert finding.saving[1] == pytest.approx(1 - 80 / 85 * finding.share, abs=0.01)
+
+
 def test_a_light_validation_is_a_choice(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, batches=2)
     assert isinstance(ask(rule), Clear)

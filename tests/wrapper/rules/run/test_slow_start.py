@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import polars as pl
+import pytest
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.model import Answer, Clear, Finding, Rule, Scope
 from perfwrap.rules.run import slow_start as rule
 
@@ -52,3 +57,52 @@ def test_without_steps_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]
     loop.span("import", 20 * SECOND, "torch")
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["slow_start"]
     assert outcome.state == "not checked"
+
+
+def sampled(run: Any, importing_s: int, package: str) -> Answer:
+    """Ask the rule about a run of which py-spy saw the first seconds importing a package, then own code."""
+    timeline = run.read()
+    thread = timeline.spans["track"][0]
+    imports = f"<module> (train.py:1);<module> (/x/site-packages/{package}/__init__.py:3);_find (<frozen importlib>:9)"
+    begin = int(timeline.spans.filter(pl.col("operation") == "import")["start"].min())
+    rows = [
+        {
+            **dict.fromkeys(timeline.stacks.columns),
+            "time": begin + number * 100_000_000,
+            "track": thread,
+            "source": "py-spy",
+            "stack": imports if is_import else "main (train.py:30)",
+            "file": None if is_import else "train.py",
+            "line": None if is_import else 30,
+            "function": None if is_import else "main",
+            "weight": 1,
+        }
+        for number in range(400)
+        for is_import in [number < importing_s * 10]
+    ]
+    stacks = pl.DataFrame(rows, schema=timeline.stacks.schema)
+    evidence = Evidence(replace(timeline, stacks=stacks))
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    return rule.check(evidence, trainer, rule.Limits())
+
+
+@pytest.mark.parametrize(("steps", "counts"), [(100, True), (400, False)])
+def test_imports_count_only_if_they_are_most_of_the_run(
+    loop: Any, run: Any, steps: int, counts: bool
+) -> None:
+    write(loop, start=20 * SECOND, steps=steps)
+    found = sampled(run, 18, "monai")
+    if counts:
+        assert isinstance(found, list)
+        assert "of it in importing other packages" in found[0].sentence
+    else:
+        assert isinstance(found, Clear)
+
+
+def test_the_program_s_own_start_counts_without_imports(loop: Any, run: Any) -> None:
+    write(loop, start=20 * SECOND)
+    found = sampled(run, 4, "monai")
+    assert isinstance(found, list)
+    assert found[0].share == pytest.approx(17.5 / 31.5, abs=0.03)
+    assert "the program's own code (dataset, model)" in found[0].sentence

@@ -11,6 +11,7 @@ import polars as pl
 
 from perfwrap.measures.account.loop_events import Flags, Integers, thread_spans
 from perfwrap.measures.account.parts import INSIDES, INTERRUPTIONS, PART_OF, PARTS, WHOLES
+from perfwrap.measures.account.sampled_rest import place_unknown
 from perfwrap.measures.account.tiling import NO_OWNER, Tiling, tile
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.sync_points import find_waits
@@ -50,10 +51,10 @@ class Account:
     index in the steps' table, null after the last step. ``waits_for`` is the rank that a segment waits for, null if
     unknown.
     ``estimated`` segments represent steps without detail: their lengths come from exact sums, or, while recording was
-    paused, from the detailed steps around it; their positions are not exact. The same holds for segments without an
-    operation that ``own_work`` separates from the program's Python: ``perfwrap`` for the time of the probes,
-    ``optimizer`` for torch's. ``sums`` are those of sections without detail that overlap the account, each with a line
-    if known.
+    paused, from the detailed steps around it and from py-spy's samples; their positions are not exact. The same holds
+    for segments without an operation that ``own_work`` separates from the program's Python: ``perfwrap`` for the time
+    of the probes, ``optimizer`` for torch's. ``sums`` are those of sections without detail that overlap the account,
+    each with a line if known.
     """
 
     segments: pl.DataFrame
@@ -61,7 +62,7 @@ class Account:
     end: int
     sums: pl.DataFrame
     holes: tuple[tuple[int, int], ...] = ()
-    """Starts and ends of the steps that torch.profiler captured for perfwrap: not part of the account."""
+    """Starts and ends of the steps that are not steady: not part of the account."""
 
     @cached_property
     def kept(self) -> dict[object, Any]:
@@ -134,10 +135,12 @@ def find_account(evidence: Evidence, trainer: Trainer) -> Account:
     edges = np.sort(np.concatenate([section_edges(sums), waiting]))
     segments = _with_surroundings(_segments(tiling, spans, steps, edges))
     segments = without_own_work(segments, steps.detail_ns, np.sort(section_edges(sums)))
-    holes = steps.table.filter("windowed", pl.col("start") >= begin)
+    holes = steps.table.filter(~pl.col("steady"), pl.col("start") >= begin)
     segments = segments.filter(~pl.col("step").is_in(holes["index"].to_list()).fill_null(False))
     sums = with_lines(sums, spans, steps.phases)
     filled = fill_thinned(segments, spans, sums, steps.table["end"].to_numpy())
+    stacks = evidence.timeline.stacks.filter(pl.col("track") == trainer.thread)
+    filled = place_unknown(filled, stacks, sums)
     return Account(
         _with_waits(filled, waits), begin, finish, sums, tuple(holes.select("start", "end").iter_rows())
     )

@@ -10,6 +10,7 @@ import polars as pl
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.timeline.lookup import facts_of, mean_over, track_samples
 from perfwrap.timeline.model import Timeline
@@ -30,6 +31,11 @@ OWNER = re.compile(r"^process/\d+/owner$")
 """The fact with the owner of a process on a GPU."""
 
 SECOND_NS = 1_000_000_000
+
+AFTER_WINDOW_NS = SECOND_NS
+"""After torch.profiler stopped: some GPU figures are means over the second before."""
+MIN_UNDISTURBED_SHARE = 0.5
+"""Share of the loop that must remain, so that the part before the window's end is left out."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,19 @@ and the memory bandwidth, each as a share of the maximum."""
 
 
 def find_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
-    """Return each GPU that a monitor sampled, with means over the steady loops of all trainers."""
-    accounts = [evidence.get(find_account, trainer) for trainer in evidence.get(find_trainers)]
+    """Return each GPU that a monitor sampled, with means over the steady loops of all trainers.
+
+    The GPU is idle while torch.profiler starts and stops: the loops begin after its window, if it was an early one.
+    """
+    trainers = evidence.get(find_trainers)
+    accounts = [evidence.get(find_account, trainer) for trainer in trainers]
     start = min((account.start for account in accounts), default=0)
-    return gpus_between(evidence.timeline, start, max((account.end for account in accounts), default=0))
+    end = max((account.end for account in accounts), default=0)
+    windows = [int(until) for trainer in trainers for until in find_windows(evidence.timeline, trainer)[1]]
+    after = max((until for until in windows if start < until < end), default=start) + AFTER_WINDOW_NS
+    if windows and end - after >= MIN_UNDISTURBED_SHARE * (end - start):
+        start = after
+    return gpus_between(evidence.timeline, start, end)
 
 
 def gpus_between(timeline: Timeline, start: int, end: int) -> tuple[Gpu, ...]:

@@ -6,7 +6,10 @@ import re
 
 import polars as pl
 
-from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.kernels.gpu_activity import GpuActivity, gpu_of
+from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of
 
 VOLTA, AMPERE = 7, 8
@@ -39,9 +42,21 @@ def major_capability(gpu: GpuActivity) -> int | None:
     capability = re.match(r"(\d+)", facts.get("compute_capability", ""))
     if capability:
         return int(capability[1])
-    name = facts.get("name", "")
-    product = next((major for pattern, major in NAMES if re.search(pattern, name, re.IGNORECASE)), None)
+    product = _of_product(facts.get("name", ""))
     if product is not None:
         return product
     names = gpu.events.table["name"].unique()
     return next((major for pattern, major in KERNELS if names.str.contains(pattern).any()), None)
+
+
+def find_major_capability(evidence: Evidence, trainer: Trainer) -> int | None:
+    """Return the same for the GPU that a trainer uses, also if no kernels were recorded; None if unknown."""
+    gpu = evidence.get(gpu_of, trainer)
+    if gpu is not None:
+        return major_capability(gpu)
+    return _of_product(evidence.get(find_facts, trainer.process).get("cuda_device_name", ""))
+
+
+def _of_product(name: str) -> int | None:
+    """Return the major compute capability of a product, None if its name does not show it."""
+    return next((major for pattern, major in NAMES if re.search(pattern, name, re.IGNORECASE)), None)

@@ -70,6 +70,16 @@ def find_python_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, .
     return tuple(_gap(row, steps, account) for row in gaps.iter_rows(named=True))
 
 
+def find_loss_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
+    """Return the sections between forward and backward, where the loss function runs."""
+    return tuple(
+        gap
+        for gap in evidence.get(find_python_gaps, trainer)
+        if gap.after_operation in ("forward", "zero_grad")
+        and gap.before_operation in ("backward", "zero_grad")
+    )
+
+
 def _count() -> pl.Expr:
     """Return how often a section ran; steps without detail count like the detailed ones."""
     seen = ~pl.col("estimated")

@@ -94,6 +94,7 @@ MOVES_OF = {"os": frozenset(("replace", "remove", "link")), "shutil": frozenset(
 
 REPEATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.AsyncFor, ast.While)
 """Blocks of code that run repeatedly."""
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
@@ -123,6 +124,96 @@ def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tu
     calls = (node for node in ast.walk(_tree(*_of_run(run, file))) if isinstance(node, ast.Call))
     names = (_dotted(call.func) for call in calls if first <= call.lineno <= last)
     return tuple(dict.fromkeys(name for name in names if _computes(name)))
+
+
+def independent_loop(run: Mapping[str, Any], file: str, line: int) -> tuple[int, int] | None:
+    """Return first and last line of the innermost loop around a line, if its passes seem independent of each other.
+
+    A comprehension is a loop too. None without a loop in the same function, if a pass reads what the pass before it
+    computed (layers one after the other, time steps of a recurrence), and if the loop is over functions or modules that
+    it calls.
+    """
+    around = [
+        node
+        for node in ast.walk(_tree(*_of_run(run, file)))
+        if isinstance(node, (*REPEATED, *COMPREHENSIONS))
+        and _begin_of_passes(node) <= line <= (node.end_lineno or node.lineno)
+    ]
+    innermost = max(around, key=lambda node: node.lineno, default=None)
+    if isinstance(innermost, ast.For):
+        targets = _names(innermost.target, ast.Store)
+        independent = not _carries(innermost)
+    elif isinstance(innermost, COMPREHENSIONS):
+        targets = set().union(*(_names(each.target, ast.Store) for each in innermost.generators))
+        independent = any(isinstance(node, ast.Call) for node in ast.walk(innermost))
+    else:
+        return None
+    if not independent or _calls_one_of(innermost, targets):
+        return None
+    return innermost.lineno, innermost.end_lineno or innermost.lineno
+
+
+def _begin_of_passes(node: ast.stmt | ast.expr) -> int:
+    """Return the first line that runs in each pass: a comprehension may be on a single line."""
+    return node.lineno if isinstance(node, COMPREHENSIONS) else node.lineno + 1
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    """Return the names that are read or assigned anywhere in a node."""
+    return {
+        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, context)
+    }
+
+
+def _calls_one_of(loop: ast.AST, targets: set[str]) -> bool:
+    """Return whether a loop calls what it iterates over, or a member of a list by the index it iterates over."""
+    called = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
+    chosen = (each.slice if isinstance(each, ast.Subscript) else each for each in called)
+    return any(not isinstance(each, ast.Attribute) and _names(each, ast.Load) & targets for each in chosen)
+
+
+def _carries(loop: ast.For) -> bool:
+    """Return whether a pass of a loop reads a name before assigning it, other than to add to it."""
+    assigned = set().union(*(_names(each, ast.Store) for each in loop.body))
+    return _reads_first(loop.body, assigned, _names(loop.target, ast.Store))
+
+
+def _reads_first(body: list[ast.stmt], assigned: set[str], known: set[str]) -> bool:
+    """Return whether some statements read one of the names ``assigned`` in the loop that is not ``known`` by then.
+
+    Adds the names that they assign to ``known``, unless they are in a block that may not run.
+    """
+    for statement in body:
+        heads, blocks = _blocks(statement)
+        read = set().union(*(_names(each, ast.Load) for each in heads))
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
+            operands = (statement.value.left, statement.value.right)
+            read -= {each.id for each in operands if isinstance(each, ast.Name)} & _names(
+                statement, ast.Store
+            )
+        if read & assigned - known:
+            return True
+        inside = [known | set().union(*(_names(each, ast.Store) for each in heads)) for _ in blocks]
+        if any(_reads_first(block, assigned, names) for block, names in zip(blocks, inside, strict=True)):
+            return True
+        if not blocks:
+            known |= _names(statement, ast.Store)
+        elif isinstance(statement, (ast.If, ast.With, ast.AsyncWith)):
+            known |= set.intersection(*inside)
+    return False
+
+
+def _blocks(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
+    """Return what a statement evaluates first, and the blocks of which it then runs one or none; not for ``try``."""
+    if isinstance(statement, ast.If):
+        return [statement.test], [statement.body, statement.orelse]
+    if isinstance(statement, ast.While):
+        return [statement.test], [statement.body]
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        return [statement.iter, statement.target], [statement.body]
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return list(statement.items), [statement.body]
+    return [statement], []
 
 
 def writing_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ milliseconds at best, and phases may be shorter. The time only shows whether it 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -16,6 +15,7 @@ from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.batch_making import workers_of
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, common_lines, library_time
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -28,11 +28,12 @@ WAITING = (*MAKING, "data", "data_end", "loader_start")
 ALONE_SHARE = 0.75
 """Share of the program's own code from which a section gets the samples of functions that it may have called, if only
 innermost lines are known."""
+WITH_LIBRARIES = 2
+"""Functions whose libraries are looked for."""
 ENOUGH = 10
 """Minimum number of samples to quote: with fewer, shares mean nothing."""
 MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
-FRAME = re.compile(r"(?:^|;)(?P<function>[^;]*?) \((?P<file>[^;]*):(?P<line>\d+)\)(?=;|$)")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class HotFunction:
     count: int
     on_line: int
     """Part of ``count``: samples on that line."""
+    library: LibraryTime | None = None
+    """The libraries that the line calls, of these samples."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Sampled:
     functions: tuple[HotFunction, ...]
     source: str
     """Which sampler: ``py-spy`` or ``recorder``."""
+    common: tuple[HotFunction, ...] = ()
+    """The lines inside modules that at least half of the samples pass, outermost first; only for samples of modules."""
 
 
 def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Sampled | None:
@@ -94,7 +99,12 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     if OUTSIDE in rows["source"]:
         rows, computing = (found.filter(pl.col("source") == OUTSIDE) for found in (rows, computing))
     found = sampled(computing)
-    return found and replace(found, count=int(rows["weight"].sum()))
+    stacks = list(computing.group_by("stack").agg(pl.col("weight").sum()).iter_rows())
+    common = tuple(
+        HotFunction(Line(file, line, function), count, count)
+        for file, function, line, count in common_lines(stacks)
+    )
+    return found and replace(found, count=int(rows["weight"].sum()), common=common)
 
 
 def gap_samples(
@@ -136,7 +146,17 @@ def sampled(rows: pl.DataFrame, besides: pl.DataFrame | None = None) -> Sampled 
         HotFunction(Line(row["file"], row["line"], row["function"] or ""), row["weight"], row["on_line"])
         for row in functions.iter_rows(named=True)
     )
-    return Sampled(count, found, str(rows["source"][0]))
+    return Sampled(count, _with_libraries(found, known), str(rows["source"][0]))
+
+
+def _with_libraries(functions: tuple[HotFunction, ...], rows: pl.DataFrame) -> tuple[HotFunction, ...]:
+    """Return the functions, the first ones with the libraries that their hottest lines call."""
+    found = []
+    for hot in functions[:WITH_LIBRARIES]:
+        here = rows.filter(pl.col("file") == hot.line.file, pl.col("line") == hot.line.line)
+        stacks = list(here.group_by("stack").agg(pl.col("weight").sum()).iter_rows())
+        found.append(replace(hot, library=library_time(stacks, hot.line.file, hot.line.line)))
+    return (*found, *functions[WITH_LIBRARIES:])
 
 
 def _inside(timeline: Timeline, account: Account) -> pl.DataFrame:

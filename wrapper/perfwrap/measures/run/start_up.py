@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from perfwrap.measures.account.intervals import contain, union
 from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.account.tiling import NO_OWNER, tile
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.run.imports import timed_samples
 from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import RECORDER
@@ -21,9 +23,11 @@ from perfwrap.timeline.model import Timeline
 class StartUp:
     """The time from the start of the process to the end of the first step, and the warm-up after it.
 
-    ``parts`` tiles ``total_ns`` exactly: ``interpreter`` (before the recorder started), ``import torch``, ``loader
-    start``, ``first batch``, ``first forward``, ``first backward``, ``first optimizer``, ``validation``, ``load``,
-    ``sync``, ``rest`` (the program's other Python: imports, dataset, model).
+    The first step counts only as far as it took longer than a usual one: training itself is no start. ``parts`` tiles
+    ``total_ns`` exactly: ``interpreter`` (before the recorder started), ``import torch``, ``imports`` (of other
+    packages, by py-spy's samples), ``compilation``, ``loader start``, ``first batch``, ``first forward``, ``first
+    backward``, ``first optimizer``, ``validation``, ``load``, ``sync``, ``rest`` (the program's other Python: dataset,
+    model, and without samples its imports).
     """
 
     total_ns: int
@@ -37,6 +41,7 @@ class StartUp:
 
 NAMES = {
     "import": "import torch",
+    "compile": "compilation",
     "loader_start": "loader start",
     "data": "first batch",
     "data_end": "first batch",
@@ -53,7 +58,9 @@ NAMES = {
 PARTS = (
     "interpreter",
     "import torch",
+    "imports",
     "load",
+    "compilation",
     "loader start",
     "first batch",
     "first forward",
@@ -71,23 +78,27 @@ def find_start_up(evidence: Evidence, trainer: Trainer) -> StartUp | None:
     steps = evidence.get(find_steps, trainer)
     if not steps.count:
         return None
-    seen, ended = _life(timeline, trainer)
-    started = min(_started(timeline, trainer) or seen, seen)
-    first_end = int(steps.table["end"][0])
+    seen, ended = life_of(timeline, trainer)
+    begun = min(started(timeline, trainer) or seen, seen)
     median = steps.median_ns or 0.0
+    durations = steps.table["duration"].to_numpy()
+    usual = int(np.median(durations[1:])) if durations.size > 1 else 0
+    first_end = int(steps.table["end"][0]) - min(int(durations[0]), usual)
     warm_up: int = (
-        steps.table.filter(~pl.col("steady"), ~pl.col("windowed")).select(pl.col("duration").sum()).item()
+        steps.table.filter(pl.col("index") < steps.warm_up_steps, ~pl.col("windowed"))
+        .select(pl.col("duration").sum())
+        .item()
     )
     return StartUp(
-        total_ns=first_end - started,
-        parts=_parts(timeline, trainer, steps, started, seen, first_end),
+        total_ns=first_end - begun,
+        parts=_parts(timeline, trainer, steps, begun, seen, first_end),
         warm_up_steps=steps.warm_up_steps,
         warm_up_excess_ns=max(0, int(warm_up - steps.warm_up_steps * median)),
-        run_share=(first_end - started) / max(1, max(ended, steps.loop_end) - started),
+        run_share=(first_end - begun) / max(1, max(ended, steps.loop_end) - begun),
     )
 
 
-def _life(timeline: Timeline, trainer: Trainer) -> tuple[int, int]:
+def life_of(timeline: Timeline, trainer: Trainer) -> tuple[int, int]:
     """Return the first and the last moment of the recording of the trainer's process."""
     rows = timeline.coverage.filter(pl.col("what") == RECORDER, pl.col("track") == trainer.process)
     spans = thread_spans(timeline, trainer)
@@ -95,25 +106,29 @@ def _life(timeline: Timeline, trainer: Trainer) -> tuple[int, int]:
     return first, max([*rows["end"].to_list(), int(spans["start"][-1])])
 
 
-def _started(timeline: Timeline, trainer: Trainer) -> int | None:
+def started(timeline: Timeline, trainer: Trainer) -> int | None:
     """Return when the interpreter started, None without a start record."""
-    started = facts_of(timeline, trainer.process).get("started", "")
-    return int(started) if started.isdecimal() else None
+    moment = facts_of(timeline, trainer.process).get("started", "")
+    return int(moment) if moment.isdecimal() else None
 
 
 def _parts(
-    timeline: Timeline, trainer: Trainer, steps: Steps, started: int, seen: int, end: int
+    timeline: Timeline, trainer: Trainer, steps: Steps, begun: int, seen: int, end: int
 ) -> dict[str, int]:
-    """Return the parts of [started, end), which add up to it exactly."""
+    """Return the parts of [begun, end), which add up to it exactly."""
     spans = thread_spans(timeline, trainer).filter(pl.col("start") < end)
     start = spans["start"].to_numpy()
     phases = steps.phases
-    more = np.concatenate([[seen], phases.start, phases.end])
-    tiling = tile(start, start + spans["duration"].to_numpy(), started, end, more)
+    samples = timed_samples(timeline, trainer.thread).filter(pl.col("package").is_not_null())
+    imports = union([(samples["start"].to_numpy(), samples["end"].clip(upper_bound=end).to_numpy())])
+    more = np.concatenate([[seen], phases.start, phases.end, *imports])
+    tiling = tile(start, start + spans["duration"].to_numpy(), begun, end, more)
     names = [NAMES.get(operation, "rest") for operation in spans["operation"].to_list()] + ["rest"]
     owner = np.array(names, dtype=object)[tiling.owner]
     moments = tiling.cuts[:-1]
-    owner[(tiling.owner == NO_OWNER) & (moments < seen)] = "interpreter"
-    owner[phases.contain(moments)] = "validation"
+    unowned = tiling.owner == NO_OWNER
+    owner[unowned & contain(imports, moments)] = "imports"
+    owner[unowned & (moments < seen)] = "interpreter"
+    owner[phases.contain(moments) & (owner != "compilation")] = "validation"
     lengths = np.diff(tiling.cuts)
     return {part: int(lengths[owner == part].sum()) for part in PARTS}

@@ -1,42 +1,231 @@
-"""How the time of a whole run divides: before, in and after the training loop."""
+"""How the time of a whole run divides, from the launch of the command to its exit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import polars as pl
+
+from perfwrap.measures.account.intervals import contain
+from perfwrap.measures.account.lines import Line, line_of
+from perfwrap.measures.account.loop_events import thread_spans
+from perfwrap.measures.account.tiling import NO_OWNER, tile
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.concurrent_loops import find_concurrent_groups
 from perfwrap.measures.ranks.restarts import find_restarts
-from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.run.imports import STANDARD_LIBRARY, timed_samples
+from perfwrap.measures.run.start_up import life_of, started
+from perfwrap.measures.steps.steps import Steps, find_steps
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.model import Timeline
+
+LAUNCH, IMPORTS, SETUP, FIRST_BATCH, COMPILING = "launch", "imports", "setup", "first batch", "compiling"
+WARM_UP, LOOP, VALIDATION, CHECKPOINTS = "warm-up", "steady loop", "validation", "checkpoints"
+BETWEEN, AFTER, EXIT = "between trainings", "after the loop", "exit"
+
+PARTS = (
+    LAUNCH,
+    IMPORTS,
+    SETUP,
+    FIRST_BATCH,
+    COMPILING,
+    WARM_UP,
+    LOOP,
+    VALIDATION,
+    CHECKPOINTS,
+    BETWEEN,
+    AFTER,
+    EXIT,
+)
+"""The exclusive parts of a run, in display order. ``launch`` is the time before the process of the trainer starts."""
+START = (LAUNCH, IMPORTS, SETUP, FIRST_BATCH)
+"""The parts before the loop."""
+INSIDE = (WARM_UP, LOOP, VALIDATION, CHECKPOINTS, COMPILING)
+"""The parts of the loop; compiling also happens before it."""
+
+OWNED = {
+    "import": IMPORTS,
+    "compile": COMPILING,
+    "save": CHECKPOINTS,
+    "load": CHECKPOINTS,
+    "data": FIRST_BATCH,
+    "data_end": FIRST_BATCH,
+    "loader_start": FIRST_BATCH,
+}
+"""The part of each operation that has one of its own; waits for data only until the first step ends."""
+UNAVOIDABLE = ("torch", STANDARD_LIBRARY)
+MAX_PLACES = 2
+MIN_PLACE_SHARE = 0.05
+"""Share of the run from which a place outside the loop is named."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Time outside the loop at one line, or in the import of one package."""
+
+    part: str
+    where: Line | None
+    package: str
+    """The imported package; empty if nothing is imported."""
+    ns: int
 
 
 @dataclass(frozen=True)
 class WholeRun:
-    """The parts of a run, from the start of its command to its end, in nanoseconds."""
+    """The parts of a run, in nanoseconds; they sum to its length."""
 
-    start_ns: int
-    """Until the first step of any training thread starts."""
-    loop_ns: int
-    end_ns: int
-    """From the end of the last training loop."""
+    parts: dict[str, int]
+    """Every one of PARTS, in this order."""
+    places: tuple[Place, ...] = ()
+    """The costliest places outside the loop, most time first; empty without samples."""
+    imports: tuple[tuple[str, int], ...] = ()
+    """Time of each imported package, most first; empty without samples."""
+    compiling_in_loop_ns: int = 0
+    """The part of the compiling that happened in the steady loop; the account of the loop has it too."""
+
+    @property
+    def total_ns(self) -> int:
+        """The length of the run."""
+        return sum(self.parts.values())
+
+    @property
+    def outside_ns(self) -> int:
+        """The time outside the training loop."""
+        return sum(ns for part, ns in self.parts.items() if part not in INSIDE)
+
+    @property
+    def start_compiling_ns(self) -> int:
+        """The time of compiling before the steady loop, and after it."""
+        return self.parts[COMPILING] - self.compiling_in_loop_ns
+
+    @property
+    def own_outside_ns(self) -> int:
+        """The time outside the loop and compiling, without the interpreter, torch's import and the exit."""
+        own = sum(self.parts[part] for part in (SETUP, FIRST_BATCH, BETWEEN, AFTER)) + self.start_compiling_ns
+        return own + sum(ns for package, ns in self.imports if package not in UNAVOIDABLE)
+
+    def share_of(self, *parts: str) -> float:
+        """Return the share of some parts of the run."""
+        return sum(self.parts[part] for part in parts) / max(1, self.total_ns)
 
 
 def find_whole_run(evidence: Evidence) -> WholeRun | None:
-    """Return the parts of a run that has one training loop; the loops of ranks at the same time count as one.
+    """Return the parts of the run of the main trainer's process.
 
-    None if the start, the end or the steps of the command were not recorded, and if the training started more than
-    once: the time between two loops is none of the three parts.
+    None if the start, the end or the steps of the command were not recorded, and if several processes trained one after
+    the other.
     """
-    run, groups = evidence.timeline.run, evidence.get(find_concurrent_groups)
-    begin, end = run.get("start"), run.get("end")
-    if not isinstance(begin, dict) or not isinstance(end, dict) or run.get("attached") or "imported" in run:
+    trainer = evidence.get(find_main_trainer)
+    return None if trainer is None else evidence.get(find_whole_run_of, trainer)
+
+
+def find_whole_run_of(evidence: Evidence, trainer: Trainer) -> WholeRun | None:
+    """Return the parts of the run as seen by one trainer."""
+    timeline = evidence.timeline
+    begin, end = timeline.run.get("start"), timeline.run.get("end")
+    if not isinstance(begin, dict) or not isinstance(end, dict):
         return None
-    if len(groups) != 1 or evidence.get(find_restarts):
+    if timeline.run.get("attached") or "imported" in timeline.run or evidence.get(find_restarts):
         return None
-    loops = [steps for trainer in groups[0] if (steps := evidence.get(find_steps, trainer)).count]
-    if not loops:
+    steps = evidence.get(find_steps, trainer)
+    if not steps.count or len(evidence.get(find_concurrent_groups)) != 1:
         return None
-    first = min(int(steps.table["start"][0]) for steps in loops)
-    last = max(steps.loop_end for steps in loops)
-    parts = (first - begin["monotonic_ns"], last - first, end["monotonic_ns"] - last)
-    return WholeRun(*parts) if min(parts) >= 0 else None
+    edges = _edges(timeline, trainer, steps, begin["monotonic_ns"], end["monotonic_ns"])
+    if edges != sorted(edges):
+        return None
+    return _divided(timeline, trainer, steps, edges)
+
+
+def _edges(timeline: Timeline, trainer: Trainer, steps: Steps, begin: int, end: int) -> list[int]:
+    """Return launch, process start, first step, steady loop, end of the loop, end of the recorder, and exit."""
+    seen, ended = life_of(timeline, trainer)
+    born = max(begin, min(started(timeline, trainer) or seen, seen))
+    first = int(steps.table["start"][0])
+    steady = min(max(steps.warm_up_end, first), steps.loop_end)
+    return [begin, born, first, steady, steps.loop_end, min(max(ended, steps.loop_end), end), end]
+
+
+def _divided(timeline: Timeline, trainer: Trainer, steps: Steps, edges: list[int]) -> WholeRun:
+    """Return the parts between the edges, and the places of the time outside the loop."""
+    begin, born, first, steady, loop_end, ended, end = edges
+    spans = thread_spans(timeline, trainer).filter(pl.col("operation").is_in(list(OWNED)))
+    is_wait = pl.col("operation").is_in(["data", "data_end", "loader_start"])
+    first_end = int(steps.table["end"][0])
+    loads = (pl.col("operation") == "load") & (pl.col("start") < first)
+    spans = spans.filter(~is_wait | (pl.col("start") < first_end), ~loads)
+    samples = _within_parts(timed_samples(timeline, trainer.thread), edges)
+    imports = samples.filter(pl.col("package").is_not_null())
+    gaps, phases = steps.gaps, steps.phases
+    more = [*edges, *phases.start, *phases.end, *gaps[0], *gaps[1]]
+    more += [*samples["start"], *samples["end"]]
+    start = spans["start"].to_numpy()
+    cuts = np.array(more, dtype=np.int64)
+    tiling = tile(start, start + spans["duration"].to_numpy(), begin, end, cuts)
+    moments = tiling.cuts[:-1]
+    place = np.searchsorted(np.array(edges[1:-1]), moments, side="right")
+    part = np.array([LAUNCH, SETUP, WARM_UP, LOOP, AFTER, EXIT], dtype=object)[place]
+    part[contain(gaps, moments) & (part != EXIT)] = BETWEEN
+    importing = contain((imports["start"].to_numpy(), imports["end"].to_numpy()), moments)
+    # Before the first sample or recorded event, the interpreter starts.
+    known = min([*samples["start"].to_list()[:1], life_of(timeline, trainer)[0], first])
+    importing |= (moments >= born) & (moments < known)
+    part[importing & np.isin(part, (SETUP, WARM_UP, BETWEEN, AFTER))] = IMPORTS
+    names = np.array([*[OWNED[operation] for operation in spans["operation"].to_list()], ""], dtype=object)
+    owner = names[tiling.owner]
+    part = np.where(tiling.owner != NO_OWNER, owner, part)
+    part[phases.contain(moments) & (part != COMPILING) & (part != LAUNCH)] = VALIDATION
+    lengths = np.diff(tiling.cuts)
+    parts = {name: int(lengths[part == name].sum()) for name in PARTS}
+    pieces = pl.DataFrame(
+        {"start": moments, "part": part.tolist(), "ns": lengths}, schema_overrides={"part": pl.String}
+    )
+    placed = _placed(pieces, samples)
+    again = lengths[(part == COMPILING) & (moments >= steady) & (moments < loop_end)]
+    return WholeRun(parts, _places(placed, sum(parts.values())), _packages(placed), int(again.sum()))
+
+
+def _within_parts(samples: pl.DataFrame, edges: list[int]) -> pl.DataFrame:
+    """Return the samples, none longer than until the next edge: the next part is spent elsewhere."""
+    following = np.searchsorted(np.array(edges), samples["start"].to_numpy(), side="right")
+    until = np.array([*edges, np.iinfo(np.int64).max])[following]
+    return samples.with_columns(pl.min_horizontal("end", pl.Series(until)).alias("end"))
+
+
+def _placed(pieces: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """Return the pieces with the sample that covers them; those without one are left out."""
+    joined = pieces.sort("start").join_asof(samples.sort("start"), on="start", strategy="backward")
+    return joined.filter(pl.col("start") < pl.col("end"))
+
+
+def _places(placed: pl.DataFrame, total: int) -> tuple[Place, ...]:
+    """Return the costliest places outside the loop."""
+    outside = placed.filter(
+        ~pl.col("part").is_in(INSIDE), pl.col("file").is_not_null() | pl.col("package").is_not_null()
+    )
+    is_import = pl.col("part") == IMPORTS
+    package = pl.when(is_import).then("package").fill_null("")
+    key = outside.with_columns(
+        package.alias("package"), *(pl.when(package == "").then(name) for name in ("file", "line"))
+    )
+    found = (
+        key.group_by("part", "package", "file", "line")
+        .agg(pl.col("ns").sum(), pl.col("function").first())
+        .filter(pl.col("ns") >= MIN_PLACE_SHARE * total)
+        .sort("ns", "part", descending=[True, False])
+    )
+    return tuple(_place(row) for row in found.head(MAX_PLACES).iter_rows(named=True))
+
+
+def _place(row: dict[str, Any]) -> Place:
+    where = line_of(row["file"], row["line"], row["function"])
+    return Place(row["part"], where, row["package"], int(row["ns"]))
+
+
+def _packages(placed: pl.DataFrame) -> tuple[tuple[str, int], ...]:
+    """Return the import time of each package, most first."""
+    found = placed.filter(pl.col("part") == IMPORTS, pl.col("package").is_not_null())
+    sums = found.group_by("package").agg(pl.col("ns").sum()).sort("ns", "package", descending=[True, False])
+    return tuple((row["package"], int(row["ns"])) for row in sums.iter_rows(named=True))

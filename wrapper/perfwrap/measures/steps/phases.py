@@ -2,8 +2,12 @@
 
 Without a hint from the program, a phase is recognized by what it does not do. The batches of a loader's iteration are
 *evaluated* if a model runs on them and nothing is trained before the next batch; an iteration with mostly such batches
-is a validation, with everything from its first event to its last. Models that run in evaluation mode without a loader
-are also a validation, unless a line does so in most steps (a teacher, a target network): these belong to the step.
+is a validation, with everything from its first event to its last. If the loader is otherwise trained on, a value must
+be read from the results too: a pass without one makes features, or the statistics of a normalization.
+
+Models that run in evaluation mode without a loader are also a validation, unless a line does so in most steps (a
+teacher, a target network), or their results are read as arrays (a policy that acts in an environment): these belong to
+the loop.
 """
 
 from __future__ import annotations
@@ -26,6 +30,15 @@ DATA, DATA_END, LOADER_START = range(len(LOADER))
 UNUSED, TRAINED, EVALUATED = range(3)
 FOREVER = np.iinfo(np.int64).max
 
+ARRAY_READS = ("Tensor.numpy", "Tensor.tolist")
+MOVES = frozenset(
+    ("Tensor.to", "Tensor.cuda", "Tensor.cpu", "Tensor.copy_", "Tensor.pin_memory")
+    + ("Module.to", "Module.cuda", "Module.cpu")
+)
+"""Operations that move tensors; all other uses read values."""
+MAX_ACTING_SHARE = 0.5
+"""If the results of more than this share of the forwards without a loader are read as arrays, a policy acts in an
+environment: these forwards make what is trained on, and are no validation."""
 MAX_STEPS_SHARE = 0.5
 """Evaluation without a loader in more than this share of the steps belongs to the steps."""
 
@@ -61,7 +74,9 @@ def find_phases(events: LoopEvents) -> Phases:
         nothing = np.zeros(0, dtype=np.int64)
         return Phases(nothing, nothing, nothing, iteration, np.full(iteration.size, TRAINED))
     use = _uses(events, iteration, trained)
-    lone = _lone_evaluations(events, use)
+    unread = _without_results(events, iteration, use, trained)
+    use[unread] = UNUSED
+    lone = _lone_evaluations(events, (use == EVALUATED) & (events.loader_kind == DATA) | unread)
     return Phases(*_join(events, use == EVALUATED, lone), iteration, use)
 
 
@@ -110,6 +125,23 @@ def _uses(events: LoopEvents, iteration: Integers, trained: Integers) -> Integer
     return np.asarray(use[iteration], dtype=np.int64)
 
 
+def _without_results(events: LoopEvents, iteration: Integers, use: Integers, trained: Integers) -> Flags:
+    """Return which loader events evaluate a loader that is also trained on, without a value read from the results."""
+    loader = events.loader
+    evaluated = use == EVALUATED
+    again = evaluated & np.isin(loader.key, loader.key[use == TRAINED])
+    is_read = np.array([name.partition(":")[0] not in MOVES for name in events.names], dtype=np.bool_)
+    if not again.any() or not len(events.use):
+        return np.zeros(len(loader), dtype=np.bool_)
+    reads = events.use.start[is_read[events.use.key]]
+    size = int(iteration.max()) + 1
+    begin, end = np.full(size, FOREVER), np.full(size, -FOREVER)
+    np.minimum.at(begin, iteration, loader.start)
+    np.maximum.at(end, iteration, loader.end)
+    end = np.minimum(_next_after(trained, end), _next_after(loader.start[~evaluated], end))
+    return np.asarray(again & ~_any_between(reads, begin, end)[iteration])
+
+
 def _by_loader(events: LoopEvents, iteration: Integers, evaluated: Flags, silent: Flags) -> Integers:
     """Return for each iteration what most others of its loader were for, UNUSED if unknown.
 
@@ -137,14 +169,14 @@ def _by_surroundings(events: LoopEvents, iteration: Integers, trained: Integers)
     return np.where(trains, TRAINED, np.where(uses, EVALUATED, UNUSED))
 
 
-def _lone_evaluations(events: LoopEvents, use: Integers) -> Flags:
-    """Return which forwards are evaluations without their own loader, and not in most steps."""
+def _lone_evaluations(events: LoopEvents, own: Flags) -> Flags:
+    """Return which forwards are evaluations, not in most steps, and not after one of the loader events ``own``."""
     forward, loader = events.forward, events.loader
     lone = ~is_training_mode(forward)
     if len(loader):
         place = np.searchsorted(loader.start, forward.start, side="right") - 1
         last = np.maximum(place, 0)
-        lone &= (place < 0) | (use[last] != EVALUATED) | (events.loader_kind[last] != DATA)
+        lone &= (place < 0) | ~own[last]
     anchors = events.optimizer if len(events.optimizer) else events.backward
     steps = anchors.only(anchors.key == np.bincount(anchors.key).argmax())
 
@@ -154,10 +186,27 @@ def _lone_evaluations(events: LoopEvents, use: Integers) -> Flags:
             steps
         )
 
+    acting = _acting(events)
     for key in np.unique(forward.key[lone]):
+        chosen = lone & (forward.key == key)
+        if acting[chosen].mean() > MAX_ACTING_SHARE:
+            lone &= forward.key != key
+            continue
         if is_usual(lone & (forward.key == key)):
             lone &= forward.key != key
     return np.zeros(lone.size, dtype=np.bool_) if is_usual(lone) else lone
+
+
+def _acting(events: LoopEvents) -> Flags:
+    """Return after which forwards their results were read as arrays, before the next forward: actions of a policy."""
+    forward, use = events.forward, events.use
+    if not len(use):
+        return np.zeros(len(forward), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(use.start, forward.end), len(use) - 1)
+    until = np.append(forward.start[1:], FOREVER)
+    is_array = np.array([name.startswith(ARRAY_READS) for name in events.names], dtype=np.bool_)
+    soon = (use.start[place] >= forward.end) & (use.start[place] < until)
+    return np.asarray(soon & is_array[use.key[place]])
 
 
 def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, Integers, Integers]:

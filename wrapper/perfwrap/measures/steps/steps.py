@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from perfwrap.measures.account.loop_events import Integers, LoopEvents, loop_events, thread_spans
+from perfwrap.measures.account.intervals import NOTHING, Intervals
+from perfwrap.measures.account.loop_events import Flags, Integers, LoopEvents, loop_events, thread_spans
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.recorder.detail_cost import find_detail_ns
 from perfwrap.measures.recorder.windows import find_windows, touched
@@ -21,16 +22,12 @@ from perfwrap.measures.steps.phases import Phases, find_phases
 from perfwrap.measures.steps.rests import with_lines
 from perfwrap.measures.steps.step_ends import StepEnds, ends_of_marks, find_step_ends
 from perfwrap.measures.steps.thinned import section_edges
+from perfwrap.measures.steps.trainings import gaps_between_trainings
 from perfwrap.measures.steps.warm_up import warm_up_length
 from perfwrap.measures.trainers import Trainer
-from perfwrap.timeline.model import Timeline
 
-ENOUGH_STEADY_STEPS = 20
-"""Steady steps needed for a verdict."""
-
-ENOUGH_IMPORTED_STEPS = 3
-"""The usual number in a profiler's window; such a recording excludes the warm-up."""
-
+MAX_BEGINNINGS_SHARE = 0.25
+"""If more steps than these are the first ones of an optimizer, making optimizers is part of the loop."""
 COUNTED_IN_PAUSES = ("optimizer", "data")
 """Operations that are counted while detailed recording is paused."""
 
@@ -53,6 +50,7 @@ class Steps:
 
     ``table`` has the columns of STEP_COLUMNS; ``detailed`` is false for steps without detail: they are counted, and
     their ends are evenly spaced. ``windowed`` steps were captured by torch.profiler for perfwrap and are never steady.
+    Neither is the first step of another training, which holds the time since the training before it.
     ``epoch`` and ``samples`` are null if no loader shows them. ``anchor`` says in words what ends a step.
     ``warm_up_end`` is where the first steady step starts, and ``warm_up_steps`` how many came before it. ``loop_end``
     is where the loop ends: at the last step, or after what follows it if that also occurs between steps (a validation
@@ -68,6 +66,8 @@ class Steps:
     """The validation phases, found while searching for steps."""
     events: LoopEvents
     """The events that were searched."""
+    gaps: Intervals = NOTHING
+    """The times between two trainings, in the first step of the later one."""
     detail_ns: float = 0.0
     """Estimated cost of recording one steady step in detail."""
 
@@ -80,11 +80,6 @@ class Steps:
     def steady(self) -> int:
         """The number of steps after the warm-up."""
         return int(self.table["steady"].sum())
-
-    @property
-    def few(self) -> bool:
-        """Whether there are too few steady steps for a verdict."""
-        return self.steady < ENOUGH_STEADY_STEPS
 
     @cached_property
     def median_ns(self) -> float | None:
@@ -116,11 +111,6 @@ class Steps:
         return max(0.0, found - self.detail_ns)
 
 
-def enough_steady_steps(timeline: Timeline) -> int:
-    """Return how many steady steps a verdict needs."""
-    return ENOUGH_IMPORTED_STEPS if "imported" in timeline.run else ENOUGH_STEADY_STEPS
-
-
 def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     """Return the steps of a trainer; none if its thread has no possible steps."""
     timeline = evidence.timeline
@@ -145,7 +135,9 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     # Lengths of steps without detail are averages: only detailed steps show where the warm-up ends.
     # Steps captured by torch.profiler for perfwrap are slower than usual.
     windowed = touched(windows, starts, ends)
-    known = np.flatnonzero(detailed & ~windowed)
+    gaps = _between_trainings(events, phases, starts, ends, detailed)
+    begins = touched(gaps, starts, ends)
+    known = np.flatnonzero(detailed & ~windowed & ~begins)
     warm_up = int(known[warm_up_length((ends - starts)[known])]) if known.size > 1 else 0
     epoch, samples = batches_of(events, phases, ends)
     table = pl.DataFrame(
@@ -154,7 +146,7 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
             "start": starts,
             "end": ends,
             "duration": ends - starts,
-            "steady": (np.arange(ends.size) >= warm_up) & ~windowed,
+            "steady": (np.arange(ends.size) >= warm_up) & ~windowed & ~begins,
             "windowed": windowed,
             "detailed": detailed,
             "epoch": epoch,
@@ -164,7 +156,23 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     )
     loop_end = find_loop_end(spans, phases, found.start, ends)
     detail_ns = find_detail_ns(timeline, trainer, table, spans, thinned)
-    return Steps(table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases, events, detail_ns)
+    return Steps(
+        table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases, events, gaps, detail_ns
+    )
+
+
+def _between_trainings(
+    events: LoopEvents, phases: Phases, starts: Integers, ends: Integers, detailed: Flags
+) -> Intervals:
+    """Return the times between trainings, each within one step; none if making optimizers is part of the loop."""
+    begin, until = gaps_between_trainings(events, phases)
+    if begin.size > MAX_BEGINNINGS_SHARE * ends.size:
+        return NOTHING
+    step = np.minimum(np.searchsorted(ends, until), ends.size - 1)
+    # Steps without detail are not among the events: they may be between the last event of a training and its end.
+    begin = np.maximum(begin, starts[step])
+    known = (begin < until) & detailed[step]
+    return begin[known], until[known]
 
 
 def _with_thinned(

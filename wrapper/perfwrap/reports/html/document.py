@@ -43,6 +43,7 @@ def document(diagnosis: Diagnosis, timeline: Timeline) -> dict[str, Any]:
     return {
         "heading": summary.heading(diagnosis),
         "verdict": summary.verdict(diagnosis),
+        "whole_run": summary.whole_run(diagnosis),
         "account": summary.account(diagnosis),
         "findings": summary.findings(diagnosis),
         "outcomes": summary.outcomes(diagnosis),

@@ -11,7 +11,7 @@ from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
 from perfwrap.reports.gain import expected
 from perfwrap.reports.html.encoding import clipped
-from perfwrap.reports.run_context import busy_machine, whole_run
+from perfwrap.reports.run_context import busy_machine, kind_of, run_places, run_shares
 from perfwrap.reports.terminal.explanation import sections, summary
 from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
@@ -52,9 +52,6 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
         figures.append(("Throughput", units.rate(steps.samples_per_s, "samples")))
     if len(diagnosis.ranks) > 1:
         figures.append(("Training processes", trainers(diagnosis)))
-    parts = whole_run(diagnosis)
-    if parts:
-        figures.append(("Whole run", parts))
     for gpu in diagnosis.gpu_activity[:1]:
         figures.append((f"{gpu.device} busy", units.share(gpu.busy_share)))
     return {
@@ -65,6 +62,18 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
         "figures": [{"name": name, "value": value} for name, value in figures],
         "ends_with": clipped(steps.anchor) if "imported" in diagnosis.run else "",
     }
+
+
+def whole_run(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """Return the parts of the whole run in their order, and the costliest places outside the loop; None if unknown."""
+    run = diagnosis.whole_run
+    if run is None:
+        return None
+    parts = [
+        {"part": part, "kind": kind_of(part), "share": share, "time": units.duration(run.parts[part])}
+        for part, share in run_shares(run).items()
+    ]
+    return {"time": units.duration(run.total_ns), "parts": parts, "places": clipped(run_places(diagnosis))}
 
 
 def account(diagnosis: Diagnosis) -> list[dict[str, Any]]:
@@ -78,7 +87,7 @@ def account(diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 
 def findings(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """Return the findings in their order: by severity, then by the gain of the fix."""
+    """Return the findings in their order."""
     names: dict[str, int] = {}
     rows = []
     for finding in diagnosis.findings:

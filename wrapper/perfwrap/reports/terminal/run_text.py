@@ -6,13 +6,13 @@ import shlex
 from pathlib import Path
 
 from perfwrap import units
-from perfwrap.diagnosis.model import NO_PHASES, UNKNOWN, Diagnosis
+from perfwrap.diagnosis.model import NO_PHASES, UNKNOWN, Diagnosis, WholeRun
 from perfwrap.reports import ending_text
 from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training_command
 from perfwrap.reports.cost import own_cost
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.gain import expected
-from perfwrap.reports.run_context import busy_machine, whole_run
+from perfwrap.reports.run_context import busy_machine, kind_of, run_parts, run_places, run_shares
 from perfwrap.reports.terminal.activity import draw_gpus
 from perfwrap.reports.terminal.checked import draw_checked
 from perfwrap.reports.terminal.fleet_table import draw_fleet
@@ -28,6 +28,10 @@ TOP = 3
 
 WHOLE = 1000
 """Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
+
+MARKS = {"outside": "░", "loop": "█", "inside": "▓"}
+ASCII_MARKS = {"outside": ".", "loop": "#", "inside": "+"}
+"""How the strip of the whole run is drawn: outside the loop, steady steps, other times inside the loop."""
 
 STYLES = {"critical": "bold red", "major": "red", "minor": "yellow", "note": "dim"}
 """Colours by severity; the word itself is always printed."""
@@ -49,10 +53,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
         page.paragraph(busy, style="yellow", indent=2)
         page.blank()
     page.paragraph(diagnosis.verdict.sentence, style="bold", indent=2)
-    parts = whole_run(diagnosis)
-    if parts:
+    if diagnosis.whole_run is not None:
         page.blank()
-        page.paragraph(f"Whole run: {parts}", style="bold")
+        _whole_run(diagnosis, diagnosis.whole_run, page)
     if diagnosis.account:
         page.blank()
         _account(diagnosis, page)
@@ -155,6 +158,22 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
             page.line((f"{part:<12}", ""), (f"{value / 10:>6.1f} %  ", ""), (bar, "cyan"), indent=2)
     if UNKNOWN in tenths:
         page.paragraph(NO_PHASES, style="dim", indent=2)
+
+
+def _whole_run(diagnosis: Diagnosis, run: WholeRun, page: Page) -> None:
+    """Draw the parts of the whole run as one strip, and the costliest places outside the loop."""
+    page.paragraph(f"Whole run: {units.duration(run.total_ns)}", style="bold")
+    shares = run_shares(run)
+    columns = units.apportion({part: float(share) for part, share in shares.items()}, page.width - 4)
+    marks = ASCII_MARKS if page.ascii_only else MARKS
+    strip = [
+        (marks[kind_of(part)] * columns[part], "cyan" if kind_of(part) == "loop" else "") for part in shares
+    ]
+    page.line(*strip, indent=2)
+    page.paragraph(f"{run_parts(run)}.", indent=2)
+    places = run_places(diagnosis)
+    if places:
+        page.paragraph(places, indent=2)
 
 
 def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) -> None:

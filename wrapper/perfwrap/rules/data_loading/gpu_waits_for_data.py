@@ -29,7 +29,9 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
@@ -49,12 +51,13 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     gpu = with_blame(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
-    share = gpu.idle_shares.get("data", 0.0)
+    step = evidence.get(find_ordinary_step, trainer)
+    share = step.idle.get("data", 0.0) if step else 0.0
     if share < limits.min_reported_share:
         return Clear(f"The GPU waits for data {units.share(share)} of the recorded time.")
     waits = gpu.idle.filter(pl.col("blame") == "data")
     inferred = bool(waits["inferred"].any())
-    idle = 1.0 - gpu.busy_share
+    idle = 1.0 - step.busy_share if step else 1.0
     evidence_texts = [
         f"In {window(gpu)}, it was idle {units.share(idle)}; {units.share(share / idle)} of that waiting for data."
     ]
@@ -63,14 +66,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             "Estimated: nothing else was recorded between the marked steps, and each step then starts with a copy of "
             "its batch to the GPU."
         )
+    loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
+    are_persistent = bool(loaders) and all(loader.persistent_workers for loader in loaders)
+    persistent = "" if are_persistent else "persistent_workers, "
     return [
         Finding(
             title=f"The GPU is idle {SHARE} of the time because it waits for the next batch.",
             share=share,
             saving=without(share),
             evidence=tuple(evidence_texts),
-            advice="Use more workers or make batches cheaper: num_workers, persistent_workers, prefetch_factor, "
-            "cheaper transforms, or faster storage.",
+            advice=f"Use more workers or make batches cheaper: num_workers, {persistent}prefetch_factor, cheaper "
+            "transforms, or faster storage.",
             verdict="data-bound",
             experiment="cached-batch",
             confidence="inferred" if inferred else "measured",

@@ -27,6 +27,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.health.memory import find_allocator
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("trainer", "steps", "gpu")
@@ -65,6 +66,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{words} At most {units.size(peak)} were in use at once; the rest is torch's reserve."
             )
         words += f" At most {units.size(peak)} were in use at once."
+    types = "" if evidence.get(find_levers, trainer).half else "bfloat16, "
     return [
         Finding(
             title=f"{gpu.name} has only {units.share(1.0 - used)} of its memory left.",
@@ -72,7 +74,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             saving=(1.0, 1.0),
             evidence=(words,),
             advice="Before you use longer inputs or a larger model: a smaller batch with gradient accumulation, "
-            "activation checkpointing (torch.utils.checkpoint), bfloat16, or an optimizer with a smaller state.",
+            f"activation checkpointing (torch.utils.checkpoint), {types}or an optimizer with a smaller state.",
             confidence="measured" if allocator is not None else "inferred",
             min_severity="minor" if used >= limits.full_share else "note",
         )

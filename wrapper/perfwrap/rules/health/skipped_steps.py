@@ -26,7 +26,9 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.health.scalers import ScalerLine, find_scalers
+from perfwrap.measures.precision import BFLOAT16
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
 
 NEEDS = ("trainer", "steps", "recorder")
@@ -76,26 +78,29 @@ def _finding(evidence: Evidence, trainer: Trainer, line: ScalerLine, share: floa
         share=share,
         saving=(1.0, 1.0),
         evidence=tuple(words),
-        advice=_advice(line, interval),
+        advice=_advice(line, interval, evidence.get(find_levers, trainer)),
         location=locate(line.where),
         health=True,
     )
 
 
-def _advice(line: ScalerLine, interval: str | None) -> str:
+def _advice(line: ScalerLine, interval: str | None, levers: Levers) -> str:
     """Return what to change."""
+    if levers.half and levers.half.kind == BFLOAT16:
+        return "Remove the scaler: the models compute in bfloat16, which needs none."
+    instead = ", or use bfloat16, which needs no scaler" if levers.takes_bfloat16 else ""
     if line.skipped == line.steps:
         return (
-            "Find the operation with torch.autograd.set_detect_anomaly(True), or use bfloat16, which needs no scaler. "
+            f"Find the operation with torch.autograd.set_detect_anomaly(True){instead}. "
             "All steps were skipped, so the loss or a gradient is NaN or infinite at any scale."
         )
     often = interval is not None and interval.isdecimal() and int(interval) < line.steps / line.skipped * 2
     if often:
         return (
-            f"Raise growth_interval from {interval} (default 2000), so that the scale overflows less often, "
-            "or use bfloat16, which needs no scaler."
+            f"Raise growth_interval from {interval} (default 2000), so that the scale overflows less "
+            f"often{instead}."
         )
     return (
-        "Clip gradients after scaler.unscale_(), lower the learning rate, keep losses and norms in float32, or use "
-        "bfloat16, which needs no scaler."
+        "Clip gradients after scaler.unscale_(), lower the learning rate, or keep losses and norms in "
+        f"float32{instead}."
     )

@@ -68,7 +68,10 @@ class Limits:
 
 
 AFTER = ("backward", "optimizer")
-"""The phases that the reads follow: gradients exist from the backward pass until they are cleared."""
+"""The phases that the reads follow: gradients exist from the backward pass until they are cleared.
+
+Without recorded forward passes, what follows the optimizer may be the next step's model, as in pyro.
+"""
 
 PHASES = ("data", "forward", "backward", "optimizer")
 
@@ -104,7 +107,8 @@ def _loops_over_model(line: SyncLine, tensors: int, account: Account, limits: Li
         return False
     phase = pl.when(pl.col("operation").is_in(PHASES)).then("operation").forward_fill()
     own = account.segments.with_columns(phase.alias("phase")).filter(_read(line))
-    return bool(own.height) and float(own["phase"].is_in(AFTER).sum()) / own.height >= limits.min_share_after
+    after = AFTER if (account.segments["operation"] == "forward").any() else AFTER[:1]
+    return bool(own.height) and float(own["phase"].is_in(after).sum()) / own.height >= limits.min_share_after
 
 
 def _clipping(line: Line, account: Account, step_ns: float, limits: Limits) -> Finding:

@@ -11,8 +11,9 @@ Why it costs
     it converts a large tensor into Python lists.
 
 How the gain is estimated
-    On a CPU: the measured blocked time of the line. On a GPU without a record of its kernels, estimated: from zero to
-    the smaller of the blocked time and the GPU's idle share (one minus the sampled utilization).
+    On a CPU: the measured blocked time of the line. On a GPU, estimated: from zero to the smaller of the blocked time
+    and the GPU's idle share (by its kernels or its sampled utilization, and by events around the phases). For a line
+    that runs in each recorded step, the idle time after waits of the host is measured instead.
 
 How to fix
     Read the value every N steps instead of each step, keep running sums on the GPU and read them once, use torch.where
@@ -30,11 +31,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from perfwrap import units
-from perfwrap.measures.account.loop_figures import gpu_utilization
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.on_gpu import UNKNOWN_IDLE, idle_share
 
 NEEDS = ("syncs", "steady_steps")
 
@@ -44,9 +46,10 @@ class Limits:
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
-    full_utilization: float = 0.95
-    """Sampled GPU utilization from which blocked time counts as waiting for useful work. NVML calls a sample busy if
-    any kernel ran in it, so the true idle share is at least one minus this."""
+    min_idle_share: float = 0.05
+    """The GPU's idle share below which blocked time counts as waiting for useful work."""
+    always_per_step: float = 1.0
+    """Calls per step from which the recorded steps contain the line."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -56,24 +59,33 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if not blocked:
         total = units.share(sum(line.share for line in lines))
         return Clear(f"Reading values blocks {total} of the loop in total, no single line 2 % or more.")
-    utilization = gpu_utilization(evidence)
+    idle = idle_share(evidence, trainer)
     on_gpu = [line for line in blocked if line.on_gpu]
     found = [_on_cpu(line) for line in blocked if not line.on_gpu]
-    if on_gpu and utilization is None:
+    if on_gpu and idle is None:
         return found or NotChecked(
             f"{place(on_gpu[0].where, 'A line')} waits for the GPU {units.share(on_gpu[0].share)} of the loop; "
-            "its cost needs the GPU utilization (run with monitors)."
+            f"{UNKNOWN_IDLE}."
         )
-    if on_gpu and utilization is not None and utilization < limits.full_utilization:
-        found += [_on_gpu(line, utilization) for line in on_gpu]
+    if on_gpu and idle is not None and idle > limits.min_idle_share:
+        after = _idle_after_waits(evidence, trainer)
+        found += [
+            _on_gpu(line, idle, after if line.per_step >= limits.always_per_step else None) for line in on_gpu
+        ]
     if found:
         return [finding for finding in found if finding.share >= limits.min_reported_share] or Clear(
             "The GPU is almost never idle."
         )
     return Clear(
-        f"{place(on_gpu[0].where, 'A line')} waits for the GPU, which was busy {units.share(utilization)} "
+        f"{place(on_gpu[0].where, 'A line')} waits for the GPU, which was busy {units.share(1.0 - (idle or 0.0))} "
         "of the time: waiting for useful work costs nothing."
     )
+
+
+def _idle_after_waits(evidence: Evidence, trainer: Trainer) -> float | None:
+    """Return the share of time in which the GPU was idle after the host had waited for it; None if not recorded."""
+    step = evidence.get(find_ordinary_step, trainer)
+    return None if step is None or "unknown" in step.idle else step.idle.get("sync", 0.0)
 
 
 def _on_cpu(line: SyncLine) -> Finding:
@@ -91,9 +103,15 @@ def _on_cpu(line: SyncLine) -> Finding:
     )
 
 
-def _on_gpu(line: SyncLine, utilization: float) -> Finding:
-    """Return the finding about a line that makes the host wait for a GPU with idle time."""
-    share = min(line.share, 1.0 - utilization)
+def _on_gpu(line: SyncLine, idle: float, after: float | None) -> Finding:
+    """Return the finding about a line that makes the host wait for a GPU with idle time.
+
+    ``after`` is the idle time after waits, if the line's are among those recorded.
+    """
+    share = min(line.share, idle if after is None else after)
+    words = f"The GPU is idle {units.share(idle)} of the time; how much of that follows this line is unknown."
+    if after is not None:
+        words = f"The GPU is idle {units.share(after)} of the time after the host has waited for it."
     return Finding(
         title=f"{line.name} at {place(line.where, 'one line')} makes the host wait for the GPU, which costs "
         f"up to {SHARE} of the training loop.",
@@ -101,8 +119,7 @@ def _on_gpu(line: SyncLine, utilization: float) -> Finding:
         saving=(1.0 - share, 1.0),
         evidence=(
             _calls(line),
-            f"The GPU was busy in {units.share(utilization)} of the samples. How much of its idle time follows this "
-            "line is unknown without a record of its kernels.",
+            words,
         ),
         advice=_less_often(line),
         verdict="sync-bound",

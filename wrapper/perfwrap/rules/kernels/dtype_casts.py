@@ -33,6 +33,7 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import CAST, MOVE, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.levers import BFLOAT16_AUTOCAST, Levers, find_levers
 from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
@@ -61,10 +62,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"Type changes take {units.share(cast)} of the recorded time, all copies by kernels "
             f"{units.share(copy)}."
         )
-    return [_finding(gpu, rows, min(1.0, cast), min(1.0, copy), limits)]
+    return [_finding(evidence.get(find_levers, trainer), gpu, rows, min(1.0, cast), min(1.0, copy), limits)]
 
 
-def _finding(gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float, limits: Limits) -> Finding:
+def _finding(
+    levers: Levers, gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float, limits: Limits
+) -> Finding:
     """Return the finding about the casts, or about all copies if there are few casts."""
     mostly = cast >= limits.cast_share
     share = cast if mostly else copy
@@ -80,8 +83,16 @@ def _finding(gpu: GpuActivity, rows: pl.DataFrame, cast: float, copy: float, lim
             f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
         ),
         advice="Keep tensors in one type from their creation to their use, with one autocast scope around the forward "
-        "pass; avoid contiguous() after permute(); torch.compile fuses the rest.",
-        experiment="bf16" if mostly else "compile",
+        "pass; avoid contiguous() after permute()"
+        + ("." if levers.is_compiled else "; torch.compile fuses the rest."),
+        experiment=_experiment(levers, mostly),
         confidence="inferred",
         scope=Scope.WINDOW,
     )
+
+
+def _experiment(levers: Levers, mostly: bool) -> str | None:
+    """Return the experiment: one type for the whole forward pass, or the fusion of the copies."""
+    if mostly and levers.precision == BFLOAT16_AUTOCAST:
+        return "bf16"
+    return None if levers.is_compiled else "compile"

@@ -22,6 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +32,12 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.gpu_peaks import Peaks, peaks_of
-from perfwrap.measures.kernels.kernel_marks import of_kernels
+from perfwrap.measures.kernels.kernel_marks import HALF_KERNEL, of_kernels
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
@@ -55,14 +57,6 @@ REACHABLE = (0.8, 0.6)
 
 STREAMING = ("elementwise", "reduction", "normalisation", "copy")
 """Classes of kernels with few FLOPs per element: memory-bound on every GPU."""
-
-ADVICE = {
-    "compute": "Use lower precision (torch.autocast with bfloat16, TF32), or compute less.",
-    "memory": "Fuse it with neighboring kernels (torch.compile, fused attention), or move fewer bytes (16-bit types).",
-    "balanced": "Use lower precision, which helps compute and memory.",
-    "latency": "Give it larger sizes, or use a fused kernel instead.",
-    "": "Measure it with Nsight Compute: `perfwrap run --ncu` shows what limits it.",
-}
 
 
 @dataclass(frozen=True)
@@ -100,12 +94,32 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{units.duration(top['ns'] / top['len'])} each.",
                 limit.words,
             ),
-            advice=ADVICE[limit.bound],
+            advice=_advice(limit.bound, evidence.get(find_levers, trainer), top["name"]),
             confidence="inferred",
             scope=Scope.WINDOW,
             informational=not wasteful,
         )
     ]  # fmt: skip
+
+
+def _advice(bound: str, levers: Levers, kernel: str) -> str:
+    """Return what to change about a kernel with that limit, as far as this run does not do it yet."""
+    is_half = levers.half is not None or re.search(HALF_KERNEL, kernel) is not None
+    if bound == "compute":
+        tf32 = "TF32" if levers.takes_bfloat16 and not levers.has_tf32 else ""
+        lower = [] if is_half else [word for word in (levers.precision, tf32) if word]
+        return f"Use lower precision ({', '.join(lower)}), or compute less." if lower else "Compute less."
+    if bound == "memory":
+        fused = ", ".join(word for word in (levers.compiling, "fused attention") if word)
+        fewer = "" if is_half else ", or move fewer bytes (16-bit types)"
+        return f"Fuse it with neighboring kernels ({fused}){fewer}."
+    if bound == "balanced":
+        if is_half:
+            return "Compute less, or fuse it with neighboring kernels."
+        return "Use lower precision, which helps compute and memory."
+    if bound == "latency":
+        return "Give it larger sizes, or use a fused kernel instead."
+    return "Measure it with Nsight Compute: `perfwrap run --ncu` shows what limits it."
 
 
 def _limit(evidence: Evidence, gpu: GpuActivity, top: dict[str, Any]) -> Limit:

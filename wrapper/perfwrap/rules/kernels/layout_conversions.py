@@ -20,6 +20,7 @@ When it is wrong
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import polars as pl
@@ -35,6 +36,9 @@ from perfwrap.rules.kernel_record import recorded, short, window
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
+
+IN_FULL = re.compile(r"(\d+) of \1")
+"""The fact of a model whose weights are all in channels-last order."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ def _finding(
     ]
     models = evidence.get(find_models, trainer)
     kept = [model.channels_last for model in models if model.channels_last is not None]
+    is_kept = bool(kept) and all(IN_FULL.fullmatch(count) for count in kept)
     if kept:
         words.append(f"Convolution weights in channels-last order: {', '.join(kept)}.")
     return Finding(
@@ -81,9 +86,12 @@ def _finding(
         share=share,
         saving=without(share),
         evidence=tuple(words),
-        advice=f"Keep model and batches in one layout: model.to(memory_format=torch.{form}) and "
+        advice=f"The weights are in channels-last order already: keep the batches and what is made inside the model in "
+        f"it, too, with batch.to(memory_format=torch.{form})."
+        if is_kept
+        else f"Keep model and batches in one layout: model.to(memory_format=torch.{form}) and "
         f"batch.to(memory_format=torch.{form}).",
-        experiment="channels-last",
+        experiment=None if is_kept else "channels-last",
         confidence="inferred",
         scope=Scope.WINDOW,
     )

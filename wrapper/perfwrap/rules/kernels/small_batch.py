@@ -33,6 +33,7 @@ from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 
 NEEDS = ("steady_steps", "gpu")
@@ -101,6 +102,7 @@ def _finding(
     evidence: Evidence, trainer: Trainer, gpu: Gpu, share: float, saving: tuple[float, float], text: str
 ) -> Finding:
     """Return the finding."""
+    fewer = evidence.get(find_levers, trainer).fewer_launches
     facts = evidence.get(find_facts, trainer.process).items()
     sizes = [value for key, value in facts if key.endswith("/batch_size") and value.isdecimal()]
     batch = (f"A DataLoader's batch size is {sizes[0]}.",) if sizes else ()
@@ -109,8 +111,8 @@ def _finding(
         share=share,
         saving=saving,
         evidence=(text, *batch),
-        advice="Double the batch size and check samples per second, until memory is full; adapt the learning rate. "
-        "Or launch fewer kernels: torch.compile, CUDA graphs.",
+        advice="Double the batch size and check samples per second, until memory is full; adapt the learning rate."
+        + (f" Or launch fewer kernels: {fewer}." if fewer else ""),
         experiment="batch-size=max",
         confidence="inferred",
     )

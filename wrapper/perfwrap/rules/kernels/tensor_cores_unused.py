@@ -38,6 +38,7 @@ from perfwrap.measures.kernels.gpu_peaks import Peaks, peaks_of
 from perfwrap.measures.kernels.kernel_classes import MATRIX
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import mfu, recorded, short, window
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
@@ -78,11 +79,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return NotChecked("The GPU model is unknown, and so is whether it has tensor cores.")
     if major < VOLTA:
         return Clear("This GPU has no tensor cores.")
-    return [_finding(evidence, gpu, share, plain / (plain + tensor), major, limits)]
+    return [_finding(evidence, trainer, gpu, share, plain / (plain + tensor), major)]
 
 
 def _finding(
-    evidence: Evidence, gpu: GpuActivity, share: float, of_matrix: float, major: int, limits: Limits
+    evidence: Evidence, trainer: Trainer, gpu: GpuActivity, share: float, of_matrix: float, major: int
 ) -> Finding:
     """Return the finding."""
     peaks = peaks_of(gpu)
@@ -92,7 +93,8 @@ def _finding(
     newer = 'torch.autocast("cuda", dtype=torch.bfloat16)'
     older = 'torch.autocast("cuda", dtype=torch.float16) with a torch.amp.GradScaler'
     autocast = newer if major >= AMPERE else older
-    first = 'torch.set_float32_matmul_precision("high"), then ' if tf32 else ""
+    levers = evidence.get(find_levers, trainer)
+    tf32 = tf32 and not levers.has_tf32
     return Finding(
         title=f"{part} of the GPU's time is matrix kernels that do not use tensor cores.",
         share=1.0 - worst,
@@ -102,11 +104,26 @@ def _finding(
             f"The largest: {_largest(gpu)}.",
             mfu(evidence, gpu),
         ),
-        advice=f"Use {first}{autocast}, and check that the loss still decreases as before.",
+        advice=_advice(levers, tf32, autocast),
         experiment="tf32" if tf32 else None,
         confidence="inferred",
         scope=Scope.WINDOW,
     )
+
+
+def _advice(levers: Levers, tf32: bool, autocast: str) -> str:
+    """Return what to change, as far as this run does not do it yet."""
+    first = 'torch.set_float32_matmul_precision("high")' if tf32 else ""
+    if levers.half:
+        name = levers.half.kind.removeprefix("torch.")
+        sizes = "use sizes that are multiples of 8"
+        return (
+            f"The models compute in {name} already, so these kernels run outside of it or with odd sizes: put the "
+            f"whole forward pass and the loss under autocast, and {sizes}"
+            + (f"; {first} helps the rest." if first else ".")
+        )
+    use = f"{first}, then {autocast}" if first else autocast
+    return f"Use {use}, and check that the loss still decreases as before."
 
 
 def _ratio(peaks: Peaks | None) -> float:

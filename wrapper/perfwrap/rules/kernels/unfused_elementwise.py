@@ -15,7 +15,8 @@ How the gain is estimated
 
 How to fix
     torch.compile, which fuses them with each other and with neighboring kernels; otherwise fused versions
-    (F.scaled_dot_product_attention, fused optimizers, in-place activations).
+    (F.scaled_dot_product_attention, fused optimizers, in-place activations). If torch.compile is in use, these kernels
+    run outside of its graphs.
 
 When it is wrong
     When consecutive kernels do not depend on each other, as in branches: then they cannot be fused.
@@ -32,6 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.kernel_marks import NO_POINTWISE, POINTWISE, chains, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import (
     CRITICAL_SHARE,
     MIN_REPORTED_SHARE,
@@ -71,6 +73,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"Elementwise kernels take {units.share(share)} of the recorded time; fusing consecutive ones would save "
             f"at most {units.share(fusible)}."
         )
+    levers = evidence.get(find_levers, trainer)
     largest = own.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
     longest = int(rows["count"].max() or 0)  # type: ignore[arg-type]
     return [
@@ -83,8 +86,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"up to {longest} in a row.",
                 f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
             ),
-            advice="Use torch.compile to fuse them, or fused versions of the layers that they belong to.",
-            experiment="compile",
+            advice="They run outside of what torch.compile compiles: look for graph breaks (TORCH_LOGS=graph_breaks), "
+            "or use fused versions of the layers that they belong to."
+            if levers.is_compiled
+            else "Use torch.compile to fuse them, or fused versions of the layers that they belong to.",
+            experiment=None if levers.is_compiled else "compile",
             confidence="inferred",
             scope=Scope.WINDOW,
         )

@@ -8,6 +8,7 @@ from perfwrap.rules.loop import (
     evaluation_with_grad,
     gc_pause,
     logging_overhead,
+    loop_in_model,
     padded_batches,
     python_overhead,
     recompilation,
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     slow_steps,
     slowing_steps,
     logging_overhead,
+    loop_in_model,
     python_overhead,
 )
 """In the order in which they are shown and claim time."""

@@ -11,16 +11,18 @@ How the gain is estimated
     The time is measured; what it is spent on is not. Besides Python it may contain tensor operations outside any
     module, such as a loss function. The upper bound is all of it plus up to three tenths, because nearby code also gets
     faster. The lower bound is nine tenths of it, half if many short sections are reported together, or nothing if the
-    lines call tensor operations and no samples show how long they take. If GPU kernels were recorded, only the time in
-    which the GPU was idle counts: time that the GPU hides costs nothing.
+    time is in a library, or if the lines call tensor operations and no samples show how long they take. If GPU kernels
+    were recorded, only the time in which the GPU was idle counts: time that the GPU hides costs nothing.
 
 How to fix
+    If the samples are in a library, the finding names the library's function: look for a setting of it that does less.
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. If the section
     makes batches, move that code into a Dataset and let DataLoader workers run it in parallel with the training.
 
 When it is wrong
     When the section contains the loss function or other tensor work of the model. A section between the forward and the
-    backward pass is therefore reported only from 15 %.
+    backward pass is therefore reported only from 15 %, and tensor work of a model that is no module not at all: where a
+    backward pass has no recorded forward pass, as much tensor work as the backward pass takes is the model's.
 """
 
 from __future__ import annotations
@@ -38,14 +40,19 @@ from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
+from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functions
+from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
+from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.stacks import Sampled, sampled_gap
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
-from perfwrap.rules.stack_samples import main_function, quote, where
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, locate, place
+from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
@@ -117,8 +124,16 @@ class CodeSection:
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for long sections of the program's own code, or for very many short ones."""
-    sections = _sections([gap for gap in evidence.get(find_python_gaps, trainer) if _is_placed(gap)])
+    of_model = evidence.get(find_model_gaps, trainer)
+    gaps = evidence.get(find_python_gaps, trainer)
+    sections = _sections([gap for gap in gaps if _is_placed(gap) and gap not in of_model])
     step_ns = mean_step_ns(evidence, trainer)
+    busy = [
+        function
+        for function in evidence.get(find_busy_functions, trainer)
+        if function.share >= limits.large_loss_share
+    ]
+    sections = [section for section in sections if not any(_is_in(section, function) for function in busy)]
     large = [section for section in sections if _is_large(section, limits)]
     found = [
         _finding(
@@ -126,10 +141,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             step_ns,
             sampled_gap(evidence, trainer, section.longest, len(large) == 1),
             find_tensor_calls(evidence, trainer, section.longest),
+            evidence.get(find_levers, trainer),
             limits,
         )
         for section in large
     ]
+    found += [_busy(function) for function in busy]
     idle = _gpu_idle(evidence, trainer)
     if idle is not None and idle < limits.large_share:
         return Clear(
@@ -164,7 +181,10 @@ def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return None
-    return 1.0 - gpu.busy_share if gpu.events.clock_is_off else gpu.idle_shares.get("python", 0.0)
+    step = evidence.get(find_ordinary_step, trainer)
+    if step is None:
+        return None
+    return 1.0 - step.busy_share if gpu.events.clock_is_off else step.idle.get("python", 0.0)
 
 
 def _limited(finding: Finding, idle: float) -> Finding:
@@ -187,11 +207,13 @@ def _finding(
     step_ns: float,
     sampled: Sampled | None,
     tensor_calls: tuple[str, ...],
+    levers: Levers,
     limits: Limits,
 ) -> Finding:
     """Return the finding about one section, with its samples and the tensor operations that it calls."""
     gap, lines, share = section.longest, gap_lines(section.longest), section.share
     hottest = main_function(sampled)
+    library = main_library(hottest)
     most = f", mostly in {where(hottest)}" if hottest else ""
     mostly = "mostly " if len(section.gaps) > 1 else ""
     words = [
@@ -209,14 +231,20 @@ def _finding(
             f"A whole step takes {units.duration(step_ns)}. In such short steps every call of Python and torch "
             "counts, including perfwrap's own probes."
         )
+    title = f"{SHARE} of the training loop is the program's own code {lines}{most}."
+    if hottest and library:
+        called = place(hottest.line, "")
+        title = f"{SHARE} of the training loop is library code that {called} calls, mostly {library_name(library)}."
     return Finding(
-        title=f"{SHARE} of the training loop is the program's own code {lines}{most}.",
+        title=title,
         share=share,
         saving=without(share, limits.nothing)
-        if tensor_calls and sampled is None
+        if library or (tensor_calls and sampled is None)
         else without_measured(share),
         evidence=tuple(words),
-        advice=_advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, limits),
+        advice=_library_advice(library)
+        if library
+        else _advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(gap),
         confidence="inferred",
@@ -231,6 +259,37 @@ def _surroundings(gap: PythonGap) -> str:
     if before and after:
         return f"between {before} and {'the next' if before == after else after}"
     return f"after {before}" if before else f"before {after}"
+
+
+def _is_in(section: CodeSection, function: BusyFunction) -> bool:
+    """Return whether a section is in that function."""
+    after = section.longest.after
+    return after is not None and (after.file, after.function) == (
+        function.first.file,
+        function.first.function,
+    )
+
+
+def _busy(function: BusyFunction) -> Finding:
+    """Return the finding about a function that reads many values in each step."""
+    first = function.first
+    name = first.function or "a function"
+    return Finding(
+        title=f"{SHARE} of the training loop is {name} at {place(first, '')}, which reads "
+        f"{units.number(function.reads_per_step)} values of tensors in each step.",
+        share=function.share,
+        saving=without(function.share),
+        evidence=(
+            f"{units.duration(function.per_step_ns)} per step, with the reads, in lines {first.line} to "
+            f"{function.until_line}.",
+        ),
+        advice=f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
+        "and each small operation costs a call.",
+        verdict="python-bound",
+        location=Location(first.file, first.line, first.function, function.until_line),
+        confidence="inferred",
+        claims=function.segments,
+    )
 
 
 def _scattered(sections: Sequence[CodeSection]) -> Finding:
@@ -254,23 +313,39 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
     )
 
 
-def _advice(section: CodeSection, lines: str, step_ns: float, limits: Limits) -> str:
+def _advice(section: CodeSection, lines: str, step_ns: float, levers: Levers, limits: Limits) -> str:
     """Return what to change."""
     if step_ns < limits.short_step_ns:
-        return "Do more work in each step: a larger batch, or torch.compile for the whole step."
+        whole = "" if levers.is_compiled else ", or torch.compile for the whole step"
+        return f"Do more work in each step: a larger batch{whole}."
     if section.holds_loss:
         return (
             f"Check the code {lines}; the loss function runs there. Replace loops over samples or values by tensor "
-            "operations. If it calls many small ones, use fewer operations on the whole batch, or compile it."
+            "operations. If it calls many small ones, use fewer operations on the whole batch"
+            + ("." if levers.is_compiled else ", or compile it.")
         )
     if section.longest.before_operation == "forward":
         return (
-            f"Check the code {lines}. If it makes the next batch, let DataLoader workers make it in parallel with "
-            "the training; if it does bookkeeping, do that every N steps."
+            f"Check the code {lines}: replace loops over samples by array or tensor operations. If it makes the next "
+            "batch, DataLoader workers can make it in parallel with the training; do bookkeeping every N steps."
         )
     return (
         f"Check the code {lines}: replace loops over samples by tensor operations, and do bookkeeping every N "
         "steps."
+    )
+
+
+def _library_advice(library: LibraryCall) -> str:
+    """Return what to change if the time is in a library."""
+    name = library_name(library)
+    if library.package == "torch":
+        return (
+            f"{name} is tensor work outside any module. Use fewer operations on whole batches instead of many "
+            "small ones, or compile the function that calls it."
+        )
+    return (
+        f"The time is in {name}, not in your own lines. Look for a setting of it that does less work or handles "
+        "many items per call, or call it less often."
     )
 
 

@@ -69,6 +69,8 @@ class Limits:
     min_loop_ns: int = 10_000
     """Time per small tensor from which an optimizer that is not torch's counts as looping in Python: a dozen torch
     calls take 20 to 50 µs, the same with foreach functions less than 10 µs."""
+    min_verdict_share: float = 0.20
+    """Share of the loop from which the optimizer on a CPU is what holds the loop back; below, the model's work is."""
     min_launches_saved: float = 0.5
     max_launches_saved: float = 0.95
     """Share of the host's time in the step that is saved on a GPU, where a few launches replace hundreds."""
@@ -153,7 +155,11 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) ->
         saving=(best, worst if not on_gpu and _can_be_fused(use) else 1.0),
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
         advice=_advice(use, kind, is_torchs),
-        verdict="launch-bound" if on_gpu else "python-bound",
+        verdict="launch-bound"
+        if on_gpu
+        else "python-bound"
+        if use.share >= limits.min_verdict_share
+        else None,
         location=locate(use.where),
         experiment="fused-optimizer" if is_torchs else None,
         confidence="inferred",

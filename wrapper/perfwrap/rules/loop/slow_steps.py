@@ -31,7 +31,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
-from perfwrap.measures.account.loop_figures import COMPUTE_PARTS
+from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.evidence import Evidence
@@ -50,6 +50,7 @@ from perfwrap.rules.model import (
     locate,
     place,
 )
+from perfwrap.rules.on_gpu import idle_share
 
 NEEDS = ("steady_steps",)
 
@@ -86,6 +87,9 @@ VERDICTS = {
 }
 """The verdict that each cause supports; none if the same work took longer."""
 
+WAITS = (*COMPUTE_PARTS, "sync", "transfer")
+"""Causes in which the host may have waited for a GPU that was at work: they cost no more than the GPU is idle."""
+
 ELSEWHERE = {
     "validation": "mostly because of validation (see validation_share)",
     OTHER_TRAINING: "mostly because these steps train something that the others do not",
@@ -104,6 +108,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     for cause in steps.causes:
         slow = [step for step in steps.slow if step.cause == cause]
         share = sum(step.cause_ns for step in slow) / max(1, evidence.get(find_account, trainer).total_ns)
+        if cause in WAITS and trains_on_gpu(evidence, trainer):
+            idle = idle_share(evidence, trainer)
+            share = share if idle is None else min(share, idle)
         if cause in ELSEWHERE or share < limits.min_reported_share:
             continue
         period = find_period(

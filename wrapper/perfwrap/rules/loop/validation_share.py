@@ -11,7 +11,8 @@ How the gain is estimated
     quarter as often).
 
 How to fix
-    Validate less often or on a part of the data, with a larger batch, under torch.inference_mode().
+    Validate less often or on a part of the data, with a larger batch, under torch.inference_mode(). Where starting
+    DataLoader workers is most of a validation, keep the workers alive or load a small set without workers.
 
 When it is wrong
     When validation is the purpose of the run, or the run was stopped after its first epochs.
@@ -26,12 +27,16 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import busiest_line
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.validation import find_validation
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named, place
 
 NEEDS = ("steady_steps",)
+
+WORKER_STARTS = (pl.col("part") == "validation") & pl.col("operation").is_in(["loader_start", "data_end"])
+"""The segments of the account in which a validation starts or ends its workers."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Limits:
     min_saved_share: float = 0.5
     max_saved_share: float = 0.75
     """Share of the validation time that is saved by validating half as often, and a quarter as often."""
+    min_start_share: float = 0.5
+    """Share of the validation time that its workers take to start and end, from which the fix is about the workers."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -68,6 +75,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         at = place(validation.grad_line, "some lines")
         words.append(f"Forward passes of the validation at {at} ran with gradients enabled.")
         inference = f" Wrap the code at {at} in torch.inference_mode()."
+    starts = evidence.get(find_account, trainer).share_of(WORKER_STARTS)
+    if starts >= limits.min_start_share * share:
+        return [_of_workers(evidence, trainer, share, starts, words)]
     return [
         Finding(
             title=f"{SHARE} of the training loop is validation, mostly at {where}.",
@@ -81,3 +91,33 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             claims=pl.col("part") == "validation",
         )
     ]
+
+
+def _of_workers(
+    evidence: Evidence, trainer: Trainer, share: float, starts: float, words: list[str]
+) -> Finding:
+    """Return the finding about validations that mostly start and end their workers."""
+    segments = evidence.get(find_account, trainer).segments.filter(WORKER_STARTS)
+    length = (pl.col("end") - pl.col("start")).sum().alias("ns")
+    name = segments.group_by("name").agg(length).sort("ns", "name", descending=[True, False])["name"][0]
+    loader = next((each for each in evidence.get(find_loaders, trainer) if each.name == name), None)
+    where = named("the DataLoader", loader.created if loader else None)
+    is_persistent = loader is not None and loader.persistent_workers is True
+    workers = units.counted(loader.workers, "worker") if loader and loader.workers else "workers"
+    return Finding(
+        title=f"{SHARE} of the training loop is validation, {units.share(starts / share)} of it to start and end the "
+        f"{workers} of {where}.",
+        share=share,
+        saving=(1.0 - share, 1.0 - starts),
+        evidence=tuple(words),
+        advice=(
+            f"Create {where} only once"
+            if is_persistent
+            else f"Pass persistent_workers=True to {where} and create it only once"
+        )
+        + ", or pass num_workers=0 if a validation has few batches.",
+        verdict="data-bound",
+        location=locate(loader.created if loader else None),
+        experiment=None if is_persistent else "persistent-workers",
+        claims=pl.col("part") == "validation",
+    )

@@ -34,6 +34,7 @@ from perfwrap.measures.account.intervals import length
 from perfwrap.measures.account.loop_figures import mean_in_loop, mean_step_ns, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import gpu_of
+from perfwrap.measures.precision import find_half_precision
 from perfwrap.measures.ranks.exchange_gap import exchange_gap_ns
 from perfwrap.measures.ranks.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.trainers import Trainer, find_trainers
@@ -116,6 +117,8 @@ def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel, limits: Li
     if isinstance(least, NotChecked):
         return least
     share = min(1.0, least / step)
+    half = evidence.get(find_half_precision, trainer)
+    hooks = "PowerSGD" if half and not half.by_autocast else "bfloat16 or PowerSGD"
     exchange = f"{units.duration(least)} of a step of {units.duration(step)}"
     if share < limits.min_reported_share:
         return Clear(f"The gradient exchange takes {exchange} on the rank that waits least.")
@@ -129,8 +132,8 @@ def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel, limits: Li
                 "DDP's own logger in some steps, on the rank that waits least).",
                 *_network(evidence, trainer),
             ),
-            advice="Send less (bfloat16 or PowerSGD compression hooks, no_sync() while accumulating), step less "
-            "often (larger batches), or use a faster network.",
+            advice=f"Send less ({hooks} compression hooks, no_sync() while accumulating), step less often (larger "
+            "batches), or use a faster network.",
             verdict="communication-bound",
             location=locate(model.where),
             confidence="inferred",

@@ -8,6 +8,7 @@ from perfwrap.rules.run import (
     debug_mode_enabled,
     double_precision,
     first_epoch_slower,
+    half_precision_on_cpu,
     phase_balance,
     slow_start,
 )
@@ -17,6 +18,7 @@ TITLE = "The run as a whole"
 RULES: tuple[Rule, ...] = (
     debug_mode_enabled,
     double_precision,
+    half_precision_on_cpu,
     compute_bound,
     phase_balance,
     first_epoch_slower,

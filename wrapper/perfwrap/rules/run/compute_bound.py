@@ -1,7 +1,7 @@
 """The model's own work takes nearly all of the time; the loop itself is healthy.
 
 What it finds
-    A training loop in which forward pass, backward pass, optimizer and the loss between them take at least 90 %. On a
+    A training loop in which forward pass, backward pass, optimizer and the loss between them take at least 80 %. On a
     GPU the host's account only shows who launched the work; there the mean of the utilization samples must be at least
     90 %, or, if kernels were recorded, they must run at least 90 % of that time, not counting collectives without
     overlap.
@@ -13,61 +13,78 @@ How the gain is estimated
     No gain is claimed: nothing is wasted outside that work.
 
 How to fix
-    What to try next, usually in this order: torch.compile, bfloat16 autocast, a larger batch, a faster device.
+    What to try next, usually in this order: torch.compile, bfloat16 autocast, a larger batch, a faster device. What is
+    on already is left out, and so is bfloat16 on a processor without instructions for it.
 
 When it is wrong
     When the model does more work than needed: something recomputed in each forward pass, a Python loop over rows inside
-    the model, unused gradients. Only a few such patterns have their own rule. If py-spy is installed, it samples for 30
-    seconds, and the function of the model or the loss with most samples is named, for models on a CPU. This is not a
+    the model, unused gradients. Only a few such patterns have their own rule. If py-spy is installed, it samples the
+    process, and the function of the model or the loss with most samples is named, for models on a CPU. This is not a
     judgment: it may be necessary work. Samples of the recorder's own sampler (--sample) are quoted without a line,
-    because they miss Python loops.
-    Not checked with several ranks on CPUs, where a backward pass also waits for the other ranks.
+    because they miss Python loops. Not checked with several ranks on CPUs, where a backward pass also waits for the
+    other ranks.
     On a GPU, utilization is a duty cycle: the time in which some kernel runs, not how much of the GPU it uses. A record
     of kernels shows more, and so do the GPU's own counters from Hopper on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
 import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
-from perfwrap.measures.account.intervals import length
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
-from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
-from perfwrap.measures.loop.stacks import OUTSIDE, Sampled, sampled_computing
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
+from perfwrap.measures.loop.functional_models import find_model_gaps
+from perfwrap.measures.loop.model_loops import find_model_loop
+from perfwrap.measures.loop.python_gaps import find_loss_gaps
+from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.kernel_record import mfu, recorded, units_at_work, window
+from perfwrap.rules.kernel_record import added_by_profiler, mfu, recorded, units_at_work, window
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
 from perfwrap.rules.needs import why_missing
-from perfwrap.rules.stack_samples import quote_shares
+from perfwrap.rules.stack_samples import (
+    join_passes,
+    library_name,
+    main_library,
+    quote_library,
+    quote_shares,
+    where,
+)
 
 NEEDS = ("trainer",)
+
+FindLoop = Callable[[Line], int | None]
+"""Returns the first line of the loop of independent passes around a line."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """The thresholds of this rule."""
 
-    compute_share: float = 0.90
-    """Share of the loop from which the model's own work dominates; TraceML's threshold."""
+    compute_share: float = 0.80
+    """Share of the loop from which the model's own work dominates."""
     min_sm_share: float = 0.5
     """Share of the time below which multiprocessors are mostly idle, if the GPU reports it: then it is not healthy."""
     busy_utilization: float = 0.90
     """Mean sampled utilization from which a GPU counts as busy."""
+    named_loss_share: float = 0.005
+    """Share of the loop from which the title names the loss, which the account shows as ``python``."""
     hot_share: float = 0.15
     """Share of the samples from which a line inside the model is named."""
 
 
-LEVERS = "To go faster, try torch.compile, bfloat16 autocast, a larger batch, a faster device."
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
 FEW_SAMPLES = "Too few stack samples inside the model or loss."
 NOT_SAMPLED = (
@@ -91,20 +108,33 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             "their collectives."
         )
     account = evidence.get(find_account, trainer)
-    losses = _losses(evidence, trainer)
+    losses = tuple(
+        dict.fromkeys((*evidence.get(find_loss_gaps, trainer), *evidence.get(find_model_gaps, trainer)))
+    )
     loss = sum(gap.share for gap in losses)
     compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
     if compute < limits.compute_share:
         return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
     parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
-    words = f"{parts}; the loss and other code between forward and backward {units.share(loss)}."
-    found = _finding(compute, words)
+    what = (
+        "tensor work outside modules"
+        if evidence.get(find_model_gaps, trainer)
+        else "the loss and other code between forward and backward"
+    )
+    words = f"{parts}; {what} {units.share(loss)}."
+    levers = evidence.get(find_levers, trainer)
+    found = _finding(levers, compute, words)
+    if loss >= limits.named_loss_share:
+        found = replace(found, title=f"{SHARE} of the training loop is model work and the loss.")
     # If another rule blames the loss, that time is not healthy: it belongs to one of them only.
     found = replace(found, claims=reduce(or_, (gap.segments for gap in losses), _at_work()))
     sampled = sampled_computing(evidence, trainer, losses)
     if sampled is not None:
         # With several training threads each may have another hottest line, and shared ones would be repeated.
-        return [_with_lines(found, sampled, len(evidence.get(find_trainers)) == 1, limits)]
+        is_only = len(evidence.get(find_trainers)) == 1
+        return [
+            _with_lines(found, levers, sampled, is_only, limits, partial(find_model_loop, evidence, trainer))
+        ]
     if evidence.get(why_missing, "stacks") is None:
         return [replace(found, evidence=(*found.evidence, FEW_SAMPLES))]
     if find_windows(evidence.timeline, trainer)[0].size:
@@ -112,45 +142,92 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     return [replace(found, evidence=(*found.evidence, NOT_SAMPLED), rerun_options="--py-spy")]
 
 
-def _losses(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
-    """Return the code between forward and backward, where the loss function runs."""
-    return tuple(
-        gap
-        for gap in evidence.get(find_python_gaps, trainer)
-        if gap.after_operation in ("forward", "zero_grad")
-        and gap.before_operation in ("backward", "zero_grad")
-    )
-
-
-def _with_lines(found: Finding, sampled: Sampled, is_only: bool, limits: Limits) -> Finding:
+def _with_lines(
+    found: Finding, levers: Levers, sampled: Sampled, is_only: bool, limits: Limits, find_loop: FindLoop
+) -> Finding:
     """Return the finding with the lines of the model and the loss that have most samples, if any stands out."""
-    hottest = sampled.functions[0] if sampled.functions else None
-    if hottest is None or hottest.count < limits.hot_share * sampled.count:
+    hot = [each for each in sampled.functions if each.count >= limits.hot_share * sampled.count]
+    hottest = next((each for each in hot if not _calls_layers(each)), next(iter(hot), None))
+    if hottest is None:
+        passed = [line for line in sampled.common if line.count >= limits.hot_share * sampled.count]
+        if passed and sampled.source == OUTSIDE:
+            return _through(found, levers, passed, sampled, is_only, find_loop)
         return replace(found, evidence=(*found.evidence, NO_HOTSPOT))
     if sampled.source != OUTSIDE:
         # A Python loop of less than 5 ms has no samples: they are on the next torch line.
         return replace(found, evidence=(*found.evidence, quote_shares(sampled)), rerun_options="--py-spy")
+    loop = find_loop(hottest.line)
+    advice = (
+        f"Check whether {place(hottest.line, '')} must run in each step: compute constants once, and replace loops "
+        "over rows by one operation."
+    )
+    library = main_library(hottest)
+    if loop is not None:
+        advice = join_passes(hottest, loop)
+    elif library is not None:
+        advice = (
+            f"Check how often {place(hottest.line, '')} calls {library_name(library)}, and for which sizes."
+        )
     return replace(
         found,
-        evidence=(*found.evidence, quote_shares(sampled)),
-        advice=f"Check whether {place(hottest.line, '')} must run in each step: compute constants once, and replace "
-        f"loops over rows by one operation. {LEVERS}",
+        evidence=(*found.evidence, quote_shares(sampled), *quote_library(hottest)),
+        advice=f"{advice} {levers.sentence}",
         location=locate(hottest.line) if is_only else None,
+    )
+
+
+def _calls_layers(hot: HotFunction) -> bool:
+    """Return whether a line spends its time in torch's own layers, which are hardly the waste."""
+    library = main_library(hot)
+    return library is not None and library.package == "torch" and library.function.endswith("forward")
+
+
+def _through(
+    found: Finding,
+    levers: Levers,
+    passed: Sequence[HotFunction],
+    sampled: Sampled,
+    is_only: bool,
+    find_loop: FindLoop,
+) -> Finding:
+    """Return the finding with a line of a module that most of its work passes, though no inner function stands out.
+
+    It is the outermost one that is in a loop, else the deepest one.
+    """
+    loops = [(hot, find_loop(hot.line)) for hot in passed]
+    hot, loop = next((pair for pair in loops if pair[1] is not None), loops[-1])
+    words = (
+        f"{units.share(hot.count / sampled.count)} of the samples of the training thread "
+        f"({units.count(sampled.count)}, by py-spy) pass {where(hot)}, which calls the rest; no function inside stands "
+        "out. Its backward pass comes on top."
+    )
+    advice = f"Check what {place(hot.line, '')} calls, and how often."
+    return replace(
+        found,
+        evidence=(*found.evidence, words),
+        advice=f"{advice if loop is None else join_passes(hot, loop)} {levers.sentence}",
+        location=locate(hot.line) if is_only else None,
     )
 
 
 def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, limits: Limits) -> Answer:
     """Decide from the record of GPU kernels."""
-    computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
-    if computing < limits.busy_utilization:
-        return Clear(f"GPU kernels computed {units.share(computing)} of the recorded time.")
+    step = evidence.get(find_ordinary_step, trainer)
+    computing = step.computing_share if step else 0.0
+    if computing < limits.compute_share:
+        return Clear(f"GPU kernels computed {units.share(computing)} of the time.")
     words = f"In {window(gpu)}; this does not show how much of the GPU each kernel uses."
-    found = _finding(computing, words, "GPU busy: ")
+    found = _finding(evidence.get(find_levers, trainer), computing, words, "GPU busy: ")
     return [
         replace(
             found,
-            title=f"GPU busy: kernels computed {SHARE} of the recorded time.",
-            evidence=(*found.evidence, mfu(evidence, gpu), *units_at_work(evidence, trainer)),
+            title=f"GPU busy: kernels computed {SHARE} of the time.",
+            evidence=(
+                *found.evidence,
+                *added_by_profiler(step),
+                mfu(evidence, gpu),
+                *units_at_work(evidence, trainer),
+            ),
             scope=Scope.WINDOW,
         )
     ]
@@ -170,11 +247,11 @@ def _on_gpu(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"only {units.share(max(working))} of the time."
         )
     words = "Utilization is a duty cycle: the share of time in which any kernel runs."
-    found = _finding(utilization, words, "GPU busy: ")
+    found = _finding(evidence.get(find_levers, trainer), utilization, words, "GPU busy: ")
     return [replace(found, evidence=(*found.evidence, *units_at_work(evidence, trainer)))]
 
 
-def _finding(share: float, words: str, prefix: str = "") -> Finding:
+def _finding(levers: Levers, share: float, words: str, prefix: str = "") -> Finding:
     """Return the finding that the model's own work dominates."""
     what = "of the samples a kernel was running" if prefix else "of the training loop is model work"
     return Finding(
@@ -182,9 +259,10 @@ def _finding(share: float, words: str, prefix: str = "") -> Finding:
         share=share,
         saving=(1.0, 1.0),
         evidence=(words,),
-        advice=f"The loop has no avoidable waits; perfwrap does not judge the work of the model itself. {LEVERS}",
+        advice="The loop has no avoidable waits; perfwrap does not judge the work of the model itself. "
+        + levers.sentence,
         verdict="compute-bound",
-        experiment="three-run",
+        experiment=levers.experiment,
         claims=_at_work(),
         informational=True,
     )

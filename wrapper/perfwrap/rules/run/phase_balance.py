@@ -30,6 +30,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.run.phase_balance import PhaseBalance, find_phase_balance
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, NotChecked
@@ -68,6 +69,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if not balance.on_gpu and both < max(limits.min_share, limits.min_reported_share):
         return Clear(f"Both passes together take {units.share(both)} of the loop.")
     least, most = ON_GPU if balance.on_gpu else ON_CPU
+    if evidence.get(find_model_gaps, trainer):
+        return Clear("The model computes outside modules, so its forward pass was not recorded.")
     if least <= balance.ratio <= most:
         return Clear(f"The backward pass takes {units.times(balance.ratio)} as long as the forward pass.")
     return [_finding(balance, limits)]

@@ -1,8 +1,8 @@
 """The start takes long: much time passes before the first step is done.
 
 What it finds
-    At least 5 s until the end of the first step, not counting the start of Python and the import of torch, if that is
-    at least 10 % of the whole run.
+    At least 5 s until the end of the first step, not counting the start of Python and imports, if that is at least 10 %
+    of the whole run. Imports of other packages than torch count if they make this at least half of the run.
 
 Why it costs
     It is paid for every start: each experiment, each restart after a failure, each rank.
@@ -30,8 +30,9 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.restarts import find_restarts
 from perfwrap.measures.run.start_up import StartUp, find_start_up
+from perfwrap.measures.run.whole_run import SETUP, UNAVOIDABLE, Place, find_whole_run_of
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope, locate, place
 from perfwrap.timeline.lookup import samples_of
 
 NEEDS = ("steps", "start_up")
@@ -45,6 +46,8 @@ class Limits:
     """The program's own start-up time from which it is reported; importing torch alone takes 1 to 3 s."""
     large_share: float = 0.10
     """Share of the run below which the start is not reported."""
+    large_imports_share: float = 0.50
+    """Share of the run from which the start is reported because of imports."""
     min_allocations: int = 10
     """Fewer allocations are not mentioned."""
 
@@ -53,10 +56,12 @@ ALLOCATIONS = "device_allocs_count"
 """The recorder's series of driver allocations by the allocator, per GPU."""
 NOT_OWN = ("interpreter", "import torch")
 """Parts that the program cannot change much."""
+MAX_PACKAGES = 3
 
 NAMES = {
     "interpreter": "starting Python",
     "import torch": "importing torch",
+    "compilation": "compiling (torch.compile)",
     "loader start": "starting the loader",
     "first batch": "the first batch",
     "first forward": "the first forward pass",
@@ -64,16 +69,20 @@ NAMES = {
     "first optimizer": "the first optimizer step",
     "load": "loading files with torch.load",
     "sync": "reading values",
-    "rest": "the program's own code (imports, dataset, model)",
+    "imports": "importing other packages",
+    "rest": "the program's own code (dataset, model)",
 }
 """The names of the parts in sentences."""
 
 FIXES = {
+    "compilation": "Keep the compiler's cache between runs (TORCHINDUCTOR_CACHE_DIR on a disk that stays), compile "
+    "fewer functions, or train without torch.compile where the run is short.",
     "loader start": "Start fewer workers, or make the dataset cheaper to copy into them.",
     "first batch": "Open the dataset's files lazily, and start the workers earlier.",
     "first forward": "Keep the caches of compilation and autotuning between runs; both happen in the first forward "
     "pass.",
     "validation": "Validate after the first epoch instead of before it.",
+    "imports": "Import only what this run uses, and large packages in the function that needs them.",
     "load": "Load only what is needed, memory-mapped (torch.load(..., mmap=True)).",
 }
 """The fix for the largest part."""
@@ -86,28 +95,52 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     start = evidence.get(find_start_up, trainer)
     if start is None:
         return NotChecked("No step was found, so the start cannot be measured.")
-    own_ns = start.total_ns - sum(start.parts.get(part, 0) for part in NOT_OWN)
-    share = start.run_share * own_ns / max(1, start.total_ns)
-    if own_ns < limits.min_start_ns or share < limits.large_share:
-        return Clear(
-            f"The first step was done after {units.duration(start.total_ns)}, "
-            f"{units.share(start.run_share)} of the run."
-        )
-    part = max((part for part in start.parts if part not in NOT_OWN), key=lambda part: start.parts[part])
+    torch_ns = sum(start.parts.get(part, 0) for part in NOT_OWN)
+    imports_ns = start.parts.get("imports", 0)
+    own_ns = start.total_ns - torch_ns - imports_ns
+    run_ns = max(1.0, start.total_ns / start.run_share)
+    counted = [part for part in start.parts if part not in (*NOT_OWN, "imports")]
+    if own_ns < limits.min_start_ns or own_ns < limits.large_share * run_ns:
+        own_ns += imports_ns
+        counted.append("imports")
+        if own_ns < limits.min_start_ns or own_ns < limits.large_imports_share * run_ns:
+            return Clear(
+                f"The first step was done after {units.duration(start.total_ns)}, "
+                f"{units.share(start.run_share)} of the run."
+            )
+    part = max(counted, key=lambda part: start.parts[part])
+    whole = evidence.get(find_whole_run_of, trainer)
+    setup = next((at for at in whole.places if at.part == SETUP), None) if whole and part == "rest" else None
     return [
         Finding(
             title=f"The first step is done after {units.duration(start.total_ns)}, "
             f"{units.duration(start.parts[part])} of it in {NAMES.get(part, part)}.",
-            share=share,
+            share=own_ns / run_ns,
             saving=(1.0, 1.0),
             evidence=(
                 *_words(start, bool(evidence.get(find_restarts))),
+                *_places(setup, whole.imports if whole and imports_ns else ()),
                 *_cold_allocator(evidence, trainer, limits),
             ),
             advice=FIXES.get(part, OTHER_FIX),
+            location=locate(setup.where) if setup else None,
             scope=Scope.RUN,
         )
     ]
+
+
+def _places(setup: Place | None, imports: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """Return the costliest line of the program's own code, and the packages whose import takes longest."""
+    words = []
+    if setup is not None and setup.where is not None:
+        words.append(
+            f"Of the program's own code, {units.duration(setup.ns)} are at {place(setup.where, '')} (sampled by "
+            "py-spy)."
+        )
+    slow = [f"{package} {units.duration(ns)}" for package, ns in imports if package not in UNAVOIDABLE]
+    if slow:
+        words.append(f"Imports that take longest: {', '.join(slow[:MAX_PACKAGES])} (sampled by py-spy).")
+    return tuple(words)
 
 
 def _cold_allocator(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, stayed_on_cp
 
 PINNED_SHARE = 0.5
 """Share of a line's calls from which its memory counts as pinned: the first batch may differ."""
+NON_BLOCKING_SHARE = 0.5
+"""Share of a line's calls with non_blocking from which it counts as non-blocking."""
 
 
 def costly_copies(

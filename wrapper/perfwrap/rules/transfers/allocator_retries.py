@@ -35,6 +35,8 @@ from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.host_activity import ALLOCATION
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
+from perfwrap.measures.loop.cache_calls import find_cache_calls
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
@@ -51,6 +53,8 @@ class Limits:
     min_reported_share: float = MIN_REPORTED_SHARE
     min_calls: int = 10
     """Fewer calls are the allocator filling up, however long each took."""
+    max_emptied_per_step: float = 0.1
+    """Calls of torch.cuda.empty_cache() per step from which they are the cause, which another rule reports."""
     max_named: int = 3
     """How many kinds of calls are named."""
     min_retries: int = 2
@@ -70,7 +74,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if isinstance(gpu, NotChecked):
         missing = evidence.get(why_missing, "kernels")
         return [_retried(retries)] if retries >= limits.min_retries else NotChecked(missing or gpu.why)
-    share = gpu.idle_shares.get("allocation", 0.0)
+    step = evidence.get(find_ordinary_step, trainer)
+    share = step.idle.get("allocation", 0.0) if step else 0.0
     calls = _calls(evidence, trainer, gpu)
     count = int(calls["len"].sum())
     if share < limits.min_reported_share or count < limits.min_calls:
@@ -79,6 +84,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(
             f"{units.counted(count, 'call')} to allocate or free left the GPU idle {units.share(share)} of the "
             "recorded time."
+        )
+    emptied = evidence.get(find_cache_calls, trainer)
+    if emptied.per_step >= limits.max_emptied_per_step:
+        return Clear(
+            f"The GPU is idle {units.share(share)} of the time while memory is allocated and freed, because the loop "
+            "calls torch.cuda.empty_cache() (see empty_cache_in_step)."
         )
     named = [
         f"{units.counted(number, f'call of {name}', f'calls of {name}')} ({units.duration(spent)})"

@@ -28,7 +28,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine
 from perfwrap.rules.model import SHARE, Answer, Finding, locate, place
-from perfwrap.rules.transfers._copies import PINNED_SHARE, amount, costly_copies, inside
+from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE, amount, costly_copies, inside
 
 NEEDS = ("transfers", "steady_steps", "copies")
 
@@ -38,8 +38,7 @@ class Limits:
     """The thresholds of this rule."""
 
     pinned_share: float = PINNED_SHARE
-    non_blocking_share: float = 0.5
-    """Share of a line's calls with non_blocking from which it counts as non-blocking."""
+    non_blocking_share: float = NON_BLOCKING_SHARE
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:

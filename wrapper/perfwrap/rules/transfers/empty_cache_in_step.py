@@ -8,8 +8,8 @@ Why it costs
     slow. No tensor gets memory that it would not have got without the call.
 
 How the gain is estimated
-    Measured: the time of the calls. The time to allocate again adds to this and is unknown without a record of GPU
-    kernels.
+    Measured: the time of the calls, or the GPU's idle time while the driver frees and allocates, if its kernels were
+    recorded. Without that record, the time to allocate again is unknown; it is taken as at most that of the calls.
 
 How to fix
     Remove the call. Against fragmentation, set PYTORCH_ALLOC_CONF=expandable_segments:True.
@@ -22,13 +22,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import polars as pl
-
 from perfwrap import units
-from perfwrap.measures.account.account import find_account
-from perfwrap.measures.account.lines import line_of
+from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
+from perfwrap.measures.loop.cache_calls import find_cache_calls
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 
@@ -45,35 +43,32 @@ class Limits:
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Count the calls in the steady loop."""
-    account, steps = evidence.get(find_account, trainer), evidence.get(find_steps, trainer)
-    calls = evidence.timeline.spans.filter(
-        pl.col("operation") == "empty_cache",
-        pl.col("track") == trainer.thread,
-        pl.col("start").is_between(account.start, account.end),
-    )
-    sums = account.sums.filter(pl.col("operation") == "empty_cache")
-    count = calls.height + int(sums["count"].sum())
-    per_step = count / max(1, steps.steady)
-    if per_step < limits.min_calls_per_step:
-        return Clear(f"torch.cuda.empty_cache() was called {units.counted(count, 'time')} in the loop.")
-    spent = int(calls["duration"].sum()) + int(sums["duration"].sum())
-    share = spent / max(1, account.total_ns)
-    known = calls.filter(pl.col("file").is_not_null())
-    lines = known.group_by("file", "line", "function").agg(pl.col("duration").sum()).sort("duration", "line")
-    line = line_of(*lines.select("file", "line", "function").row(-1)) if lines.height else None
+    calls = evidence.get(find_cache_calls, trainer)
+    if calls.per_step < limits.min_calls_per_step:
+        return Clear(f"torch.cuda.empty_cache() was called {units.counted(calls.count, 'time')} in the loop.")
+    step = evidence.get(find_ordinary_step, trainer)
+    allocating = step.idle.get("allocation", 0.0) if step else 0.0
+    share = max(calls.share, allocating)
+    again = "with" if allocating else "plus"
     return [
         Finding(
-            title=f"torch.cuda.empty_cache() at {place(line, 'one line')} takes {SHARE} of the training loop, plus "
-            "the time to allocate the memory again.",
+            title=f"torch.cuda.empty_cache() at {place(calls.line, 'one line')} takes {SHARE} of the training loop, "
+            f"{again} the time to allocate the memory again.",
             share=share,
-            saving=(max(0.0, 1.0 - 2 * share), 1.0 - share),
+            saving=without(share) if allocating else (max(0.0, 1.0 - 2 * share), 1.0 - share),
             evidence=(
-                f"{units.counted(count, 'call')}, {units.number(per_step)} per step, "
-                f"{units.duration(spent / max(1, count))} each.",
+                f"{units.counted(calls.count, 'call')}, {units.number(calls.per_step)} per step, "
+                f"{units.duration(calls.duration_ns / max(1, calls.count))} each.",
+                *(_idle(allocating) if allocating else ()),
             ),
-            advice=f"Remove the call at {place(line, 'that line')}. Against fragmentation, set "
+            advice=f"Remove the call at {place(calls.line, 'that line')}. Against fragmentation, set "
             "PYTORCH_ALLOC_CONF=expandable_segments:True.",
             verdict="memory-bound",
-            location=locate(line),
+            location=locate(calls.line),
         )
     ]
+
+
+def _idle(share: float) -> tuple[str, ...]:
+    """Return the sentence about the GPU's idle time while the driver allocates and frees."""
+    return (f"The GPU is idle {units.share(share)} of the time while the driver allocates and frees memory.",)

@@ -21,6 +21,7 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -28,11 +29,15 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.intervals import length
 from perfwrap.measures.account.what_if import without
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
+from perfwrap.measures.transfers.transfers import TransferLine, find_transfers
 from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE
 
 NEEDS = ("trainer", "kernels")
 
@@ -56,27 +61,45 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if isinstance(gpu, NotChecked):
         return gpu
     exposed = length(gpu.exposed_h2d) / gpu.window_ns
-    set_up = gpu.idle_shares.get("transfer", 0.0)
+    step = evidence.get(find_ordinary_step, trainer)
+    set_up = step.idle.get("transfer", 0.0) if step else 0.0
     share = exposed + set_up if exposed else 0.0
     if share < limits.min_reported_share:
         return Clear(
             f"Copies to the GPU without a running kernel took {units.share(exposed)} of the recorded time; "
             f"preparing them left the GPU idle {units.share(set_up)}."
         )
+    loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
+    is_pinned = bool(loaders) and all(loader.pin_memory for loader in loaders)
+    copies = [line for line in evidence.get(find_transfers, trainer) if line.direction == "to_gpu"]
     return [
         Finding(
             title=f"{SHARE} of the GPU's time is copies from the host that overlap with no kernel.",
             share=share,
             saving=without(share),
             evidence=(f"In {window(gpu)}.", _copies(gpu)),
-            advice="Copy the next batch while the current one is computed: pin_memory=True, "
-            ".to(device, non_blocking=True), and prefetch on a separate stream.",
+            advice=f"Copy the next batch while the current one is computed: {_ways(is_pinned, copies)}.",
             verdict="transfer-bound",
-            experiment="pin-memory",
+            experiment=None if is_pinned else "pin-memory",
             claims=pl.col("part") == "transfer",
             scope=Scope.WINDOW,
         )
     ]
+
+
+def _ways(is_pinned: bool, copies: Sequence[TransferLine]) -> str:
+    """Return what is missing for copies that overlap."""
+    is_fast = bool(copies) and all(line.non_blocking >= NON_BLOCKING_SHARE for line in copies)
+    settings = [
+        "" if is_pinned else "pin_memory=True",
+        "" if is_fast else ".to(device, non_blocking=True)",
+    ]
+    missing = [setting for setting in settings if setting]
+    return (
+        f"{', '.join(missing)}, and prefetch on a separate stream"
+        if missing
+        else "prefetch on a separate stream"
+    )
 
 
 def _copies(gpu: GpuActivity) -> str:

@@ -2,7 +2,8 @@
 
 What it finds
     GPU idle time, in a record of its kernels, while the host was launching work (in the framework or in the driver): at
-    least 2 % of the recorded time.
+    least 2 % of the time. The time that torch.profiler added to the recorded steps, compared with the others, is taken
+    off.
 
 Why it costs
     Each kernel takes the host some 5 to 50 µs of Python, dispatch and driver. If kernels are shorter than that, the GPU
@@ -17,8 +18,8 @@ How to fix
     a larger batch, so that each kernel has more work.
 
 When it is wrong
-    A profiler that records each function slows the host by up to a half and makes this share larger than without it. In
-    the first steps the host also loads kernels, which happens only once.
+    In a recording of another profiler: one that records each function slows the host by up to a half and makes this
+    share larger than without it. In the first steps the host also loads kernels, which happens only once.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ from dataclasses import dataclass
 import polars as pl
 
 from perfwrap import units
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import of_kernels
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
+from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_computing
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import window, with_blame
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.kernel_record import added_by_profiler, window, with_blame
+from perfwrap.rules.levers import Levers, find_levers
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope, locate
+from perfwrap.rules.stack_samples import where
 
 NEEDS = ("trainer", "kernels")
 
@@ -47,6 +55,10 @@ class Limits:
     """Kernels shorter than this are too small."""
     many_tiny_share: float = 0.5
     """Share of tiny kernels from which they are mentioned."""
+    min_named_share: float = 0.5
+    """Share from which the host decides how long a step takes, so that its samples show which line costs most."""
+    hot_share: float = 0.5
+    """Share of the samples inside the model from which one line is named."""
     min_removed_share: float = 0.5
     """Minimum share of the idle time that disappears: compiled steps still launch, but one kernel instead of
     several."""
@@ -57,23 +69,67 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     gpu = with_blame(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
-    share = gpu.idle_shares.get("dispatch", 0.0)
+    step = evidence.get(find_ordinary_step, trainer)
+    share = step.idle.get("dispatch", 0.0) if step else 0.0
     if share < limits.min_reported_share:
-        return Clear(f"The GPU waits for launches {units.share(share)} of the recorded time.")
+        return Clear(f"The GPU waits for launches {units.share(share)} of the time.")
+    levers = evidence.get(find_levers, trainer)
+    hot = _hottest(evidence, trainer, limits) if share >= limits.min_named_share else None
     return [
         Finding(
             title=f"The GPU is idle {SHARE} of the time while the host launches kernels one by one.",
             share=share,
             saving=(1.0 - share, 1.0 - share * limits.min_removed_share),
-            evidence=(f"In {window(gpu)}.", *_figures(gpu, limits)),
-            advice='Try torch.compile(model, mode="reduce-overhead"), which launches whole graphs at once; then a '
-            "fused optimizer and a larger batch.",
+            evidence=(f"In {window(gpu)}.", *added_by_profiler(step), *_figures(gpu, limits), *_named(hot)),
+            advice=_advice(levers),
             verdict="launch-bound",
-            experiment="compile=reduce-overhead",
+            location=locate(hot[0].line) if hot else None,
+            experiment=None if levers.is_compiled else "compile=reduce-overhead",
             confidence="inferred",
             scope=Scope.WINDOW,
         )
     ]
+
+
+def _hottest(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[HotFunction, int] | None:
+    """Return the line of the program that launches most of the model's work, and the number of samples there."""
+    found = sampled_computing(evidence, trainer, ())
+    if found is None or found.source != OUTSIDE:
+        return None
+    inside = sum(hot.count for hot in found.functions)
+    called = busiest_line(evidence.get(find_account, trainer), "forward")
+    for hot in found.functions:
+        # The line that calls the model has all of its time and says nothing.
+        if hot.count >= limits.hot_share * inside and (called is None or _place(hot.line) != _place(called)):
+            return hot, inside
+    return None
+
+
+def _place(line: Line) -> tuple[str, int]:
+    return line.file, line.line
+
+
+def _named(hot: tuple[HotFunction, int] | None) -> tuple[str, ...]:
+    """Return the sentence about the line that launches most."""
+    if hot is None:
+        return ()
+    return (
+        f"{units.share(hot[0].count / hot[1])} of the host's time in the model is at {where(hot[0])} (sampled by "
+        "py-spy).",
+    )
+
+
+def _advice(levers: Levers) -> str:
+    """Return what remains to be tried."""
+    others = "a larger batch" if levers.is_fused else "a fused optimizer and a larger batch"
+    if levers.has_graphs:
+        return f"Parts of the step are launched as CUDA graphs already; try {others}."
+    if levers.is_compiled:
+        return f'Compile with mode="reduce-overhead", which launches whole graphs at once; then try {others}.'
+    return (
+        'Try torch.compile(model, mode="reduce-overhead"), which launches whole graphs at once; then '
+        f"{others}."
+    )
 
 
 def _figures(gpu: GpuActivity, limits: Limits) -> list[str]:

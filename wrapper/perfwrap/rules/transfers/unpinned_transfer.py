@@ -22,16 +22,17 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
-from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine
 from perfwrap.rules.model import SHARE, Answer, Finding, locate, named, place
-from perfwrap.rules.transfers._copies import PINNED_SHARE, amount, costly_copies, inside
+from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE, amount, costly_copies, inside
 
 NEEDS = ("transfers", "steady_steps", "copies")
 
@@ -50,33 +51,32 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     )
     if not isinstance(lines, list):
         return lines
-    step_ns, advice = mean_step_ns(evidence, trainer), _advice(evidence, trainer)
-    return [_finding(line, share, step_ns, advice) for line, share in lines]
+    step_ns = mean_step_ns(evidence, trainer)
+    loaders = [use for use in evidence.get(find_loaders, trainer) if use.training]
+    return [_finding(line, share, step_ns, loaders) for line, share in lines]
 
 
-def _advice(evidence: Evidence, trainer: Trainer) -> str:
+def _advice(line: TransferLine, unpinned: LoaderUse | None) -> str:
     """Return what to change, with the DataLoader that makes the batches."""
-    unpinned = [
-        use for use in evidence.get(find_loaders, trainer) if use.training and use.pin_memory is False
-    ]
-    if unpinned:
-        where = named("the DataLoader", unpinned[0].created)
-        return f"Pass pin_memory=True to {where}, and copy with non_blocking=True."
-    return "Pin the batch before the step starts, and copy it with non_blocking=True."
+    copy = "" if line.non_blocking >= NON_BLOCKING_SHARE else ", and copy with non_blocking=True"
+    if unpinned is not None:
+        return f"Pass pin_memory=True to {named('the DataLoader', unpinned.created)}{copy}."
+    return f"Pin the batch before the step starts{copy}."
 
 
-def _finding(line: TransferLine, share: float, step_ns: float, advice: str) -> Finding:
+def _finding(line: TransferLine, share: float, step_ns: float, loaders: Sequence[LoaderUse]) -> Finding:
     """Return the finding about one line."""
+    unpinned = next((use for use in loaders if use.pin_memory is False), None)
     return Finding(
         title=f"{line.name} at {place(line.where, 'one line')} copies to the GPU from memory that is not pinned, "
         f"which costs up to {SHARE} of the training loop.",
         share=share,
         saving=saving(step_ns, 0.0, share * step_ns),
         evidence=(amount(line),),
-        advice=advice,
+        advice=_advice(line, unpinned),
         verdict="transfer-bound",
         location=locate(line.where),
-        experiment="pin-memory",
+        experiment=None if loaders and unpinned is None else "pin-memory",
         confidence="inferred",
         claims=inside(line.where, line.name),
     )

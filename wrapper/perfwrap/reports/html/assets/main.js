@@ -13,6 +13,7 @@ function buildNavigation() {
 
 drawTop();
 drawVerdict();
+drawWholeRun();
 drawAccount();
 drawFindings();
 drawTried();

@@ -21,6 +21,26 @@ function drawVerdict() {
     anchor ? element('p', { class: 'quiet small' }, 'A step ends with each ' + anchor + '.') : '');
 }
 
+// The whole run as one strip: outside the training loop, its steady steps, and the rest of the loop.
+const RUN_HUES = { outside: '#9aa5b1', loop: '#2f6fdd', inside: '#7aa7ee' };
+
+function drawWholeRun() {
+  const run = data.whole_run;
+  if (!run) return;
+  const told = run.parts.map((row) => row.part + ' ' + row.share + ' %').join(', ');
+  byId('verdict').append(
+    element('p', { class: 'run-strip small' }, 'Whole run: ' + run.time),
+    element('div', { class: 'bar thin', role: 'img', 'aria-label': told }, run.parts.map((row) => {
+      const hue = RUN_HUES[row.kind];
+      const name = row.part + ' ' + row.share + ' %';
+      const piece = element('span', { title: name + ', ' + row.time, class: row.share < 6 ? 'narrow' : '' },
+        row.share * (isNarrow() ? 3 : 9) >= name.length * 8 ? name : '');
+      Object.assign(piece.style, { flexGrow: row.share, background: hue, color: ink(hue) });
+      return piece;
+    })),
+    element('p', { class: 'quiet small' }, told + '. ' + run.places));
+}
+
 function drawAccount() {
   if (!data.account.length) {
     byId('account').hidden = true;
@@ -53,7 +73,7 @@ function explained(part) {
 function drawFindings() {
   const many = data.findings.length;
   byId('findings').append(
-    ...heading('findings', many ? 'Findings, most severe first' : 'Findings', many ? '' : 'No rule found a problem.'),
+    ...heading('findings', 'Findings', many ? '' : 'No rule found a problem.'),
     ...data.findings.map(drawnFinding));
   const first = byId('findings').querySelector('details.finding');
   if (first) first.open = true;

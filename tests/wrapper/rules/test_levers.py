@@ -1,0 +1,253 @@
+"""Advice names only what a run does not use yet, and what its device can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.rules import levers
+from perfwrap.rules.data_loading import gpu_waits_for_data
+from perfwrap.rules.health import skipped_steps
+from perfwrap.rules.kernels import (
+    dtype_casts,
+    kernel_hotspot,
+    layout_conversions,
+    tensor_cores_unused,
+    unfused_elementwise,
+)
+from perfwrap.rules.model import Finding, Rule
+from perfwrap.rules.run import compute_bound
+from perfwrap.rules.transfers import exposed_transfer, launch_bound
+
+A100 = "NVIDIA A100-SXM4-40GB"
+AMX, AVX2 = "amx_bf16 avx2 avx512f", "avx2"
+GEMM, PLAIN = "ampere_bf16_s16816gemm_bf16_128x128", "cutlass_simt_sgemm_128x64"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >"
+CAST = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(x)>"
+SOFTMAX = "void cunn_SoftMaxForward<8, float, float>"
+HALF = {"model/Net/dtypes": "torch.float32 100", "model/Net/autocast": "cuda torch.bfloat16"}
+
+
+def find_in(run: Any) -> levers.Levers:
+    evidence = Evidence(run.read())
+    return levers.find_levers(evidence, evidence.get(find_main_trainer))
+
+
+def write(loop: Any, features: str | None = AMX, device: str = "cpu", **facts: str) -> None:
+    """Write a loop of a model's work alone, with facts about the model."""
+    known = {"device": device, "dtypes": "torch.float32 1200", "autocast": "off", **facts}
+    for key, value in known.items():
+        loop.journal.fact(f"model/Net/{key}", value)
+    if features is not None:
+        loop.monitor().fact("cpu_features", features)
+    for _ in range(40):
+        loop.compute()
+
+
+@pytest.mark.parametrize(
+    ("features", "facts", "precision", "experiment"),
+    [
+        (AMX, {}, "bfloat16 autocast", "three-run"),
+        ("asimdhp bf16", {}, "bfloat16 autocast", "three-run"),
+        (AVX2, {}, "", "compile"),
+        ("none seen", {}, "", "compile"),
+        (None, {}, "", "compile"),
+        (AMX, {"device": "mps:0"}, "", "compile"),
+        (AMX, {"autocast": "cpu torch.bfloat16"}, "", "compile"),
+        (AMX, {"dtypes": "torch.bfloat16 1200, torch.float32 3"}, "", "compile"),
+        (AMX, {"dtypes": "torch.bfloat16 3, torch.float32 1200"}, "bfloat16 autocast", "three-run"),
+    ],
+)
+def test_16_bits_are_advised_on_a_cpu_with_instructions_that_does_not_use_them(
+    loop: Any, run: Any, features: str | None, facts: dict[str, str], precision: str, experiment: str
+) -> None:
+    write(loop, features, **facts)
+    found = find_in(run)
+    assert (found.precision, found.experiment) == (precision, experiment)
+    assert ("bfloat16" in found.sentence) is bool(precision)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        (A100, "bfloat16 autocast"),
+        ("Tesla V100-SXM2-16GB", "float16 autocast with a GradScaler"),
+        ("Tesla P100-PCIE-16GB", ""),
+    ],
+)
+def test_a_gpu_is_advised_the_type_that_it_is_fast_in(
+    loop: Any, run: Any, device: str, precision: str
+) -> None:
+    loop.journal.fact("cuda_device_name", device)
+    write(loop, device="cuda:0")
+    assert find_in(run).precision == precision
+
+
+def test_what_compiles_before_the_loop_or_in_another_thread_is_compiled(loop: Any, run: Any) -> None:
+    loop.span("compile", 300, "compile", line=9)
+    write(loop)
+    found = find_in(run)
+    assert found.is_compiled
+    assert "torch.compile" not in found.sentence
+    assert found.experiment == "bf16"
+    assert "CUDA graphs" in found.fewer_launches
+
+
+def test_compiled_with_16_bits_nothing_remains_to_be_tried(
+    loop: Any, run: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.span("compile", 300, "compile", line=9)
+    loop.span("compile", 30, "record CUDA graph", line=9)
+    write(loop, autocast="cpu torch.bfloat16")
+    finding = find(compute_bound)
+    assert finding.advice.endswith("To go faster, try a larger batch, a faster device.")
+    assert finding.experiment is None
+    assert find_in(run).fewer_launches == ""
+
+
+def test_a_model_that_uses_nothing_is_advised_everything(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop)
+    finding = find(compute_bound)
+    assert "try torch.compile, bfloat16 autocast, a larger batch, a faster device." in finding.advice
+    assert finding.experiment == "three-run"
+
+
+def on_gpu(gpu_loop: Any, facts: dict[str, str], *kernels: tuple[str, float]) -> None:
+    gpu_loop.sequence(*kernels, times=40)
+    gpu_loop.recording.device_fact("name", A100)
+    for key, value in facts.items():
+        gpu_loop.recording.fact(key, value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernels", "facts", "advised", "experiment", "left"),
+    [
+        (
+            tensor_cores_unused,
+            ((PLAIN, 90), ("x", 10)),
+            {"float32_matmul_precision": "high"},
+            "set_float32_matmul_precision",
+            "tf32",
+            None,
+        ),
+        (tensor_cores_unused, ((PLAIN, 90), ("x", 10)), HALF, "Use torch", "tf32", "tf32"),
+        (kernel_hotspot, ((SOFTMAX, 50), (GEMM, 20), ("x", 30)), HALF, "16-bit", None, None),
+        (dtype_casts, ((CAST, 20), (GEMM, 80)), HALF, "", "bf16", "compile"),
+        (
+            layout_conversions,
+            (("void cudnn::ops::nchwToNhwcKernel<__half, __half>", 20), (GEMM, 80)),
+            {"model/Net/channels_last": "20 of 20"},
+            "model.to(",
+            "channels-last",
+            None,
+        ),
+    ],
+    ids=["tf32", "autocast", "bytes", "casts", "layout"],
+)
+def test_a_setting_that_is_on_is_not_advised(
+    make_recording: Callable[..., Any],
+    gpu_loop: Any,
+    rule: Rule,
+    kernels: tuple[tuple[str, float], ...],
+    facts: dict[str, str],
+    advised: str,
+    experiment: str | None,
+    left: str | None,
+) -> None:
+    on_gpu(gpu_loop, {}, *kernels)
+    before = gpu_loop.find(rule)
+    other = type(gpu_loop)(make_recording())
+    on_gpu(other, facts, *kernels)
+    after = other.find(rule)
+    assert (before.experiment, after.experiment) == (experiment, left)
+    assert advised in before.advice
+    assert not advised or advised not in after.advice
+    assert after.share == before.share
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernels"),
+    [
+        (unfused_elementwise, ((ADD, 20), (ADD, 20), (GEMM, 60))),
+        (dtype_casts, ((CAST, 20), (GEMM, 80))),
+        (kernel_hotspot, ((SOFTMAX, 50), (GEMM, 20), ("x", 30))),
+    ],
+    ids=["unfused", "casts", "hotspot"],
+)
+def test_where_kernels_of_inductor_run_compiling_is_not_advised(
+    make_recording: Callable[..., Any], gpu_loop: Any, rule: Rule, kernels: tuple[tuple[str, float], ...]
+) -> None:
+    on_gpu(gpu_loop, {}, *kernels)
+    assert "torch.compile" in gpu_loop.find(rule).advice
+    other = type(gpu_loop)(make_recording())
+    on_gpu(other, {}, *kernels, ("triton_per_fused_native_layer_norm_7", 1))
+    after = other.find(rule)
+    assert "Use torch.compile" not in after.advice
+    assert "torch.compile fuses" not in after.advice
+    assert "(torch.compile" not in after.advice
+    assert after.experiment != "compile"
+
+
+def test_a_compiled_loop_that_waits_for_launches_is_advised_graphs(gpu_loop: Any) -> None:
+    for _ in range(20):
+        gpu_loop.step(kernel=40, name="triton_poi_fused_add_3")
+    finding = gpu_loop.find(launch_bound)
+    assert finding.advice.startswith('Compile with mode="reduce-overhead"')
+    assert finding.experiment is None
+
+
+def write_loader(gpu_loop: Any, at_work: str, **settings: str) -> None:
+    """Write steps that begin with a wait for a batch, or are full of them, and end with a copy."""
+    for key, value in settings.items():
+        gpu_loop.recording.fact(f"loader/1/{key}", value)
+    for _ in range(20):
+        start = gpu_loop.start
+        for at in range(0, 900, 100) if at_work == "data" else (0,):
+            gpu_loop.recording.host(start + at + 10, 84, "data", "data", "loader/1")
+        gpu_loop.step(kernel=40)
+        gpu_loop.recording.copy(start + 1_010, 400, launched=start + 990, value=2**20)
+        gpu_loop.start += 500
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_loader_that_pins_is_not_advised_to(gpu_loop: Any, is_pinned: bool) -> None:
+    write_loader(gpu_loop, "op", pin_memory=str(is_pinned))
+    finding = gpu_loop.find(exposed_transfer)
+    assert ("pin_memory" not in finding.advice) is is_pinned
+    assert finding.experiment == (None if is_pinned else "pin-memory")
+
+
+@pytest.mark.parametrize("are_persistent", [True, False])
+def test_a_loader_that_keeps_its_workers_is_not_advised_to(gpu_loop: Any, are_persistent: bool) -> None:
+    write_loader(gpu_loop, "data", persistent_workers=str(are_persistent))
+    assert ("persistent_workers" not in gpu_loop.find(gpu_waits_for_data).advice) is are_persistent
+
+
+@pytest.mark.parametrize(
+    ("device", "autocast", "advised", "not_advised"),
+    [
+        (A100, "cuda torch.float16", "or use bfloat16", "Remove the scaler"),
+        ("Tesla T4", "cuda torch.float16", "Clip", "bfloat16"),
+        (A100, "cuda torch.bfloat16", "Remove the scaler", "or use bfloat16"),
+    ],
+)
+def test_a_scaler_that_skips_is_advised_by_the_type_in_use(
+    loop: Any, find: Callable[[Rule], Finding], device: str, autocast: str, advised: str, not_advised: str
+) -> None:
+    loop.journal.fact("cuda_device_name", device)
+    loop.journal.fact("model/Net/device", "cuda:0")
+    loop.journal.fact("model/Net/dtypes", "torch.float32 1200")
+    loop.journal.fact("model/Net/autocast", autocast)
+    for step in range(60):
+        loop.compute(optimizer=0)
+        skipped = step % 5 == 4
+        with loop.journal.inside(
+            "scaler_step", f"GradScaler.step{' skipped' * skipped}", int(skipped), "train.py:25:main"
+        ):
+            loop.python(1)
+    advice = find(skipped_steps).advice
+    assert advised in advice
+    assert not_advised not in advice

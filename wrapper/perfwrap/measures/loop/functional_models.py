@@ -1,0 +1,55 @@
+"""Models that are not modules: functions of tensors, as in Pyro or a network written by hand.
+
+No forward pass is recorded of them, and none of modules whose ``forward`` is called directly. But a backward pass has a
+forward pass of about the same length, so that where none was recorded, tensor work of that length in the program's own
+code is the model's.
+"""
+
+from __future__ import annotations
+
+from perfwrap.measures.account.account import find_account
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.gap_calls import find_tensor_calls
+from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.loop.source_calls import tensor_calls
+from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_gap
+from perfwrap.measures.trainers import Trainer
+
+MIN_BACKWARD_SHARE = 0.2
+"""Share of the loop from which a backward pass tells the length of the forward pass."""
+MAX_FORWARD_RATIO = 0.1
+"""Recorded forward pass over backward pass, above which the model consists of modules."""
+MAX_MODEL_RATIO = 1.5
+"""Forward pass over backward pass, at most: more time in the program's own code is not only the model's."""
+MIN_TORCH_SHARE = 0.5
+"""Share of a section's samples in torch, or at lines that call its functions, from which it is tensor work."""
+
+
+def find_model_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
+    """Return the sections of the program's own code in which such a model computes."""
+    parts = evidence.get(find_account, trainer).ns
+    whole, backward = sum(parts.values()), parts["backward"]
+    if backward < MIN_BACKWARD_SHARE * whole or parts["forward"] > MAX_FORWARD_RATIO * backward:
+        return ()
+    found, left = [], MAX_MODEL_RATIO * backward - parts["forward"]
+    for gap in evidence.get(find_python_gaps, trainer):
+        if gap.total_ns <= left and _is_tensor_work(evidence, trainer, gap):
+            found.append(gap)
+            left -= gap.total_ns
+    return tuple(found)
+
+
+def _is_tensor_work(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> bool:
+    """Return whether most of a section's samples are in torch or, without samples, its lines call tensor operations."""
+    sampled = sampled_gap(evidence, trainer, gap, False)
+    if sampled is None or sampled.source != OUTSIDE:
+        return bool(find_tensor_calls(evidence, trainer, gap))
+    in_torch = sum(hot.count for hot in sampled.functions if _calls_torch(evidence, hot))
+    return in_torch >= MIN_TORCH_SHARE * sampled.count
+
+
+def _calls_torch(evidence: Evidence, hot: HotFunction) -> bool:
+    """Return whether a function of the program spends its time in torch: by its samples or, without any, its source."""
+    if hot.library is not None:
+        return hot.library.main is not None and hot.library.main.package == "torch"
+    return bool(tensor_calls(evidence.timeline.run, hot.line.file, hot.line.line, hot.line.line))

@@ -1,0 +1,147 @@
+"""Which library functions the samples below a line of the program are in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FRAME = re.compile(r"(?:^|;)(?P<function>[^;]*?) \((?P<file>[^;]*):(?P<line>\d+)\)(?=;|$)")
+PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
+STANDARD = re.compile(r"/lib(?:64)?/python3\.\d+/([^/]+)")
+COMPILED = re.compile(r"/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
+"""A file that torch's Inductor writes."""
+MAIN_SHARE = 0.5
+"""Share of the samples in libraries that a function on the way down must hold."""
+ONLY_SHARE = 0.8
+"""Share of a function's samples from which the function that it calls is named instead."""
+MIN_SHARE = 0.1
+"""Share of the samples in libraries from which an inner function is named."""
+MAX_INNER = 2
+GENERIC = frozenset(
+    ("decorate_context", "_wrapped_call_impl", "_call_impl", "wrapper", "wrapped", "inner", "<lambda>")
+    + ("__call__", "<listcomp>", "<genexpr>", "<dictcomp>", "_fn", "__torch_function__", "__next__")
+)
+"""Functions that only call another one; their names say nothing."""
+
+MODULE_CALL = "torch/nn/modules/module.py"
+
+Step = tuple[str, str]
+"""File and function of a frame."""
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """A function of a library with its number of samples."""
+
+    package: str
+    """The top-level package or standard module."""
+    function: str
+    count: int
+
+
+@dataclass(frozen=True)
+class LibraryTime:
+    """The samples in libraries that a line of the program calls.
+
+    ``main`` is the deepest function that at least half of them are in, None if they are spread; ``inner`` are the
+    functions below it with most of them.
+    """
+
+    count: int
+    main: LibraryCall | None
+    inner: tuple[LibraryCall, ...]
+
+
+def library_time(stacks: Sequence[tuple[str, int]], file: str, line: int) -> LibraryTime | None:
+    """Return the library functions below a line, from stacks with their weights; None if there are none."""
+    paths = [(path, weight) for stack, weight in stacks if (path := _below(stack, file, line))]
+    whole = sum(weight for _, weight in paths)
+    if not whole:
+        return None
+    prefix = _descend(paths, (), MAIN_SHARE * whole)
+    children: Counter[Step] = Counter()
+    for path, weight in paths:
+        if path[: len(prefix)] == prefix and len(path) > len(prefix):
+            children[path[len(prefix)]] += weight
+    inner = []
+    for child, weight in children.most_common(MAX_INNER):
+        if weight >= MIN_SHARE * whole:
+            named = _named(_descend(paths, (*prefix, child), ONLY_SHARE * weight), weight)
+            inner += [named] if named else []
+    held = sum(weight for path, weight in paths if path[: len(prefix)] == prefix)
+    return LibraryTime(whole, _named(prefix, held) if prefix else None, tuple(inner))
+
+
+def common_lines(stacks: Sequence[tuple[str, int]]) -> list[tuple[str, str, int, int]]:
+    """Return the lines of the program inside modules that at least half of the stacks pass, outermost first.
+
+    Each is file, function, line, and the number of samples; none if the stacks are spread, or are in no module.
+    """
+    paths = [(_inside_modules(stack), weight) for stack, weight in stacks]
+    whole = sum(weight for _, weight in paths)
+    prefix: tuple[tuple[str, str, int], ...] = ()
+    found: list[tuple[str, str, int, int]] = []
+    while True:
+        children: Counter[tuple[str, str, int]] = Counter()
+        for path, weight in paths:
+            if path[: len(prefix)] == prefix and len(path) > len(prefix):
+                children[path[len(prefix)]] += weight
+        child, weight = children.most_common(1)[0] if children else (("", "", 0), 0)
+        if not weight or weight < MAIN_SHARE * whole:
+            return found
+        prefix = (*prefix, child)
+        found.append((*child, weight))
+
+
+def _inside_modules(stack: str) -> tuple[tuple[str, str, int], ...]:
+    """Return the program's own frames inside the outermost module call: file, function and line."""
+    frames = [(found["file"], found["function"], int(found["line"])) for found in FRAME.finditer(stack)]
+    first = next((at for at, frame in enumerate(frames) if frame[0].endswith(MODULE_CALL)), len(frames))
+    return tuple(frame for frame in frames[first:] if _is_program(frame[0]))
+
+
+def _is_program(file: str) -> bool:
+    """Return whether a file is the program's own."""
+    return not file.startswith("<") and not any(kind.search(file) for kind in (PACKAGE, STANDARD, COMPILED))
+
+
+def _below(stack: str, file: str, line: int) -> tuple[Step, ...]:
+    """Return the library frames below the innermost frame at that line."""
+    frames = [(found["function"], found["file"], int(found["line"])) for found in FRAME.finditer(stack)]
+    own = max((at for at, frame in enumerate(frames) if frame[1:] == (file, line)), default=None)
+    if own is None:
+        return ()
+    return tuple((place, name) for name, place, _ in frames[own + 1 :] if not place.startswith("<"))
+
+
+def _descend(
+    paths: Sequence[tuple[tuple[Step, ...], int]], prefix: tuple[Step, ...], least: float
+) -> tuple[Step, ...]:
+    """Return the prefix, extended by functions that hold at least so many samples."""
+    while True:
+        children: Counter[Step] = Counter()
+        for path, weight in paths:
+            if path[: len(prefix)] == prefix and len(path) > len(prefix):
+                children[path[len(prefix)]] += weight
+        if not children:
+            return prefix
+        child, weight = children.most_common(1)[0]
+        if weight < least:
+            return prefix
+        prefix = (*prefix, child)
+
+
+def _named(path: Sequence[Step], count: int) -> LibraryCall | None:
+    """Return the innermost function whose name says something."""
+    for file, function in reversed(path):
+        if function.rpartition(".")[2] not in GENERIC:
+            return LibraryCall(_package(file), function, count)
+    return None
+
+
+def _package(file: str) -> str:
+    """Return the top-level package of a file."""
+    found = PACKAGE.search(file) or STANDARD.search(file)
+    return (found[1] if found else file.rpartition("/")[2]).removesuffix(".py")

@@ -1,0 +1,122 @@
+"""The general ways to make a model's own work faster that this run does not use yet: advice leaves out the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
+from perfwrap.measures.kernels.gpu_activity import gpu_of
+from perfwrap.measures.kernels.gpu_generation import AMPERE, VOLTA, find_major_capability
+from perfwrap.measures.loop.optimizers import find_optimizers
+from perfwrap.measures.models import find_devices
+from perfwrap.measures.precision import (
+    BFLOAT16,
+    HalfPrecision,
+    find_half_precision,
+    find_processor_features,
+    has_instructions,
+)
+from perfwrap.measures.trainers import Trainer
+
+BFLOAT16_AUTOCAST, FLOAT16_AUTOCAST = "bfloat16 autocast", "float16 autocast with a GradScaler"
+GRAPHS = "record CUDA graph"
+"""The name of the compilations that record a CUDA graph."""
+INDUCTOR = r"^triton_(poi|red|per|tem|for|mm)_"
+"""Names of the kernels that torch.compile generates."""
+
+
+@dataclass(frozen=True)
+class Levers:
+    """What this run uses already, and what remains to be tried."""
+
+    half: HalfPrecision | None = None
+    """The 16-bit type that the models compute in, None if they have more bits or if it is unknown."""
+    precision: str = ""
+    """A lower precision that the device is fast in, in words; empty if the models have it, or if there is none."""
+    takes_bfloat16: bool = False
+    """Whether the device computes in bfloat16, as far as known."""
+    is_compiled: bool = False
+    """Whether torch.compile compiled anything."""
+    has_graphs: bool = False
+    """Whether it recorded a CUDA graph."""
+    is_fused: bool = False
+    """Whether all optimizers of the loop are fused."""
+    has_tf32: bool = False
+    """Whether matrix products in float32 may use TF32."""
+
+    @property
+    def compiling(self) -> str:
+        """``torch.compile``, empty if something is compiled."""
+        return "" if self.is_compiled else "torch.compile"
+
+    @property
+    def fewer_launches(self) -> str:
+        """What launches several kernels at once, empty if CUDA graphs are in use."""
+        if self.has_graphs:
+            return ""
+        return "CUDA graphs" if self.is_compiled else "torch.compile, CUDA graphs"
+
+    @property
+    def sentence(self) -> str:
+        """What to try if nothing is wasted."""
+        words = (self.compiling, self.precision, "a larger batch", "a faster device")
+        return f"To go faster, try {', '.join(word for word in words if word)}."
+
+    @property
+    def experiment(self) -> str | None:
+        """The experiment that tries what remains, None if nothing does that can be tried."""
+        if self.precision == BFLOAT16_AUTOCAST:
+            return "bf16" if self.is_compiled else "three-run"
+        if self.precision == FLOAT16_AUTOCAST:
+            return "fp16"
+        return None if self.is_compiled else "compile"
+
+
+def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
+    """Return what a trainer uses already, and what remains."""
+    half = evidence.get(find_half_precision, trainer)
+    uses = evidence.get(find_optimizers, trainer)
+    facts = evidence.get(find_facts, trainer.process)
+    compiled = _compilations(evidence, trainer)
+    autocast = _fast_precision(evidence, trainer)
+    return Levers(
+        half=half,
+        precision="" if half else autocast,
+        takes_bfloat16=autocast == BFLOAT16_AUTOCAST,
+        is_compiled=compiled.height > 0 or _has_compiled_kernels(evidence, trainer),
+        has_graphs=compiled.filter(pl.col("name") == GRAPHS).height > 0,
+        is_fused=bool(uses) and all(use.fused for use in uses),
+        has_tf32=facts.get("tf32_matmul") == "True"
+        or facts.get("float32_matmul_precision") in ("high", "medium"),
+    )
+
+
+def _fast_precision(evidence: Evidence, trainer: Trainer) -> str:
+    """Return the 16-bit precision that the trainer's device is fast in; empty if none is known."""
+    if evidence.get(gpu_of, trainer) is not None or trains_on_gpu(evidence, trainer):
+        major = evidence.get(find_major_capability, trainer)
+        if major is None or major >= AMPERE:
+            return BFLOAT16_AUTOCAST
+        return FLOAT16_AUTOCAST if major >= VOLTA else ""
+    features = evidence.get(find_processor_features, trainer)
+    is_fast = features is not None and has_instructions(features, BFLOAT16)
+    return BFLOAT16_AUTOCAST if is_fast and evidence.get(find_devices, trainer) == {"cpu"} else ""
+
+
+def _compilations(evidence: Evidence, trainer: Trainer) -> pl.DataFrame:
+    """Return all compilations of the trainer's process, also those before the loop and in other threads."""
+    tracks = evidence.timeline.tracks
+    threads = tracks.filter(pl.col("parent") == trainer.process)["id"].to_list()
+    return evidence.timeline.spans.filter(
+        pl.col("operation") == "compile", pl.col("track").is_in([trainer.process, *threads])
+    )
+
+
+def _has_compiled_kernels(evidence: Evidence, trainer: Trainer) -> bool:
+    """Return whether the trainer's GPU ran kernels that torch.compile generated."""
+    gpu = evidence.get(gpu_of, trainer)
+    return gpu is not None and bool(gpu.events.table["name"].unique().str.contains(INDUCTOR).any())
