@@ -81,13 +81,13 @@ def test_kernels_that_fill_the_recorded_time_are_healthy(gpu_loop: Any) -> None:
 
 def test_kernels_with_gaps_between_them_are_not(gpu_loop: Any) -> None:
     for _ in range(10):
-        gpu_loop.step(kernel=80)
+        gpu_loop.step(kernel=75)
     assert isinstance(gpu_loop.ask(rule), Clear)
 
 
 def test_collectives_that_run_alone_are_no_computing(gpu_loop: Any) -> None:
     for _ in range(10):
-        gpu_loop.step(kernel=80, beside="ncclDevKernel_AllReduce")
+        gpu_loop.step(kernel=75, beside="ncclDevKernel_AllReduce")
     assert isinstance(gpu_loop.ask(rule), Clear)
 
 

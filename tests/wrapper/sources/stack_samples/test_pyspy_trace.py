@@ -111,6 +111,25 @@ def test_a_stack_without_its_callers_is_left_out_and_counted(run: Any) -> None:
     assert timeline.coverage.filter(pl.col("what") == "py-spy")["lost"].to_list() == [1]
 
 
+def test_a_frame_that_repeats_its_caller_for_the_recorder_is_no_inner_function(run: Any) -> None:
+    begin(run)
+    script = ("<module>", "/home/me/train.py", 5)
+    below = ("wrapper", "<perfwrap importlib._bootstrap>", 3)
+    again = ("call_from", "<perfwrap importlib._bootstrap>", 9)
+    called = [
+        event("B", 0, "thread (100): MainThread"),
+        *(event("B", 0, *frame) for frame in (script, below, again, script)),
+        *(event("E", 200_000, *frame) for frame in (script, again, below)),
+        event("E", 400_000, *script),
+        event("E", 400_000, "thread (100): MainThread"),
+    ]
+    write(run, called)
+    timeline = run.read()
+    assert timeline.stacks["stack"].to_list() == ["<module> (/home/me/train.py:5)"] * 2
+    assert timeline.stacks["weight"].to_list() == [4, 4]
+    assert timeline.coverage.filter(pl.col("what") == "py-spy")["lost"].to_list() == [0]
+
+
 def test_a_recording_without_an_end_says_so(run: Any) -> None:
     begin(run)
     write(run, recording(), end="")

@@ -52,15 +52,17 @@ def find_ordinary_step(evidence: Evidence, trainer: Trainer) -> OrdinaryStep | N
     count = gpu.steps.table.height
     if not count or not steps["windowed"].any() or others.is_empty():
         return OrdinaryStep(gpu.busy_share, computing / gpu.window_ns, gpu.idle_shares, 0.0, 0.0)
-    recorded = gpu.window_ns / count
-    idle = {cause: share * recorded for cause, share in gpu.idle_shares.items()}
-    added = max(0.0, recorded - float(others.median()))  # type: ignore[arg-type]
-    rest = _taken_off(idle, added)
+    # The window starts at its first operation on the GPU: what it lacks of its first step is idle time as well.
+    busy = gpu.busy_share * gpu.window_ns / count
+    recorded = float(gpu.steps.table["period"].mean() or gpu.window_ns / count)  # type: ignore[arg-type]
+    shares = sum(gpu.idle_shares.values()) or 1.0
+    idle = {cause: share / shares * max(0.0, recorded - busy) for cause, share in gpu.idle_shares.items()}
+    rest = _taken_off(idle, max(0.0, recorded - float(others.median())))  # type: ignore[arg-type]
     added = sum(idle.values()) - sum(rest.values())
     # The loop also has steps with a checkpoint or a validation, which are hardly among the recorded ones.
     mean = max(float(others.mean()), recorded - added)  # type: ignore[arg-type]
     return OrdinaryStep(
-        busy_share=gpu.busy_share * recorded / mean,
+        busy_share=busy / mean,
         computing_share=computing / count / mean,
         idle={
             cause: ns / mean for cause, ns in sorted(rest.items(), key=lambda item: (-item[1], item[0])) if ns

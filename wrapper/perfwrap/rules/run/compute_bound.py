@@ -3,8 +3,8 @@
 What it finds
     A training loop in which forward pass, backward pass, optimizer and the loss between them take at least 80 %. On a
     GPU the host's account only shows who launched the work; there the mean of the utilization samples must be at least
-    90 %, or, if kernels were recorded, they must run at least 90 % of that time, not counting collectives without
-    overlap.
+    90 %, or, if kernels were recorded, they must run at least 80 % of the time of an ordinary step, not counting
+    collectives without overlap. An ordinary step is a recorded one without the time that torch.profiler added.
 
 Why it costs
     It costs nothing: there are no waits. To go faster, the work itself must take less time.

@@ -1,0 +1,85 @@
+"""The GPU's time in ordinary steps is that of the recorded ones, without what torch.profiler added to the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.ordinary_step import OrdinaryStep, find_ordinary_step
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.timeline.coverage import WINDOW
+
+US = 1_000
+RECORDED, STEPS = range(20, 25), 60
+
+
+def ordinary(recording: Any, step_us: float, recorded_us: float, kernel_us: float) -> OrdinaryStep:
+    """Record steps, five of them with a kernel each by torch.profiler, which made them longer."""
+    now, window = 0.0, []
+    for number in range(STEPS):
+        is_recorded = number in RECORDED
+        took = recorded_us if is_recorded else step_us
+        if is_recorded:
+            window.append(now)
+            recording.step(now, took)
+            recording.work(now + took - kernel_us, kernel_us, launched=now + took - kernel_us - 3)
+            recording.host(now, took - kernel_us, "op")
+        recording.builder.add_row(
+            "spans",
+            start=round((now + took - 10) * US),
+            duration=10 * US,
+            track=recording.main,
+            name="SGD#1",
+            category="optimizer",
+            operation="optimizer",
+            source="recorder",
+        )
+        now += took
+    recording.builder.add_row(
+        "coverage",
+        what=WINDOW,
+        track=recording.process,
+        start=round(window[0] * US),
+        end=round((window[-1] + recorded_us) * US) - 1,
+        lost=0,
+    )
+    evidence = Evidence(recording.build())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    found = evidence.get(find_ordinary_step, trainer)
+    assert found is not None
+    return found
+
+
+def test_the_time_that_the_profiler_added_is_no_idle_time(recording: Any) -> None:
+    found = ordinary(recording, step_us=800, recorded_us=1_000, kernel_us=700)
+    assert found.added_ns == pytest.approx(200 * US, rel=0.05)
+    assert found.busy_share == pytest.approx(700 / 800, abs=0.02)
+    assert sum(found.idle.values()) == pytest.approx(100 / 800, abs=0.02)
+
+
+def test_no_more_is_taken_off_than_the_host_was_at_work(recording: Any) -> None:
+    found = ordinary(recording, step_us=500, recorded_us=1_000, kernel_us=700)
+    assert found.added_ns <= 300 * US
+    assert found.busy_share <= 1.0
+
+
+def test_recorded_steps_that_are_not_slower_are_ordinary(recording: Any) -> None:
+    found = ordinary(recording, step_us=1_000, recorded_us=1_000, kernel_us=700)
+    assert found.added_ns == 0
+    assert found.busy_share == pytest.approx(0.7, abs=0.02)
+
+
+def test_without_other_steps_the_recorded_ones_count(recording: Any) -> None:
+    for number in range(10):
+        recording.step(1_000 * number, 1_000)
+        recording.work(1_000 * number + 300, 700, launched=1_000 * number + 290)
+        recording.host(1_000 * number, 290, "optimizer", "optimizer")
+    evidence = Evidence(recording.build())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    found = evidence.get(find_ordinary_step, trainer)
+    assert found is not None
+    assert found.added_ns == 0
+    assert found.busy_share == pytest.approx(0.7, abs=0.05)
