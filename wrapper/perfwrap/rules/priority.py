@@ -14,6 +14,8 @@ from perfwrap.rules.model import rule_id
 BEFORE = {
     # A slow rank is a cause of slow steps.
     "straggler_rank": "slow_steps",
+    # What grows is a cause of long checkpoints, validations, and steps.
+    "slowing_steps": "checkpoint_stall",
 }
 """Rules that claim at another place than they are shown: each directly before the rule that is named here."""
 

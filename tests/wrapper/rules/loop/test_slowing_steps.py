@@ -109,10 +109,113 @@ def test_a_jump_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     assert isinstance(ask(rule), Clear)
 
 
-def test_what_comes_now_and_then_is_not_looked_into(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+def test_what_grows_every_few_steps_is_named_with_its_times(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
     for step in range(STEPS):
         loop.compute(forward=8, backward=10, optimizer=2)
-        loop.python(0.5 * step if step % 5 == 4 else 0.1)
+        loop.python(0.1 * step if step % 5 == 4 else 0.1)
+    finding = find(rule)
+    assert "takes longer each time, from 1.6 ms at step 20 to 23 ms at step 230" in finding.sentence
+    assert str(finding.location) == "train.py:24"
+    assert finding.share == pytest.approx(0.1, abs=0.015)
+    assert "If this continues, it takes 44 ms after twice as many steps" in finding.evidence[-1]
+
+
+def test_what_stays_the_same_every_few_steps_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(12 + step % 7 if step % 5 == 4 else 0.1)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_small_growth_is_seen_beside_a_larger_drift_of_the_machine(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(STEPS):
+        drift = 1 + 0.2 * (step // 30 % 2)
+        loop.compute(forward=8 * drift, backward=10 * drift, optimizer=2 * drift)
+        loop.python((0.1 + 0.01 * step) * drift)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.05, abs=0.01)
+    assert str(finding.location) == "train.py:24"
+
+
+def test_a_history_in_each_checkpoint_is_named_and_claimed_before_the_checkpoints(
+    loop: Any, diagnosis: Callable[[], Any]
+) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step % 10 == 9:
+            loop.span("save", 5 + 0.5 * step, "", 3 << 20, 40)
+    by_rule = {finding.rule: finding for finding in diagnosis().findings}
+    assert by_rule["slowing_steps"].sentence.startswith("torch.save at train.py:40 takes longer each time")
+    assert by_rule["slowing_steps"].share == pytest.approx(60 / 265, abs=0.03)
+    assert by_rule["checkpoint_stall"].share == pytest.approx(5 / 265, abs=0.03)
+
+
+def validate(loop: Any, own: float, batches: int = 5, forward: float = 4) -> None:
+    """Write a validation with the program's own code between its batches."""
+    loop.span("loader_start", 0.1, "loader/2", 0, 50)
+    for _ in range(batches):
+        loop.span("data", 1, "loader/2", 32, 50)
+        loop.span("forward", forward, "Net", 0, 51)
+        loop.python(own / batches)
+    loop.span("data_end", 0.1, "loader/2", 0, 50)
+
+
+def test_what_grows_in_validations_is_named(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step % 10 == 9:
+            validate(loop, own=0.4 * step)
+    finding = find(rule)
+    assert "takes longer each time" in finding.sentence
+    assert finding.location is not None and finding.location.line == 51
+    assert finding.share == pytest.approx(48 / 276, abs=0.03)
+
+
+def test_validations_that_come_late_or_more_often_are_no_growth(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step > STEPS // 3 and step % (10 if step < STEPS // 2 else 5) == 4:
+            validate(loop, own=12)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_more_to_validate_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step % 10 == 9:
+            validate(loop, own=0.4 * step, batches=2 + step // 20)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_the_longer_work_of_the_model_is_said(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        longer = 1 + step / STEPS
+        loop.compute(forward=8 * longer, backward=10 * longer)
+        loop.python(8 * longer**3 if step % 5 == 4 else 0)
+    answer = ask(rule)
+    assert isinstance(answer, Clear)
+    assert "as long at the end as at the start (longer inputs" in answer.why
+
+
+def test_a_cache_that_fills_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step % 5 == 4:
+            loop.python(max(2, 30 - 0.3 * step))
+    assert isinstance(ask(rule), Clear)
+
+
+def test_a_buffer_of_limited_size_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step % 5 == 4:
+            loop.python(min(20, 0.2 * step))
     assert isinstance(ask(rule), Clear)
 
 

@@ -99,10 +99,10 @@ def _inside_modules(stack: str) -> tuple[tuple[str, str, int], ...]:
     """Return the program's own frames inside the outermost module call: file, function and line."""
     frames = [(found["file"], found["function"], int(found["line"])) for found in FRAME.finditer(stack)]
     first = next((at for at, frame in enumerate(frames) if frame[0].endswith(MODULE_CALL)), len(frames))
-    return tuple(frame for frame in frames[first:] if _is_program(frame[0]))
+    return tuple(frame for frame in frames[first:] if is_program(frame[0]))
 
 
-def _is_program(file: str) -> bool:
+def is_program(file: str) -> bool:
     """Return whether a file is the program's own."""
     return not file.startswith("<") and not any(kind.search(file) for kind in (PACKAGE, STANDARD, COMPILED))
 

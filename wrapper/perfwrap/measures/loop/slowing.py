@@ -112,7 +112,7 @@ def find_slowing(evidence: Evidence, trainer: Trainer) -> StepTimeTrend | None:
         first_ns=first_ns,
         last_ns=first_ns + rise_ns,
         share=share,
-        claims=grows & (pl.col("step") >= _last_steps(account, grows, share * account.total_ns)),
+        claims=grows & (pl.col("step") >= last_steps(account, grows, share * account.total_ns)),
     )
 
 
@@ -122,6 +122,12 @@ def forward_growth(evidence: Evidence, trainer: Trainer) -> float:
     rises = _rises(segments.filter(pl.col("part") == "forward"), max(1, steady.height))
     mean_ns, rise_ns = rises.get("forward", (0.0, 0.0))
     return (mean_ns + rise_ns / 2) / (mean_ns - rise_ns / 2) if mean_ns > abs(rise_ns / 2) else 1.0
+
+
+def rises_of_parts(evidence: Evidence, trainer: Trainer) -> dict[str, tuple[float, float]]:
+    """Return each part's time in a step, and its rise over the loop, from the steps recorded in detail."""
+    steady, segments = _seen(evidence.get(find_steps, trainer), evidence.get(find_account, trainer))
+    return _rises(segments, max(1, steady.height))
 
 
 def _seen(steps: Steps, account: Account) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -177,7 +183,7 @@ def _rise(ns: pl.Series, steps: int) -> tuple[float, float]:
     return float(ns.sum()) / steps, (late - early) * 1.5 * ns.len() / steps
 
 
-def _last_steps(account: Account, grows: pl.Expr, ns: float) -> int:
+def last_steps(account: Account, grows: pl.Expr, ns: float) -> int:
     """Return the step from which the growing segments have that much time."""
     sums = (
         account.segments.filter(grows, pl.col("step").is_not_null())

@@ -1,26 +1,30 @@
-"""Steps get slower and slower because the program's own code works on something that grows.
+"""The program's own code takes longer and longer, because it works on something that grows.
 
 What it finds
-    A section of the program's own code that takes longer in each iteration, all over the steady loop, if the extra time
-    compared with the first steps is at least 5 % of the training loop. If py-spy sampled call stacks, the function with
-    most samples in that section is named.
+    Code whose time grows all over the steady loop: a section between two recorded events in each step, every k steps,
+    after an epoch or in a validation; a line that calls torch.save; or a line with ever more call stack samples
+    (py-spy), also if a library does the work below it. Its time is compared with that of the model's training in the
+    same part of the loop. If whole steps get slower, the extra time compared with the first steps must be at least 5 %
+    of the loop. For one section or line it must be at least 2 %, and the growth must be significant (Mann-Kendall test,
+    at least 8 points). The function with most samples is named.
 
 Why it costs
-    A list, tensor, table or file that grows in each step and is scanned in each step costs time that grows with the
-    square of the steps: 10 % of a short run can be most of a long one.
+    A list, tensor, table or file that grows and is scanned, copied, written or drawn each time costs time that grows
+    with the square of the steps: 10 % of a short run can be most of a long one.
 
 How the gain is estimated
-    Measured with a fitted line: the extra time compared with the first steps. At best all of it disappears, at worst
-    half, because some growth may be necessary.
+    Measured with a fitted line: the extra time compared with the start. At best all of it disappears, at worst half,
+    because some growth may be necessary.
 
 How to fix
-    Limit it (the last N entries), keep a running value instead of all values, append to a preallocated buffer, or use a
-    structure that finds an entry without a scan.
+    Limit it (the last N entries), keep a running value instead of all values, append to a file or a preallocated buffer
+    instead of writing or copying all of it, or use a structure that finds an entry without a scan.
 
 When it is wrong
-    When the growth is intended and ends: a buffer that fills for some minutes. A machine that slows down, or inputs
-    that get longer, also slow down the forward pass; nothing is reported then, nor if there are more iterations instead
-    of longer ones.
+    When the growth is intended and ends: a buffer that fills for some minutes, or augmentation that gets stronger.
+    Growth that levels off, or comes in one jump, is not reported. If the model's work grows too (longer inputs), no
+    code is named, nor if there are more iterations instead of longer ones. On a GPU with time to spare, longer inputs
+    may only show in the code that prepares them.
 """
 
 from __future__ import annotations
@@ -30,11 +34,25 @@ from dataclasses import dataclass
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.growing_lines import find_growing_lines
+from perfwrap.measures.loop.growing_sections import find_growing_sections
+from perfwrap.measures.loop.model_work import MAX_RISE, find_model_growth
+from perfwrap.measures.loop.python_gaps import PythonGap
 from perfwrap.measures.loop.slowing import StepTimeTrend, find_slowing
 from perfwrap.measures.loop.stacks import Sampled, sampled_gap
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, locate
+from perfwrap.rules.loop._growth import line_finding, section_finding
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    MINOR_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    Location,
+    locate,
+)
 from perfwrap.rules.stack_samples import main_function, quote, where
 
 NEEDS = ("phases", "steady_steps")
@@ -45,16 +63,52 @@ class Limits:
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE
+    """Share of the loop from which slower steps are reported."""
+    min_line_share: float = MIN_REPORTED_SHARE
+    """The same for one section or line that grows, in each step or rarely: its own time shows its growth better than
+    that of whole steps."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
-    """Look for steps that get slower, and for the code section that causes it."""
+    """Look for steps that get slower, for code that takes longer each time, and for lines with ever more samples."""
     found = evidence.get(find_slowing, trainer)
-    if found is None:
-        return Clear("Steps do not get slower, or not because of a section of the program's own code.")
-    if found.share < limits.minor_share:
-        return Clear(f"Steps get slower, which costs {units.share(found.share)} of the loop so far.")
-    return [_finding(found, sampled_gap(evidence, trainer, found.gap, False))]
+    findings = []
+    sections = evidence.get(find_growing_sections, trainer)
+    if found is not None and found.share >= limits.minor_share:
+        findings.append(_finding(found, sampled_gap(evidence, trainer, found.gap, False)))
+        sections = tuple(section for section in sections if not _is_same_gap(section.gap, found.gap))
+    others = [section_finding(section) for section in sections]
+    others += [line_finding(line) for line in evidence.get(find_growing_lines, trainer)]
+    for other in others:
+        is_new = all(not _is_same_function(other.location, known.location) for known in findings)
+        if is_new and other.share >= limits.min_line_share:
+            findings.append(other)
+    return findings or Clear(_why_clear(evidence, trainer, found))
+
+
+def _is_same_gap(one: PythonGap | None, other: PythonGap) -> bool:
+    """Return whether two sections have the same lines."""
+    return one is not None and (one.after, one.until_line) == (other.after, other.until_line)
+
+
+def _is_same_function(one: Location | None, other: Location | None) -> bool:
+    """Return whether two findings are about the same function; what has no place is not named twice."""
+    if one is None or other is None:
+        return True
+    return (one.file, one.function) == (other.file, other.function)
+
+
+def _why_clear(evidence: Evidence, trainer: Trainer, found: StepTimeTrend | None) -> str:
+    """Return what was measured although nothing is reported."""
+    if found is not None:
+        return f"Steps get slower, which costs {units.share(found.share)} of the loop so far."
+    growth = evidence.get(find_model_growth, trainer)
+    if growth is not None and growth > 1 + MAX_RISE:
+        return (
+            f"The model's own work takes {units.times(growth)} as long at the end as at the start (longer inputs, or a "
+            "slower machine), so no other code is named."
+        )
+    return "Steps do not get slower, and no code of the program takes longer each time."
 
 
 def _finding(found: StepTimeTrend, sampled: Sampled | None) -> Finding:
