@@ -122,6 +122,23 @@ def test_what_grows_every_few_steps_is_named_with_its_times(
     assert "If this continues, it takes 44 ms after twice as many steps" in finding.evidence[-1]
 
 
+def test_the_function_that_grows_every_few_steps_is_named_by_its_samples(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "OUTSIDE", "recorder")
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        loop.python(0.1 * step if step % 5 == 4 else 0.1)
+        if step % 5 == 4:
+            label = FIELD_SEPARATOR.join(("", "train.py", "41", "main"))
+            loop.journal.record(INSTANTS["STACK"], loop.journal.now, MS, 1, label, 1)
+    finding = find(rule)
+    assert str(finding.location) == "train.py:41"
+    assert "main at train.py:41 takes longer each time" in finding.sentence
+    assert "samples there in the second half of the loop were in main at train.py:41" in finding.evidence[1]
+    assert "at train.py:41: limit it, write only what is new" in finding.advice
+
+
 def test_what_stays_the_same_every_few_steps_is_no_growth(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     for step in range(STEPS):
         loop.compute(forward=8, backward=10, optimizer=2)
