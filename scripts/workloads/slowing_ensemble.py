@@ -27,25 +27,29 @@ class Labeller(nn.Sequential):
         )
 
 
-class EpochEnsemble:
-    """Accuracy of the mean prediction over epochs, and how many predictions of the epochs differ from it."""
+def accuracy(probabilities, labels):
+    return (probabilities.argmax(1) == labels).float().mean().item()
 
-    def __init__(self):
+
+class EpochEnsemble:
+    """How accurate the mean prediction of the first epochs is, for each number of epochs."""
+
+    def __init__(self, labels):
+        self.labels = labels
         self.predictions = []
         self.total = 0.0
 
     def add(self, probabilities):
-        self.predictions.append(probabilities)
         self.total = self.total + probabilities
+        self.predictions.append(probabilities)
+        # fixed: self.predictions = [self.total]
 
-    def score(self, labels):
-        mean = torch.stack(self.predictions).mean(0)  # guilty
-        # fixed: mean = self.total / len(self.predictions)
-        chosen = mean.argmax(1)
-        votes = torch.stack([each.argmax(1) for each in self.predictions])  # guilty
-        # fixed: votes = self.predictions[-1].argmax(1).unsqueeze(0)
-        disagreement = (votes != chosen).float().mean()
-        return (chosen == labels).float().mean().item(), disagreement.item()
+    def curve(self):
+        found = []
+        for count in range(1, len(self.predictions) + 1):
+            mean = torch.stack(self.predictions[:count]).mean(0)  # guilty
+            found.append(accuracy(mean, self.labels))  # guilty
+        return found
 
 
 @torch.no_grad()
@@ -56,14 +60,14 @@ def predict(model, loader):
     return found
 
 
-def main(epochs=36):
+def main(epochs=40):
     torch.manual_seed(0)
-    train, (x, y) = TensorDataset(*windows(1_024)), windows(768)
+    train, (x, y) = TensorDataset(*windows(1_024)), windows(320)
     train_loader = DataLoader(train, batch_size=64, shuffle=True)
-    test_loader = DataLoader(TensorDataset(x, y), batch_size=256)
+    test_loader = DataLoader(TensorDataset(x, y), batch_size=160)
     model = Labeller()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    ensemble = EpochEnsemble()
+    ensemble = EpochEnsemble(y)
     for epoch in range(epochs):
         for signal, label in train_loader:
             loss = F.cross_entropy(model(signal), label)
@@ -71,8 +75,7 @@ def main(epochs=36):
             loss.backward()
             optimizer.step()
         ensemble.add(predict(model, test_loader))
-        accuracy, disagreement = ensemble.score(y)
-        print(f"epoch {epoch} accuracy {accuracy:.3f} disagreement {disagreement:.3f}")
+        print(f"epoch {epoch} accuracy {ensemble.curve()[-1]:.3f}")
 
 
 if __name__ == "__main__":

@@ -109,3 +109,16 @@ def test_samples_in_garbage_collections_do_not_count(run: Any, found: Found) -> 
                 journal.python(10 * MS)
                 sample(journal, "", 41, "write", count=1 + number // 40)
     assert not found()
+
+
+def test_a_machine_that_gets_faster_for_the_model_only_names_no_line(run: Any, found: Found) -> None:
+    journal = start(run)
+    for number in range(STEPS):
+        slow = 4 - 3 * number / STEPS
+        journal.span("forward", round(8 * slow * MS), "Net", 3, "train.py:21:main")
+        sample(journal, "forward", 21, count=round(3 * slow))
+        journal.span("backward", round(10 * slow * MS), "", 0, "train.py:23:main")
+        journal.span("optimizer", round(2 * slow * MS), "SGD#1", 0, "train.py:24:main")
+        journal.python(6 * MS)
+        sample(journal, "", 41, "write", count=2)
+    assert not found()

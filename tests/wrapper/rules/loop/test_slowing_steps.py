@@ -158,6 +158,16 @@ def test_small_growth_is_seen_beside_a_larger_drift_of_the_machine(
     assert str(finding.location) == "train.py:24"
 
 
+def test_a_machine_that_gets_faster_does_not_make_the_rest_grow(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for step in range(STEPS):
+        slow = 3 - 2 * step / STEPS
+        loop.compute(forward=8 * slow, backward=10 * slow, optimizer=2 * slow)
+        loop.python(6 + 0.01 * (step % 7))
+    assert isinstance(ask(rule), Clear)
+
+
 def test_a_history_in_each_checkpoint_is_named_and_claimed_before_the_checkpoints(
     loop: Any, diagnosis: Callable[[], Any]
 ) -> None:

@@ -19,11 +19,11 @@ from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, is_program, library_time
-from perfwrap.measures.loop.model_work import MODEL_PARTS, is_model_constant, model_step_ns
+from perfwrap.measures.loop.model_work import MODEL_PARTS, is_model_constant, machine_slowdown, model_step_ns
 from perfwrap.measures.loop.python_gaps import WAITING_OPERATION
 from perfwrap.measures.loop.slowing import last_steps
 from perfwrap.measures.loop.stacks import OUTSIDE
-from perfwrap.measures.loop.trend import GROUPS, Numbers, Trend, find_trend
+from perfwrap.measures.loop.trend import GROUPS, MIN_OWN_FACTOR, Numbers, Trend, find_trend
 from perfwrap.measures.steps.phases import Phases
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -187,7 +187,9 @@ def _trend(evidence: Evidence, trainer: Trainer, samples: _Samples, rows: Number
     count = int(group.max()) + 1
     if control.sum() < MIN_PER_GROUP * count:
         return None
-    return find_trend(*(np.bincount(group, weights=weights, minlength=count) for weights in (own, control)))
+    found = find_trend(*(np.bincount(group, weights=weights, minlength=count) for weights in (own, control)))
+    slowdown = evidence.get(machine_slowdown, trainer)
+    return found if found and found.last * slowdown >= MIN_OWN_FACTOR * found.first else None
 
 
 def _groups(own: Numbers, control: Numbers) -> Numbers:

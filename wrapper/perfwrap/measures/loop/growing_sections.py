@@ -25,7 +25,7 @@ from perfwrap.measures.loop.model_work import MODEL_PARTS, is_model_constant
 from perfwrap.measures.loop.python_gaps import KEY, PythonGap
 from perfwrap.measures.loop.slowing import MIN_LOOP_NS, last_steps
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, gap_samples, sampled
-from perfwrap.measures.loop.trend import GROUPS, MIN_FACTOR, MIN_GROUPS, Numbers, find_trend
+from perfwrap.measures.loop.trend import GROUPS, MIN_FACTOR, MIN_GROUPS, Numbers, find_trend, rises
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -188,7 +188,9 @@ def _rise_in(series: _Series, chosen: Flags) -> _Rise | None:
     around = [series.control[each[0] : end] for each, end in zip(places, ends, strict=True)]
     control = np.array([np.median(each[each > 0]) if each.any() else 0 for each in around])
     known = control[control > 0]
-    trend = find_trend(own, np.where(control > 0, control, np.median(known))) if known.size else None
+    if not known.size or not rises(own):
+        return None
+    trend = find_trend(own, np.where(control > 0, control, np.median(known)))
     if trend is None:
         return None
     start_ns = trend.first * float(np.median(known))

@@ -43,6 +43,13 @@ def is_model_constant(evidence: Evidence, trainer: Trainer) -> bool:
     return growth is not None and growth <= 1 + MAX_RISE
 
 
+def machine_slowdown(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the time of the model's training in a step at the end over that at the start; 1 if unknown."""
+    rises = evidence.get(rises_of_parts, trainer)
+    known = [rises[part] for part in MODEL_PARTS if part in rises]
+    return _factor(known) if known else 1.0
+
+
 def model_step_ns(evidence: Evidence, trainer: Trainer) -> float:
     """Return the mean time of the model's training in a step."""
     account, steps = evidence.get(find_account, trainer), evidence.get(find_steps, trainer)
