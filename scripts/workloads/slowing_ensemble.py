@@ -75,7 +75,7 @@ def main(epochs=40):
             loss.backward()
             optimizer.step()
         ensemble.add(predict(model, test_loader))
-        print(f"epoch {epoch} accuracy {ensemble.curve()[-1]:.3f}")
+        print(f"epoch {epoch} accuracy {ensemble.curve()[-1]:.3f}")  # guilty
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Sequential):
-    def __init__(self, width=24, blocks=3):
+    def __init__(self, width=24, blocks=2):
         super().__init__(
             nn.Conv2d(1, width, 3, padding=1),
             *(Block(width) for _ in range(blocks)),
@@ -34,7 +34,7 @@ class ResNet(nn.Sequential):
 
 
 class Dashboard:
-    def __init__(self, path, every=5):
+    def __init__(self, path, every=4):
         self.path, self.every = path, every
         self.rows = []
 
@@ -57,7 +57,7 @@ def per_class(logits, target):
     return (right / count.clamp(min=1)).tolist()
 
 
-def train(model, images, labels, dashboard, steps=600, batch=96):
+def train(model, images, labels, dashboard, steps=800, batch=48):
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for step in range(steps):
         picked = torch.randint(0, len(images), (batch,))
@@ -67,7 +67,7 @@ def train(model, images, labels, dashboard, steps=600, batch=96):
         loss.backward()
         optimizer.step()
         with torch.no_grad():
-            confidence = logits.softmax(1).amax(1).sort().values[::8]
+            confidence = logits.softmax(1).amax(1).sort().values[::2]
         dashboard.update(
             step,
             loss=loss.item(),

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from perfwrap.measures.loop.source_calls import file_calls, tensor_calls, writing_calls
+from perfwrap.measures.loop.source_calls import begin_of_statement, file_calls, tensor_calls, writing_calls
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,10 @@ def test_files_are_moved_behind_a_line_only_where_the_same_round_does_it(tmp_pat
     )
     found = [file_calls({"cwd": str(tmp_path)}, "train.py", line) for line in (3, 5, 6)]
     assert found == [("os.replace",), (), ()]
+
+
+@pytest.mark.parametrize(("line", "begin"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 5), (9, 9)])
+def test_a_statement_over_several_lines_begins_at_its_first(tmp_path: Path, line: int, begin: int) -> None:
+    (tmp_path / "train.py").write_text("for step in steps:\n    log(\n        step,\n    )\n    done()\n")
+    assert begin_of_statement({"cwd": str(tmp_path)}, "train.py", line) == begin
+    assert begin_of_statement({"cwd": str(tmp_path)}, "missing.py", line) == line

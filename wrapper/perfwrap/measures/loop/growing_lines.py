@@ -22,8 +22,8 @@ from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, is_program,
 from perfwrap.measures.loop.model_work import MODEL_PARTS, is_model_constant, machine_slowdown, model_step_ns
 from perfwrap.measures.loop.python_gaps import WAITING_OPERATION
 from perfwrap.measures.loop.slowing import last_steps
-from perfwrap.measures.loop.stacks import OUTSIDE
-from perfwrap.measures.loop.trend import GROUPS, MIN_OWN_FACTOR, Numbers, Trend, find_trend
+from perfwrap.measures.loop.stacks import ENOUGH, OUTSIDE, HotFunction, Sampled
+from perfwrap.measures.loop.trend import GROUPS, MIN_FACTOR, MIN_OWN_FACTOR, Numbers, Trend, find_trend
 from perfwrap.measures.steps.phases import Phases
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -52,6 +52,8 @@ MAX_SHIFT = 0.1
 are evenly spread: more frequent ones are not longer ones."""
 MIN_PAUSE_NS = 1_000_000
 """Garbage collections from this duration are left out: they grow with all objects, whichever line they interrupt."""
+MIN_MAIN_SHARE = 0.5
+"""Share of the samples of all that is not training that one line must lead to."""
 MAX_LINES = 2
 """How many lines are named."""
 LENGTH = pl.col("end") - pl.col("start")
@@ -78,6 +80,7 @@ class GrowingLine:
 class _Samples:
     """The samples of the training thread in the steady loop, in order."""
 
+    time: Numbers
     stack: tuple[str, ...]
     weight: Numbers
     is_model: Numbers
@@ -113,6 +116,31 @@ def find_growing_lines(evidence: Evidence, trainer: Trainer) -> tuple[GrowingLin
     return tuple(sorted(found, key=lambda line: -line.share))
 
 
+def find_main_line(evidence: Evidence, trainer: Trainer, since: int) -> Sampled | None:
+    """Return the samples since a moment of all that is not training, and the innermost line that leads to most of them.
+
+    No function is in it if there is no such line, or if it had as many samples before; None with too few samples.
+    """
+    samples = _samples(evidence, trainer, evidence.get(find_account, trainer))
+    late = samples.is_own & (samples.time >= since)
+    whole = int(samples.weight[late].sum())
+    if whole < ENOUGH:
+        return None
+    found = {}
+    for place, rows in _candidates(evidence, trainer, samples, ENOUGH).items():
+        after, before = (int(samples.weight[rows & each].sum()) for each in (late, ~late))
+        if after >= MIN_MAIN_SHARE * whole and after >= MIN_FACTOR * before:
+            found[place] = (_depth(place, rows, samples), after)
+    if not found:
+        return Sampled(whole, (), OUTSIDE)
+    place = max(found, key=lambda each: found[each])
+    stacks = [(samples.stack[at], int(samples.weight[at])) for at in np.flatnonzero(late)]
+    file, line, function = place
+    count = found[place][1]
+    hottest = HotFunction(Line(file, line, function), count, count, library_time(stacks, file, line))
+    return Sampled(whole, (hottest,), OUTSIDE)
+
+
 def _samples(evidence: Evidence, trainer: Trainer, account: Account) -> _Samples:
     """Return py-spy's samples without those in garbage collections."""
     stacks = evidence.timeline.stacks
@@ -130,6 +158,7 @@ def _samples(evidence: Evidence, trainer: Trainer, account: Account) -> _Samples
     operation = rows["operation"]
     own = operation.is_null() | operation.is_in(OWN_OPERATIONS)
     return _Samples(
+        time=rows["time"].to_numpy(),
         stack=tuple(rows["stack"].to_list()),
         weight=rows["weight"].to_numpy().astype(np.float64),
         is_model=operation.is_in(MODEL_OPERATIONS).fill_null(False).to_numpy() & ~in_validation,
@@ -138,7 +167,9 @@ def _samples(evidence: Evidence, trainer: Trainer, account: Account) -> _Samples
     )
 
 
-def _candidates(evidence: Evidence, trainer: Trainer, samples: _Samples) -> dict[Place, Numbers]:
+def _candidates(
+    evidence: Evidence, trainer: Trainer, samples: _Samples, least: int = MIN_SAMPLES
+) -> dict[Place, Numbers]:
     """Return the lines of the program with enough samples below them, and which samples these are.
 
     Lines that lead to the model's training are left out, and lines that wait for a GPU or for other ranks.
@@ -157,7 +188,7 @@ def _candidates(evidence: Evidence, trainer: Trainer, samples: _Samples) -> dict
     found = {}
     for place, stacks in through.items():
         own, model = (float(each[stacks].sum()) for each in sums)
-        if own >= MIN_SAMPLES and model <= MAX_SHARED * own and place[:2] not in waiting:
+        if own >= least and model <= MAX_SHARED * own and place[:2] not in waiting:
             found[place] = samples.is_own & np.isin(number, stacks)
     return found
 
@@ -187,7 +218,8 @@ def _trend(evidence: Evidence, trainer: Trainer, samples: _Samples, rows: Number
     count = int(group.max()) + 1
     if control.sum() < MIN_PER_GROUP * count:
         return None
-    found = find_trend(*(np.bincount(group, weights=weights, minlength=count) for weights in (own, control)))
+    sums = [np.bincount(group, weights=weights, minlength=count) for weights in (own, control)]
+    found = find_trend(sums[0], sums[1])
     slowdown = evidence.get(machine_slowdown, trainer)
     return found if found and found.last * slowdown >= MIN_OWN_FACTOR * found.first else None
 

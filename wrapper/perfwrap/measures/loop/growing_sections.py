@@ -21,11 +21,20 @@ from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.account.loop_events import Flags
 from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.growing_lines import find_main_line
 from perfwrap.measures.loop.model_work import MODEL_PARTS, is_model_constant
 from perfwrap.measures.loop.python_gaps import KEY, PythonGap
 from perfwrap.measures.loop.slowing import MIN_LOOP_NS, last_steps
-from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, gap_samples, sampled
-from perfwrap.measures.loop.trend import GROUPS, MIN_FACTOR, MIN_GROUPS, Numbers, find_trend, rises
+from perfwrap.measures.loop.stacks import Sampled, gap_samples, sampled
+from perfwrap.measures.loop.trend import (
+    GROUPS,
+    MIN_COMPARED_SCORE,
+    MIN_FACTOR,
+    MIN_GROUPS,
+    Numbers,
+    find_trend,
+    rises,
+)
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -37,10 +46,6 @@ MIN_RARE_SHARE = 0.7
 """Share of the section's time in long steps from which it does its work only there: every k steps, after an epoch."""
 MIN_STEPS_SHARE = 0.5
 """Share of the steps that must have the section otherwise."""
-MIN_MAIN_SHARE = 0.5
-"""Share of the samples of all that is not training that one function must have to be named."""
-MIN_VALIDATION_SHARE = 0.8
-"""Share of its time in validations from which a validation is named without samples."""
 SAVE = "save"
 LENGTH = pl.col("end") - pl.col("start")
 IN_VALIDATION = pl.col("part") == "validation"
@@ -64,8 +69,7 @@ class GrowingSection:
     gap: PythonGap | None
     """The section of own code; None for the other kinds."""
     where: Line | None
-    """The line of the event before it, the line that saves, or the model's line in the validation; None if the samples
-    name the function."""
+    """The line of the event before it, the line that saves, or the model's line in validations; None if unknown."""
     sampled: Sampled | None
     """The samples in it, of the second half of the loop."""
     first: tuple[int, float]
@@ -120,8 +124,7 @@ def find_growing_sections(evidence: Evidence, trainer: Trainer) -> tuple[Growing
         if rise is not None:
             found.append(_section(evidence, trainer, row, rise))
     if not found:
-        rise = _rise(_series(_known_validations(segments), IS_NO_TRAINING))
-        whole = rise and _all_but_training(evidence, trainer, rise, segments)
+        whole = _all_but_training(evidence, trainer, segments)
         found = [whole] if whole else []
     return tuple(sorted(found, key=lambda one: -one.share))
 
@@ -132,34 +135,50 @@ def _segments_of(row: dict[str, Any]) -> pl.Expr:
     return reduce(lambda found, name: found & pl.col(name).eq_missing(pl.lit(row[name])), KEY, own)
 
 
-def _known_validations(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments of the steps without a validation, or with one that was recorded in detail.
-
-    In the others the model's work cannot be separated from the program's own code.
-    """
-    computes = IN_VALIDATION & (pl.col("operation") == "forward").fill_null(False)
-    if not segments.select(computes.any()).item():
-        return segments
-    return segments.filter(~IN_VALIDATION.any().over("step") | computes.any().over("step"))
-
-
 def _series(segments: pl.DataFrame, own: pl.Expr) -> _Series:
     """Return the series of a section over the steps: the detailed ones, and others whose section was recorded.
 
     The model's time is known for the detailed ones only.
     """
-    is_model = pl.col("part").cast(pl.String).is_in(MODEL_PARTS) & pl.col("detailed")
-    rows = (
-        segments.group_by("step")
-        .agg(
-            LENGTH.filter(own).sum().alias("own"),
-            LENGTH.filter(is_model).sum().alias("control"),
-            pl.col("detailed").first(),
-        )
-        .filter(pl.col("detailed") | (pl.col("own") > 0))
-        .sort("step")
-    )
+    rows = _times(segments, own).filter(pl.col("detailed") | (pl.col("own") > 0))
     return _Series(*(rows[name].to_numpy() for name in ("step", "own", "control")))
+
+
+def _validation_series(segments: pl.DataFrame) -> _Series | None:
+    """Return the time without training in the steps with a validation; None if there are none, or they do more work.
+
+    If a validation was not recorded in detail, its own time includes that of the model, which is that of the others.
+    """
+    rows = _times(segments, IS_NO_TRAINING)
+    known = rows.filter(pl.col("computing") > 0)
+    if known.is_empty():
+        return None
+    early, late = (
+        (float(np.median(half)) for half in np.array_split(known["computing"].to_numpy(), 2))
+        if known.height > 1
+        else (1.0, 1.0)
+    )
+    if late > MIN_FACTOR * early:
+        return None
+    usual_ns = float(np.median(known["computing"].to_numpy()))
+    unknown_ns = pl.when(pl.col("computing") > 0).then(0.0).otherwise(usual_ns)
+    own = pl.when("validating").then((pl.col("own") - unknown_ns).clip(1.0)).otherwise(0.0)
+    rows = rows.filter(pl.col("detailed") | pl.col("validating")).with_columns(own.alias("own"))
+    return _Series(*(rows[name].to_numpy() for name in ("step", "own", "control")))
+
+
+def _times(segments: pl.DataFrame, own: pl.Expr) -> pl.DataFrame:
+    """Return for each step the time of a section, of the model's training, and of the model in a validation."""
+    is_model = pl.col("part").cast(pl.String).is_in(MODEL_PARTS) & pl.col("detailed")
+    computes = IN_VALIDATION & (pl.col("operation") == "forward").fill_null(False)
+    sums = segments.group_by("step").agg(
+        LENGTH.filter(own).sum().alias("own"),
+        LENGTH.filter(is_model).sum().alias("control"),
+        LENGTH.filter(computes).sum().alias("computing"),
+        IN_VALIDATION.any().alias("validating"),
+        pl.col("detailed").first(),
+    )
+    return sums.sort("step")
 
 
 def _rise(series: _Series) -> _Rise | None:
@@ -190,7 +209,7 @@ def _rise_in(series: _Series, chosen: Flags) -> _Rise | None:
     known = control[control > 0]
     if not known.size or not rises(own):
         return None
-    trend = find_trend(own, np.where(control > 0, control, np.median(known)))
+    trend = find_trend(own, np.where(control > 0, control, np.median(known)), MIN_COMPARED_SCORE)
     if trend is None:
         return None
     start_ns = trend.first * float(np.median(known))
@@ -242,50 +261,24 @@ def _half(evidence: Evidence, trainer: Trainer, rise: _Rise) -> int:
     return int(table.filter(pl.col("index") == int(rise.steps[rise.steps.size // 2]))["start"][0])
 
 
-def _all_but_training(
-    evidence: Evidence, trainer: Trainer, rise: _Rise, segments: pl.DataFrame
-) -> GrowingSection | None:
-    """Return all that is not training as one section, if it is known where it grows.
+def _all_but_training(evidence: Evidence, trainer: Trainer, segments: pl.DataFrame) -> GrowingSection | None:
+    """Return all that is not training as one section, if it grows and it is known where.
 
-    One function must have most samples, and more of them in the second half; without samples, nearly all of the time
-    must be that of validations. The model's own work in validations must be constant.
+    In steps with validations, these are named if there are too few samples to name a line.
     """
-    account = evidence.get(find_account, trainer)
-    middle = int(rise.steps[rise.steps.size // 2])
-    computes = segments.filter(IN_VALIDATION, pl.col("operation") == "forward")
-    work = computes.group_by("step").agg(LENGTH.sum().alias("ns"))
-    early, late = (work.filter((pl.col("step") < middle) == flag)["ns"].median() for flag in (True, False))
-    if isinstance(early, float) and isinstance(late, float) and late > MIN_FACTOR * early:
+    validations = _validation_series(segments)
+    rise = validations and _rise(validations)
+    validating = rise is not None
+    rise = rise or _rise(_series(segments, IS_NO_TRAINING))
+    if rise is None:
         return None
-    half = _half(evidence, trainer, rise)
-    rows = evidence.timeline.stacks.filter(
-        pl.col("track") == trainer.thread,
-        pl.col("source") == OUTSIDE,
-        pl.col("operation").is_null(),
-        pl.col("file").is_not_null(),
-    )
-    rows = rows.filter(pl.Series(account.holds(rows["time"].to_numpy()), dtype=pl.Boolean))
-    before, after = rows.filter(pl.col("time") < half), rows.filter(pl.col("time") >= half)
-    found, where = sampled(after), None
-    if found is not None and found.functions:
-        hottest = found.functions[0]
-        is_main = hottest.count >= MIN_MAIN_SHARE * found.count
-        if not is_main or hottest.count < MIN_FACTOR * _samples_in(before, hottest):
-            return None
-    else:
-        own_ns = segments.filter(IS_NO_TRAINING, pl.col("step").is_in(rise.steps.tolist()))
-        in_validation = own_ns.filter(IN_VALIDATION).select(LENGTH.sum()).item()
-        if in_validation < MIN_VALIDATION_SHARE * own_ns.select(LENGTH.sum()).item():
-            return None
-        where = busiest_line(account, "validation")
+    account = evidence.get(find_account, trainer)
+    found = find_main_line(evidence, trainer, _half(evidence, trainer, rise))
+    if (found is None and not validating) or (found is not None and not found.functions):
+        return None
+    where = busiest_line(account, "validation") if validating else None
     claimed = IS_NO_TRAINING & pl.col("step").is_in(rise.steps.tolist())
     return _made(account, "rest", None, where, found, rise, claimed)
-
-
-def _samples_in(rows: pl.DataFrame, function: HotFunction) -> int:
-    """Return the number of samples in a function."""
-    here = (pl.col("file") == function.line.file) & (pl.col("function") == function.line.function)
-    return int(rows.filter(here)["weight"].sum())
 
 
 def _made(

@@ -115,6 +115,21 @@ def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if _moves(name)))
 
 
+def begin_of_statement(run: Mapping[str, Any], file: str, line: int) -> int:
+    """Return the first line of the simple statement that a line is in; the line itself if that is unknown.
+
+    While a call over several lines runs, Python says that its caller is at the first of them.
+    """
+    first = [
+        node.lineno
+        for node in ast.walk(_tree(*_of_run(run, file)))
+        if isinstance(node, ast.stmt)
+        and not hasattr(node, "body")
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(first, default=line)
+
+
 def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tuple[str, ...]:
     """Return the calls on some lines that compute on tensors, e.g. ``torch.linalg.svdvals``; empty if unknown.
 

@@ -17,6 +17,7 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, common_lines, library_time
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.loop.source_calls import begin_of_statement
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
@@ -120,7 +121,8 @@ def gap_samples(
     )
     # From outside whole stacks are visible: those of one frame are complete.
     alone &= OUTSIDE not in rows["source"]
-    inside = [stack for stack in rows["stack"].unique().to_list() if _is_in(stack, gap, alone)]
+    begin = begin_of_statement(timeline.run, gap.after.file, gap.after.line) if gap.after else 0
+    inside = [stack for stack in rows["stack"].unique().to_list() if _is_in(stack, gap, begin, alone)]
     found = rows.filter(pl.col("stack").is_in(inside))
     return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
 
@@ -170,8 +172,11 @@ def _waiting_lines(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
     return waits.select("file", "line").unique().drop_nulls()
 
 
-def _is_in(stack: str, gap: PythonGap, alone: bool) -> bool:
-    """Return whether a stack is in a section: whether it passes through the section's lines."""
+def _is_in(stack: str, gap: PythonGap, begin: int, alone: bool) -> bool:
+    """Return whether a stack is in a section: whether it passes through the section's lines.
+
+    ``begin`` is the first line of the statement in which the section begins: its calls are at that line.
+    """
     if gap.after is None:
         return alone
     frames = [(found["function"], found["file"], int(found["line"])) for found in FRAME.finditer(stack)]
@@ -181,7 +186,9 @@ def _is_in(stack: str, gap: PythonGap, alone: bool) -> bool:
         return alone
     # The event before the section may be in a function that has returned: then the lines of its callers decide.
     lines = own or [line for _, line in here]
-    return any(_between(line, gap.after.line, gap.until_line) for line in lines)
+    return any(
+        begin <= line <= gap.after.line or _between(line, gap.after.line, gap.until_line) for line in lines
+    )
 
 
 def _between(line: int, after: int, until: int | None) -> bool:

@@ -27,9 +27,11 @@ MIN_FACTOR = 1.5
 MIN_QUARTER_RISE = 0.2
 """From each quarter to the next the ratio must rise by this share of an even growth; otherwise it has levelled off, or
 has jumped."""
-MIN_OWN_SCORE, MIN_OWN_FACTOR = 2.0, 1.25
-"""The same for the code's own time: if the machine gets faster, only the control may do so, as what other processes
-interrupt rarely is as fast as before."""
+MIN_COMPARED_SCORE = 2.5
+"""The same for the ratio if the code's own time also rises with MIN_SCORE."""
+MIN_OWN_FACTOR = 1.25
+"""The last quarter of the code's own time over the first quarter: if the machine gets faster, only the control may do
+so, as what other processes rarely interrupt is as fast as before."""
 LINEAR_SHARE = 0.85
 """Share of the variance between the groups that a line must explain to be continued."""
 MAX_BEND = 2.0
@@ -46,7 +48,7 @@ class Trend:
     """Whether the growth is clearly linear, so that it may be continued."""
 
 
-def find_trend(own: Numbers, control: Numbers) -> Trend | None:
+def find_trend(own: Numbers, control: Numbers, min_score: float = MIN_SCORE) -> Trend | None:
     """Return the rise of ``own`` over ``control``, the times of groups in order; None if it is unproven."""
     if own.size < MIN_GROUPS or not (control > 0).all():
         return None
@@ -55,7 +57,7 @@ def find_trend(own: Numbers, control: Numbers) -> Trend | None:
         [part[0].sum() / part[1].sum() for part in np.array_split(np.array([own, control]), 4, axis=1)]
     )
     rise = float(quarters[-1] - quarters[0])
-    if rise <= 0 or quarters[-1] < MIN_FACTOR * quarters[0] or rise_score(ratio) < MIN_SCORE:
+    if rise <= 0 or quarters[-1] < MIN_FACTOR * quarters[0] or rise_score(ratio) < min_score:
         return None
     if np.diff(quarters).min() < MIN_QUARTER_RISE * rise / 3 or _jumps(ratio):
         return None
@@ -65,7 +67,7 @@ def find_trend(own: Numbers, control: Numbers) -> Trend | None:
 def rises(own: Numbers) -> bool:
     """Return whether the times of groups rise by themselves, without a comparison."""
     quarters = [float(part.mean()) for part in np.array_split(own, 4)]
-    return quarters[-1] >= MIN_OWN_FACTOR * quarters[0] and rise_score(own) >= MIN_OWN_SCORE
+    return quarters[-1] >= MIN_OWN_FACTOR * quarters[0] and rise_score(own) >= MIN_SCORE
 
 
 def rise_score(values: Numbers) -> float:

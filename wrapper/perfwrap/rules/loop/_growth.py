@@ -51,7 +51,7 @@ def _named(found: GrowingSection, hottest: HotFunction | None) -> tuple[str, Loc
         return where(hottest), locate(hottest.line)
     if found.gap is not None:
         return f"The program's own code {gap_lines(found.gap)}", gap_location(found.gap)
-    return named("The program's own code in the validation", found.where), locate(found.where)
+    return named("The program's own code in or after the validation", found.where), locate(found.where)
 
 
 def line_finding(found: GrowingLine) -> Finding:
