@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +84,23 @@ def test_the_lines_between_the_phases_are_quoted(run: Any) -> None:
     stack(journal, 10, "", 22, "main", middle)  # in the same function, outside of the stretch
     found = words(run, python_overhead)
     assert "30 of 40 samples there were in keep_books at train.py:70, 10 in main at train.py:25" in found
+
+
+@pytest.mark.parametrize(
+    ("call", "count"), [("update(\n    1,\n    loss,\n)", 40), ("one()\ntwo()\nthree()\nfour()", 10)]
+)
+def test_a_call_over_several_lines_belongs_to_the_section_that_begins_in_it(
+    run: Any, tmp_path: Path, call: str, count: int
+) -> None:
+    journal = steps(run, python=10)
+    run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    # The optimizer's line 24 is the last one of the call, which Python says to be at line 21.
+    (tmp_path / "train.py").write_text("\n" * 20 + call + "\n")
+    middle = journal.now - 100 * MS
+    stack(journal, 10, "", 25, "main", middle)
+    stack(journal, 30, "", 22, "main", middle)
+    found = words(run, python_overhead)
+    assert f"of {count} samples there" in found
 
 
 @pytest.mark.parametrize("count", [0, ENOUGH - 1])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.loop import growing_lines
 from perfwrap.rules import stack_samples as sampled
 from perfwrap.rules.loop import slowing_steps as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
@@ -198,8 +199,33 @@ def test_what_grows_in_validations_is_named(loop: Any, find: Callable[[Rule], Fi
             validate(loop, own=0.4 * step)
     finding = find(rule)
     assert "takes longer each time" in finding.sentence
-    assert finding.location is not None and finding.location.line == 51
-    assert finding.share == pytest.approx(48 / 276, abs=0.03)
+    assert "The program's own code in or after the validation at train.py:51" in finding.sentence
+    assert str(finding.location) == "train.py:51"
+    assert finding.share == pytest.approx(4.8 / 27.6, abs=0.03)
+
+
+@pytest.mark.parametrize(("count", "is_named"), [(4, True), (1, False)])
+def test_what_grows_in_validations_is_named_by_the_line_with_most_samples(
+    loop: Any, ask: Callable[[Rule], Answer], monkeypatch: pytest.MonkeyPatch, count: int, is_named: bool
+) -> None:
+    monkeypatch.setattr(sampled, "OUTSIDE", "recorder")
+    monkeypatch.setattr(growing_lines, "OUTSIDE", "recorder")
+    for step in range(STEPS):
+        loop.compute(forward=8, backward=10, optimizer=2)
+        if step % 10 == 9:
+            validate(loop, own=0.4 * step)
+            if step > STEPS // 2:
+                for line in (52, 53, 54):
+                    label = FIELD_SEPARATOR.join(("", "train.py", str(line), "score"))
+                    times = count if line == 53 else 1
+                    loop.journal.record(INSTANTS["STACK"], loop.journal.now - MS, MS, times, label, 1)
+    answer = ask(rule)
+    if not is_named:
+        assert isinstance(answer, Clear)
+        return
+    assert isinstance(answer, list)
+    assert str(answer[0].location) == "train.py:53"
+    assert "in score at train.py:53" in answer[0].evidence[1]
 
 
 def test_validations_that_come_late_or_more_often_are_no_growth(
