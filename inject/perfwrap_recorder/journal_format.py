@@ -44,9 +44,9 @@ detail (some neighbouring steps) and periods without alternate, and a THIN recor
   what is left is used, detail is halved, and samples are taken half as often. So a run of any length fits.
 - ``value`` -1: detail is paused, for steps so short that their records would cost more than 1/400 of them. Of the
   trainer's thread DATA is summed and OPTIMIZER is counted, without a line, with a duration of 0; ZERO_GRAD, SYNC,
-  TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP, COLLECTIVE, and FORWARD, BACKWARD and FETCH unless they
-  end the steps, are not recorded: only periods with detail have them. The other kinds are summed. A kill may lose
-  the last tenth of a second.
+  TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE, and FORWARD, BACKWARD and FETCH
+  unless they end the steps, are not recorded: only periods with detail have them. The other kinds are summed. A kill
+  may lose the last tenth of a second.
 
 A call that may never return (waiting for a batch, a collective) is, while it lasts, an OPEN record in one of the
 slots at the front: it shows where a process hangs. When the call returns, the slot is cleared. While detail is
@@ -109,6 +109,13 @@ COMPILE = 56  # torch.compile at work; name = label "compile" or "compile backwa
 EMPTY_CACHE = 57  # torch.cuda.empty_cache, once CUDA is started; name = label "empty_cache"
 GPU = 58  # a GPU's work on a phase, between two events; value = its kind | leads, see above;
 # thread = a stream
+PROFILER = 59  # the program's own torch.profiler: it starts, stops, reads or exports a recording; name = label of the
+# call. Calls may be nested: "step" has the stop of a window and the program's on_trace_ready inside
+RECOMPUTE = (
+    60  # activation checkpointing computes a forward pass again, in a backward pass, on the thread that
+)
+# does so; name = label "checkpoint" at the line that called it in the first forward pass. The backward pass of a
+# reentrant checkpoint is inside, as a BACKWARD span
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits

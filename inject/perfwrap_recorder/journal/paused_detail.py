@@ -27,6 +27,7 @@ from perfwrap_recorder.journal_format import (
     IDLE,
     OPTIMIZER,
     PIN,
+    RECOMPUTE,
     SCHEDULER,
     SYNC,
     TRANSFER,
@@ -35,7 +36,7 @@ from perfwrap_recorder.journal_format import (
 
 PAUSABLE = frozenset(
     (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
-    + (SCHEDULER, CLIP, COLLECTIVE)
+    + (SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE)
 )
 """The kinds that can be paused."""
 SWITCH_OFF_ORDER = (

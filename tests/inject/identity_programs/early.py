@@ -46,6 +46,13 @@ torch._C:_set_float32_matmul_precision torch:use_deterministic_algorithms
 torch.autograd.anomaly_mode:detect_anomaly.__init__ torch.autograd.anomaly_mode:set_detect_anomaly.__init__
 torch.autograd:detect_anomaly.__enter__
 torch.profiler:profile.start torch.profiler:profile.__enter__ torch.profiler:profile.step
+torch.profiler:profile.stop torch.profiler:profile.stop_trace torch.profiler:profile.key_averages
+torch.profiler:profile.export_chrome_trace torch.autograd.profiler_util:EventList.table
+torch.autograd.profiler_util:EventList.key_averages torch.autograd.profiler:profile.key_averages
+torch.utils.checkpoint:checkpoint torch.utils.checkpoint:CheckpointFunction.forward
+torch.utils.checkpoint:CheckpointFunction.backward torch.utils.checkpoint:_CheckpointFrame.__init__
+torch.utils.checkpoint:_recomputation_hook.__init__
+torch.utils.checkpoint:_CheckpointFrame.check_recomputed_tensors_match
 torch.autograd.profiler:profile.__enter__ torch.autograd.profiler:profile.__exit__
 torch.autograd.profiler:_prepare_profiler torch.autograd.profiler:_enable_profiler
 torch.autograd:_prepare_profiler torch.autograd:_enable_profiler torch.autograd:_enable_profiler_legacy

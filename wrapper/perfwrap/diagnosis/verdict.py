@@ -68,6 +68,7 @@ PART_WORDS = {
     ("python",): "is Python code outside the model",
     ("compile",): "is compilation",
     ("gc",): "is garbage collection",
+    ("profiler",): "is the program's own profiler",
     ("perfwrap",): "is the work of perfwrap's recorder",
 }
 """What the training loop does in these parts."""

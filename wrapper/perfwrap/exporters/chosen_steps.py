@@ -19,8 +19,8 @@ MAX_OF_A_KIND = 5
 MAX_PHASES = 40
 """The maximum number of phases of one step, the longest ones."""
 PHASES = (
-    *("data", "transfer", "forward", "backward", "optimizer", "sync"),
-    *("checkpoint", "validation", "collective", "compile", "gc"),
+    *("data", "transfer", "forward", "backward", "recompute", "optimizer", "sync"),
+    *("checkpoint", "validation", "collective", "compile", "gc", "profiler"),
 )
 """Categories that are exported as phases of a step."""
 

@@ -145,6 +145,8 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "transfers": _probe("probe/transfers"),
     "gc": _probe("probe/garbage"),
     "compilations": _probe("probe/compilation"),
+    "recomputations": _probe("probe/recomputation"),
+    "profiler": _probe("probe/program_profiler"),
     "options": _recorder("the options of PyTorch calls"),
     "copies": _recorder("the lines that copy to a GPU or wait for it"),
     "checkpoints": _probe("probe/serialization"),

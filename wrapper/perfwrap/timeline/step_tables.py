@@ -28,8 +28,18 @@ ROWS_IN_GROUP = 1 << 16
 """Bytes of a file that are decompressed at once."""
 
 PARTS = (
-    *("data", "transfer", "forward", "backward", "optimizer", "sync", "checkpoint", "validation"),
-    *("compile", "gc", "perfwrap", "python"),
+    *(
+        "data",
+        "transfer",
+        "forward",
+        "backward",
+        "recompute",
+        "optimizer",
+        "sync",
+        "checkpoint",
+        "validation",
+    ),
+    *("compile", "gc", "profiler", "perfwrap", "python"),
 )
 """The parts of the account, in the order of their columns."""
 

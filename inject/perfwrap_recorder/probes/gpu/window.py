@@ -3,7 +3,7 @@
 Replaces ``_prepare_profiler`` and ``_enable_profiler`` of ``torch.autograd.profiler`` and of ``torch.autograd``, and
 ``_enable_profiler_legacy`` of the latter, only to end the window before the program's own profiler begins. The user
 could notice one more frame in a traceback through these and, once a window was recorded, a thread of Kineto in the
-process. What else the program's profiling says of itself comes from ``settings_facts``.
+process. What else the program's profiling says of itself comes from ``program_profiler``.
 
 Not seen: uses of the functions of ``torch._C._autograd`` without torch's own modules.
 """

@@ -2,8 +2,7 @@
 
 Instruments the setters among them that are written in Python, to learn the line that called them:
 ``torch.set_float32_matmul_precision``, ``__init__`` of ``torch.autograd.detect_anomaly`` and ``set_detect_anomaly``,
-``torch.cuda.set_sync_debug_mode``, ``start`` of ``torch.profiler.profile`` and ``__enter__`` and ``__exit__`` of
-``torch.autograd.profiler.profile``, with which a schedule's windows end.
+``torch.cuda.set_sync_debug_mode``. For the program's profiler ``program_profiler.py`` does so.
 
 Values are read, never taken from the setters: by ``torch_facts.look``, after a model or an optimizer was
 first used and every ten seconds, so a setting that is changed and changed back in between is not seen.
@@ -26,9 +25,6 @@ SETTERS = (
     ("autograd.anomaly_mode.detect_anomaly", "__init__", "anomaly_detection"),
     ("autograd.anomaly_mode.set_detect_anomaly", "__init__", "anomaly_detection"),
     ("cuda", "set_sync_debug_mode", "sync_debug_mode"),
-    ("profiler.profile", "start", "user_profiler"),
-    ("autograd.profiler.profile", "__enter__", "user_profiler"),
-    ("autograd.profiler.profile", "__exit__", "user_profiler"),
 )
 """Owner and name of a setter, and the fact that it changes; the line is the fact with ``/line`` added."""
 
@@ -66,7 +62,7 @@ def install(torch):
         for part in path.split(".") if path else ():
             owner = getattr(owner, part, None)
         if owner is not None:
-            timing.time_calls(torch, getattr(owner, name, None), "setters", _finish_with(torch, key, name))
+            timing.time_calls(torch, getattr(owner, name, None), "setters", _finish_with(key))
 
 
 def look(torch):
@@ -117,14 +113,15 @@ def _ask_determinism(torch):
 
 def _ask_debugging(torch):
     facts.write("anomaly_detection", torch.is_anomaly_enabled())
-    _ask_profiler(torch)
+    look_at_profiler(torch)
     # Its public name would start CUDA.
     ask = getattr(torch._C, "_cuda_get_sync_debug_mode", None)
     if ask and torch.cuda.is_initialized():
         facts.write("sync_debug_mode", ask())
 
 
-def _ask_profiler(torch):
+def look_at_profiler(torch):
+    """Write whether a profiler of the program records at present."""
     facts.write("user_profiler", bool(torch.autograd._profiler_enabled()) and not profiler_window.is_open())
 
 
@@ -137,18 +134,17 @@ def _ask_environment(_):
             facts.write("env/" + name, value.decode("utf-8", "surrogateescape")[:MAX_VALUE_LENGTH])
 
 
-def _finish_with(torch, key, name):
+def _finish_with(key):
     def finish(frame, *_):
-        if key == "user_profiler":
-            # Not that it was started: a schedule skips most steps, and in a short run this is not read again.
-            _ask_profiler(torch)
-            if name == "__exit__":
-                return
-            profiler_window.give_way()
-        if source_lines.is_torch_internal(frame):  # each worker of a loader sets its number of threads
-            return
-        place = source_lines.find_place(frame)
-        if place:
-            facts.write(key + "/line", place)
+        write_line(key, frame)
 
     return finish
+
+
+def write_line(key, frame):
+    """Write the user's line as the one that set a setting."""
+    if source_lines.is_torch_internal(frame):  # each worker of a loader sets its number of threads
+        return
+    place = source_lines.find_place(frame)
+    if place:
+        facts.write(key + "/line", place)

@@ -10,7 +10,15 @@ import numpy as np
 import polars as pl
 
 from perfwrap.measures.account.loop_events import Flags, Integers, thread_spans
-from perfwrap.measures.account.parts import INSIDES, INTERRUPTIONS, PART_OF, PARTS, WHOLES
+from perfwrap.measures.account.parts import (
+    DEEP_WHOLES,
+    INSIDES,
+    INTERRUPTIONS,
+    PART_OF,
+    PARTS,
+    REPEATED,
+    WHOLES,
+)
 from perfwrap.measures.account.sampled_rest import place_unknown
 from perfwrap.measures.account.tiling import NO_OWNER, Tiling, tile
 from perfwrap.measures.evidence import Evidence
@@ -147,15 +155,28 @@ def find_account(evidence: Evidence, trainer: Trainer) -> Account:
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the spans without those inside a batch that is being made or a checkpoint that is being written."""
-    is_whole = spans["category"].is_in(WHOLES)
+    """Return the spans without those that are part of the span around them.
+
+    These are all inside a batch that is being made, a checkpoint that is being written or a call of the program's
+    profiler, and the modules inside a repeated forward pass.
+    """
+    for wholes, parts in (
+        (DEEP_WHOLES, ~pl.col("category").is_in([*DEEP_WHOLES, "perfwrap"])),
+        (WHOLES, ~pl.col("category").is_in(INTERRUPTIONS)),
+        *(((whole,), pl.col("category").is_in(parts)) for whole, parts in REPEATED.items()),
+    ):
+        spans = spans.filter(~(_is_inside(spans, wholes) & parts))
+    return spans
+
+
+def _is_inside(spans: pl.DataFrame, categories: tuple[str, ...]) -> pl.Series:
+    """Return which spans are inside an earlier one of these categories."""
+    is_whole = spans["category"].is_in(categories)
     if not is_whole.any():
-        return spans
+        return pl.Series(np.zeros(spans.height, dtype=np.bool_))
     start, end = spans["start"].to_numpy(), (spans["start"] + spans["duration"]).to_numpy()
-    whole = is_whole.to_numpy()
-    reached = np.maximum.accumulate(np.where(whole, end, 0))
-    inside = np.append(False, (start[1:] < reached[:-1]) & (end[1:] <= reached[:-1]))
-    return spans.filter(~pl.Series(inside) | spans["category"].is_in(INTERRUPTIONS))
+    reached = np.maximum.accumulate(np.where(is_whole.to_numpy(), end, 0))
+    return pl.Series(np.append(False, (start[1:] < reached[:-1]) & (end[1:] <= reached[:-1])))
 
 
 def _segments(tiling: Tiling, spans: pl.DataFrame, steps: Steps, edges: Integers) -> pl.DataFrame:

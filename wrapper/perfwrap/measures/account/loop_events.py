@@ -20,6 +20,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 RECORDED = tuple(name.lower() for name in SPANS)
 """Operations that the recorder writes, or that a trace is translated to; other operations (functions, calls) would hide
 the event that they are part of."""
+REPEATED = "recompute"
+"""The operation of activation checkpointing that computes a forward pass again."""
 OPTIMIZERS = ("optimizer", "scaler_step")
 LOADER = ("data", "data_end", "loader_start")
 FIRST = "first data"
@@ -81,12 +83,37 @@ class LoopEvents:
 def thread_spans(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
     """Return the recorded operations of a trainer's thread, sorted by start, the longer first."""
     key = ("thread_spans", trainer.thread)
-    return once(timeline, key, lambda whole: _recorded(whole, trainer.thread), timeline.spans.height)
+    return once(timeline, key, lambda whole: _recorded(whole, trainer), timeline.spans.height)
 
 
-def _recorded(timeline: Timeline, thread: int) -> pl.DataFrame:
-    """Return the spans of a thread in the recorder's words."""
-    return timeline.spans.filter(pl.col("track") == thread, pl.col("operation").is_in(RECORDED))
+def _recorded(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
+    """Return the spans of a trainer's thread in the recorder's words.
+
+    On a GPU another thread computes the backward pass, for which the trainer's waits: recomputations there, and the
+    backward passes inside of them, count as the trainer's.
+    """
+    spans = timeline.spans.filter(pl.col("operation").is_in(RECORDED))
+    own = spans.filter(pl.col("track") == trainer.thread)
+    tracks = timeline.tracks
+    beside = tracks.filter(pl.col("parent") == trainer.process, pl.col("id") != trainer.thread)["id"]
+    lent = spans.filter(
+        pl.col("operation").is_in((REPEATED, "backward")), pl.col("track").is_in(beside.implode())
+    )
+    if not (lent["operation"] == REPEATED).any():
+        return own
+    order = ("start", "duration")
+    inside = _within(_within(lent, own, "backward"), lent, REPEATED)
+    return pl.concat([own, inside.select(own.columns)]).sort(
+        order, descending=[False, True], maintain_order=True
+    )
+
+
+def _within(spans: pl.DataFrame, others: pl.DataFrame, operation: str) -> pl.DataFrame:
+    """Return the spans that are inside of others of an operation, or are such ones."""
+    end = (pl.col("start") + pl.col("duration")).cum_max().alias("reached")
+    around = others.filter(pl.col("operation") == operation).sort("start").select("start", end)
+    joined = spans.sort("start").join_asof(around, on="start", strategy="backward")
+    return joined.filter(pl.col("start") + pl.col("duration") <= pl.col("reached")).drop("reached")
 
 
 def loop_events(spans: pl.DataFrame, summed: Flags) -> LoopEvents:

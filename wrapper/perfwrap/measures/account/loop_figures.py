@@ -14,7 +14,7 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import mean_over, samples_of
 
-COMPUTE_PARTS = ("forward", "backward", "optimizer")
+COMPUTE_PARTS = ("forward", "backward", "recompute", "optimizer")
 """Parts of the account in which the model itself works."""
 
 

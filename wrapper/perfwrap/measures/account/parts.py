@@ -7,12 +7,14 @@ PARTS = (
     "transfer",
     "forward",
     "backward",
+    "recompute",
     "optimizer",
     "sync",
     "checkpoint",
     "validation",
     "compile",
     "gc",
+    "profiler",
     "perfwrap",
     "python",
 )
@@ -29,11 +31,13 @@ PART_OF = {
         "transfer",
         "forward",
         "backward",
+        "recompute",
         "optimizer",
         "sync",
         "checkpoint",
         "compile",
         "gc",
+        "profiler",
         "perfwrap",
     )
 }
@@ -41,6 +45,13 @@ PART_OF = {
 
 WHOLES = ("data", "checkpoint")
 """Categories whose spans include what happens inside: a value read while a batch is made is part of the batch."""
+
+DEEP_WHOLES = ("profiler",)
+"""The same, and garbage collections are part of them too: they visit the objects that the call makes. Spans of the same
+category inside remain, because they have the lines that cost most."""
+
+REPEATED = {"recompute": ("forward",)}
+"""Categories whose spans repeat others: what happens inside of these is part of the repetition."""
 
 INTERRUPTIONS = ("gc", "perfwrap")
 """Categories that are never part of what they interrupt."""

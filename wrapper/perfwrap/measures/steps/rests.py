@@ -11,7 +11,9 @@ import polars as pl
 
 from perfwrap.measures.steps.phases import Phases
 
-PAUSED = ("forward", "backward", "optimizer", "zero_grad", "sync", "clip", "scheduler", "transfer")
+PAUSED = (
+    *("forward", "backward", "recompute", "optimizer", "zero_grad", "sync", "clip", "scheduler", "transfer"),
+)
 """Operations whose recording pauses. If one of them was summed anyway, the sum counts."""
 
 MAX_SHARES = 60

@@ -82,10 +82,12 @@ WORDS = {
     "data": "waiting for batches",
     "transfer": "copying tensors",
     "forward": "the forward pass",
+    "recompute": "recomputing activations",
     "optimizer": "the optimizer",
     "checkpoint": "saving or loading",
     "compile": "compiling",
     "gc": "garbage collection",
+    "profiler": "its torch.profiler",
     "python": "its own Python",
 }
 
@@ -93,6 +95,7 @@ VERDICTS = {
     "data": "data-bound",
     "python": "python-bound",
     "gc": "python-bound",
+    "profiler": "python-bound",
     "checkpoint": "checkpoint/validation-bound",
     "validation": "checkpoint/validation-bound",
 }

@@ -115,7 +115,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     compute = sum(account.shares[part] for part in COMPUTE_PARTS) + loss
     if compute < limits.compute_share:
         return Clear(f"The model's own work takes {units.share(compute)} of the loop.")
-    parts = ", ".join(f"{part} {units.share(account.shares[part])}" for part in COMPUTE_PARTS)
+    parts = ", ".join(
+        f"{part} {units.share(account.shares[part])}"
+        for part in COMPUTE_PARTS
+        if part != "recompute" or account.ns[part]
+    )
     what = (
         "tensor work outside modules"
         if evidence.get(find_model_gaps, trainer)

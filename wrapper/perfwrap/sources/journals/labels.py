@@ -37,6 +37,8 @@ CATEGORY = {
     "clip": "optimizer",
     "collective": "collective",
     "compile": "compile",
+    "profiler": "profiler",
+    "recompute": "recompute",
 }
 """The category of each operation; ``other`` for those that are not listed."""
 

@@ -21,6 +21,9 @@ SHORT = re.compile(r"[A-Za-z_]\w*(?=/|\.pyx?$)")
 """The first part of a file's name that py-spy has shortened to begin with its package."""
 SCRIPT_WITHOUT_SUFFIX = re.compile(r"/bin/[^/.]+$")
 
+EXPORTS = ("key_averages", "total_average", "events", "export_chrome_trace", "export_stacks")
+"""Functions by which a program reads the recording of its torch.profiler."""
+
 PHASES = (
     ("torch/utils/data/_utils/worker.py", ("_worker_loop",), "worker"),
     ("torch/utils/data/_utils/fetch.py", ("fetch",), "fetch"),
@@ -30,11 +33,19 @@ PHASES = (
     ("torch/nn/modules/module.py", ("_wrapped_call_impl", "_call_impl"), "forward"),
     ("torch/autograd/__init__.py", ("backward",), "backward"),
     ("torch/_tensor.py", ("backward",), "backward"),
+    ("torch/utils/checkpoint.py", ("recompute_fn", "backward"), "recompute"),
     ("torch/optim/optimizer.py", ("wrapper",), "optimizer"),
     ("torch/optim/optimizer.py", ("zero_grad",), "zero_grad"),
     ("torch/nn/utils/clip_grad.py", ("clip_grad_norm_", "clip_grad_value_"), "clip"),
     ("torch/serialization.py", ("save",), "save"),
     ("torch/serialization.py", ("load",), "load"),
+    (
+        "torch/profiler/profiler.py",
+        ("step", "start", "stop", "start_trace", "stop_trace", *EXPORTS),
+        "profiler",
+    ),
+    ("torch/autograd/profiler.py", ("__enter__", "__exit__", "table", *EXPORTS), "profiler"),
+    ("torch/autograd/profiler_util.py", ("table", *EXPORTS), "profiler"),
 )
 """Files of torch, functions in them, and the recorder's name of the operation that runs in these functions."""
 BY_FUNCTION = {(file, name): operation for file, names, operation in PHASES for name in names}
@@ -134,6 +145,8 @@ def _worker_loop(frames: Sequence[Frame]) -> int:
 def _operation(frames: Sequence[Frame]) -> str | None:
     """Return the innermost running operation, None in the user's own Python."""
     found = next((phase for frame in reversed(frames) if (phase := _phase(frame)) is not None), None)
+    if found == "forward" and any(_phase(frame) == "recompute" for frame in frames):
+        return "recompute"  # in a backward pass, by activation checkpointing
     if found != "worker":
         return found
     waits = any(_ends_with(frame, WAITING[0]) and _short(frame) == WAITING[1] for frame in frames)

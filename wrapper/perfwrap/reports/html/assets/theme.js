@@ -1,14 +1,14 @@
 // Colours: Okabe and Ito's palette, which colour-blind readers can tell apart, in both shades.
 
 const PARTS = {
-  data: '#e69f00', transfer: '#f0e442', forward: '#0072b2', backward: '#56b4e9', optimizer: '#009e73', sync: '#d55e00',
-  checkpoint: '#cc79a7', validation: '#8f7ee7', compile: '#a5673f', gc: '#7f8c8d', perfwrap: '#c0c6cc', python: '#5b6b7b',
+  data: '#e69f00', transfer: '#f0e442', forward: '#0072b2', backward: '#56b4e9', recompute: '#44aa99', optimizer: '#009e73', sync: '#d55e00',
+  checkpoint: '#cc79a7', validation: '#8f7ee7', compile: '#a5673f', gc: '#7f8c8d', profiler: '#999933', perfwrap: '#c0c6cc', python: '#5b6b7b',
   unknown: '#9aa5b1',
 };
 const MEANINGS = {
-  data: 'waiting for batches', transfer: 'copies between devices', forward: 'forward pass', backward: 'backward pass',
+  data: 'waiting for batches', transfer: 'copies between devices', forward: 'forward pass', backward: 'backward pass', recompute: 'second forward pass of activation checkpointing',
   optimizer: 'optimizer step', sync: 'waiting for values (.item() and similar)', checkpoint: 'saving or loading', validation: 'validation',
-  compile: 'compiling', gc: 'garbage collection', perfwrap: 'overhead of perfwrap', python: 'Python code between the phases',
+  compile: 'compiling', gc: 'garbage collection', profiler: "the program's own torch.profiler", perfwrap: 'overhead of perfwrap', python: 'Python code between the phases',
   unknown: 'not recorded what the program did',
 };
 const STATES = {

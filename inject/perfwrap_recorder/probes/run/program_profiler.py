@@ -1,0 +1,74 @@
+"""Times the program's own torch.profiler: its start, the ends of its windows, its tables and its exports.
+
+Instruments functions of ``torch.profiler.profile`` and its base class, of ``torch.autograd.profiler.profile`` and of
+the lists of events that these return, however the program uses them: by itself, through a library, or by a flag of a
+trainer. Also writes whether a profiler records, whenever this changes, and the line that entered it.
+
+A profiler with ``enabled=False`` does nothing and is not recorded. Nor are calls below SHORT_NS: a step between two
+windows of a schedule. What it costs to record each operation is part of the phases.
+"""
+
+from __future__ import annotations
+
+from perfwrap_recorder import guard, journal_format, static_access
+from perfwrap_recorder.gpu import profiler_window
+from perfwrap_recorder.instrumenting import timing
+from perfwrap_recorder.journal import journal
+from perfwrap_recorder.probes.run import settings_facts
+from perfwrap_recorder.program.source_lines import label
+
+OUTPUTS = ("key_averages", "total_average", "table", "export_chrome_trace", "export_stacks")
+CALLS = (
+    ("profiler.profile", ("start", "stop", "step")),
+    (
+        "profiler.profiler._KinetoProfile",
+        ("start_trace", "stop_trace", "events", "export_memory_timeline", *OUTPUTS),
+    ),
+    ("autograd.profiler.profile", ("__enter__", "__exit__", *OUTPUTS)),
+    ("autograd.profiler_util.EventList", OUTPUTS),
+)
+"""The owners, and the names of their functions."""
+
+NAMES = {"__enter__": "start", "__exit__": "stop"}
+"""The names in records of functions that have another one."""
+SWITCHING = ("start", "start_trace", "stop_trace", "__enter__", "__exit__")
+"""The functions after which it may record, or not any more."""
+ENTERING = ("start", "__enter__")
+"""The functions by which a program enters a profiler."""
+
+SHORT_NS = 20_000
+LONG_NS = 1_000_000
+"""A call from this length on is recorded by itself, also where others are summed."""
+
+
+def install(torch):
+    """Start recording."""
+    for path, names in CALLS:
+        owner = torch
+        for part in path.split("."):
+            owner = getattr(owner, part, None)
+        for name in names:
+            function = vars(owner).get(name) if owner is not None else None
+            if function is not None:
+                finish = _finish_with(torch, name)
+                timing.time_calls(torch, function, "program_profiler", finish, ("self",), phase="profiler")
+    journal.cover("probe/program_profiler")
+
+
+def _finish_with(torch, name):
+    shown = NAMES.get(name, name)
+
+    def finish(frame, start, duration, values):
+        if static_access.own(values[0]).get("enabled") is False:
+            return
+        if duration >= SHORT_NS:
+            write = journal.rare_span if duration >= LONG_NS else journal.span
+            write(start, duration, 0, label(shown, frame), journal_format.PROFILER)
+        if name in SWITCHING:
+            # Not that it was started: a schedule skips most steps.
+            settings_facts.look_at_profiler(torch)
+        if name in ENTERING:
+            profiler_window.give_way()
+            guard.run("program_profiler_line", settings_facts.write_line, "user_profiler", frame)
+
+    return finish
