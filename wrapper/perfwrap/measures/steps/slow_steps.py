@@ -12,6 +12,7 @@ from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS
 from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.profiler_calls import recorded_steps
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -26,8 +27,8 @@ class SlowStep:
     duration_ns: int
     excess_ns: int
     cause: str
-    """A part of the account, ``epoch start`` (a new iterator of the training loader), ``OTHER_TRAINING``, or
-    ``unexplained``."""
+    """A part of the account, ``epoch start`` (a new iterator of the training loader), ``OTHER_TRAINING``, ``PROFILED``,
+    or ``unexplained``."""
     cause_ns: int
     """The extra time of that part over a median step."""
     where: Line | None
@@ -61,6 +62,9 @@ MIN_EXPLAINED_SHARE = 0.5
 OTHER_TRAINING = "other training"
 """The cause of steps that train something at other lines, as a generator after every few steps of its critic."""
 
+PROFILED = "profiled"
+"""The cause of steps in which the same work took longer while the program's profiler recorded it."""
+
 COMMON_SHARE = 0.1
 """A line is common if this share of the steps that are not slow has it."""
 
@@ -76,7 +80,8 @@ def find_slow_steps(evidence: Evidence, trainer: Trainer) -> SlowSteps | None:
     if middle is None or steps.median_ns is None or steps.p99_ns is None:
         return None
     slow = steady.filter(pl.col("duration") > MIN_SLOWDOWN * middle)
-    found = _explained(evidence.timeline, trainer, steady, slow, account, middle)
+    recorded = steps.table.filter(pl.Series(evidence.get(recorded_steps, trainer)))["index"]
+    found = _explained(evidence.timeline, trainer, steady, slow, account, middle, set(recorded.to_list()))
     causes: dict[str, int] = {}
     for step in found:
         causes[step.cause] = causes.get(step.cause, 0) + step.excess_ns
@@ -99,6 +104,7 @@ def _explained(
     slow: pl.DataFrame,
     account: Account,
     middle: float,
+    recorded: set[int],
 ) -> tuple[SlowStep, ...]:
     """Return each slow step with the part that has the most extra time over a median step."""
     wide = _parts_by_step(account, steady)
@@ -117,6 +123,8 @@ def _explained(
             cause = "unexplained"
         if part in COMPUTE_PARTS and apart.get(row["step"], 0) >= MIN_EXPLAINED_SHARE * excess:
             cause = OTHER_TRAINING
+        if row["step"] in recorded and cause in (*COMPUTE_PARTS, "python", "unexplained"):
+            cause = PROFILED
         where = busiest.get((row["step"], part))
         found.append(
             SlowStep(row["step"], row["start"], row["duration"], excess, cause, int(more[part]), where)

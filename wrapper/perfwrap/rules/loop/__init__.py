@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfwrap.rules.loop import (
+    activation_checkpointing,
     checkpoint_stall,
     dense_embedding,
     evaluation_with_grad,
@@ -10,6 +11,7 @@ from perfwrap.rules.loop import (
     logging_overhead,
     loop_in_model,
     padded_batches,
+    program_profiler,
     python_overhead,
     recompilation,
     repeated_backward,
@@ -27,11 +29,13 @@ TITLE = "Training loop outside the model"
 RULES: tuple[Rule, ...] = (
     checkpoint_stall,
     validation_share,
+    program_profiler,
     gc_pause,
     evaluation_with_grad,
     recompilation,
     zero_grad_memset,
     repeated_backward,
+    activation_checkpointing,
     unused_gradients,
     padded_batches,
     dense_embedding,

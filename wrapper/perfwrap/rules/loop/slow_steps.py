@@ -3,7 +3,7 @@
 What it finds
     A p99 of the steady steps of at least 1.5 times the median, if the extra time of slow steps is at least 2 % of the
     training loop. Each slow step is explained by the part of the account that it has more of. Slow steps because of
-    validation are left to validation_share.
+    validation are left to validation_share, those because of the program's torch.profiler to program_profiler.
 
 Why it costs
     In a job of several ranks all of them wait for the slow one. In one process, it is time that most steps do not need.
@@ -36,7 +36,7 @@ from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.periods import find_period
-from perfwrap.measures.steps.slow_steps import OTHER_TRAINING, SlowStep, SlowSteps, find_slow_steps
+from perfwrap.measures.steps.slow_steps import OTHER_TRAINING, PROFILED, SlowStep, SlowSteps, find_slow_steps
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import (
@@ -92,6 +92,8 @@ WAITS = (*COMPUTE_PARTS, "sync", "transfer")
 
 ELSEWHERE = {
     "validation": "mostly because of validation (see validation_share)",
+    "profiler": "mostly because of the program's torch.profiler (see program_profiler)",
+    PROFILED: "mostly because the program's torch.profiler records these steps",
     OTHER_TRAINING: "mostly because these steps train something that the others do not",
 }
 """Causes that are a choice of the program, or covered by another rule, in words."""

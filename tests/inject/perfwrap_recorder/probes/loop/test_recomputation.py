@@ -30,7 +30,9 @@ def spans_of(done, kind: str) -> list:
 
 
 @WAYS
-def test_each_is_recorded_in_the_backward_pass_with_the_line_of_the_checkpoint(train, reentrant: bool) -> None:
+def test_each_is_recorded_in_the_backward_pass_with_the_line_of_the_checkpoint(
+    train, reentrant: bool
+) -> None:
     done = train(
         NET
         + f"""

@@ -59,7 +59,10 @@ with profile(activities=CPU, schedule=schedule(wait=1, warmup=1, active=1, repea
     (read,) = [
         span for span in done.journal.of("PROFILER") if span.label == "key_averages" and "ready" in span.name
     ][:1]
-    assert any(step.start <= read.start and read.start + read.duration <= step.start + step.duration for step in steps)
+    assert any(
+        step.start <= read.start and read.start + read.duration <= step.start + step.duration
+        for step in steps
+    )
 
 
 def test_a_profiler_that_is_not_enabled_is_none(train) -> None:

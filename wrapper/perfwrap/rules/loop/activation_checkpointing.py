@@ -1,0 +1,120 @@
+"""Activation checkpointing computes forward passes a second time.
+
+What it finds
+    Checkpoints (``torch.utils.checkpoint``, reentrant or not, also through a library such as
+    ``gradient_checkpointing_enable``) whose forward passes run again in the backward pass for at least 2 % of the
+    training loop. The line is the one that calls the checkpoint.
+
+Why it costs
+    A checkpoint does not keep the activations of its layers. The backward pass needs them, so it computes their forward
+    pass again: about as long as the first one. This trades time for memory.
+
+How the gain is estimated
+    Measured: the time of the second forward passes. At best all of it is saved, at worst nothing, because the
+    activations may not fit into memory. On a GPU only the host's time in them is known, and no gain is claimed; nor is
+    one if little memory is left or if the memory was not recorded.
+
+How to fix
+    If memory allows, remove the checkpoint, or call it for fewer layers. How much memory the activations need is only
+    known from a run without it: try one with a few steps.
+
+When it is wrong
+    When memory is needed at another time: for longer inputs, a larger batch, or by other processes on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfwrap import units
+from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.recomputations import (
+    MemoryLeft,
+    Recomputation,
+    find_memory_left,
+    find_recomputations,
+)
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+
+NEEDS = ("steady_steps", "recomputations")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of this rule."""
+
+    min_reported_share: float = MIN_REPORTED_SHARE
+    max_lines: int = 3
+    """How many lines are named."""
+    min_left: float = 1.0
+    """Memory that is left over memory that is used, from which a run without checkpoints is worth a try: activations
+    may need several times the memory of the rest."""
+
+
+def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
+    """Look for second forward passes."""
+    lines = evidence.get(find_recomputations, trainer)
+    share = sum(line.share for line in lines)
+    if share < limits.min_reported_share:
+        return Clear(f"Second forward passes take {units.share(share)} of the loop.")
+    on_gpu = trains_on_gpu(evidence, trainer)
+    memory = evidence.get(find_memory_left, trainer)
+    has_room = memory is not None and memory.left >= limits.min_left * memory.used
+    where = next((line.where for line in lines if line.where is not None), None)
+    at = f"at {place(where, 'an unknown line')}"
+    title = f"{SHARE} of the training loop computes forward passes again: activation checkpointing {at}."
+    if on_gpu:
+        title = f"Activation checkpointing {at} computes forward passes again in the backward pass."
+    return [
+        Finding(
+            title=title,
+            share=share,
+            saving=(1.0, 1.0) if on_gpu or not has_room else (1.0 - share, 1.0),
+            evidence=(*_words(lines, on_gpu, share, limits), _memory_words(memory, on_gpu)),
+            advice=_advice(at, memory, has_room),
+            verdict="compute-bound" if has_room and not on_gpu else None,
+            location=locate(where),
+            confidence="inferred",
+            max_severity="minor",
+            informational=on_gpu or not has_room,
+        )
+    ]
+
+
+def _words(lines: tuple[Recomputation, ...], on_gpu: bool, share: float, limits: Limits) -> tuple[str, ...]:
+    """Return how often each line's checkpoints are computed again."""
+    named = ", ".join(
+        f"{place(line.where, 'an unknown line')} {units.share(line.share)} (checkpoints per step: "
+        f"{units.number(line.per_step)})"
+        for line in lines[: limits.max_lines]
+    )
+    if on_gpu:
+        return (
+            f"The host launches them for {units.share(share)} of the loop; how long the GPU computes them was not "
+            "recorded. It is usually as long as their first forward pass.",
+            f"By line: {named}.",
+        )
+    return (f"By line that calls the checkpoint: {named}.",)
+
+
+def _memory_words(memory: MemoryLeft | None, on_gpu: bool) -> str:
+    """Return what is known of the memory."""
+    if memory is None:
+        return "How much memory was used was not recorded."
+    what = "GPU memory" if on_gpu else "the process's memory"
+    return f"At most {units.size(memory.used)} of {what} were in use, and {units.size(memory.left)} more were free."
+
+
+def _advice(at: str, memory: MemoryLeft | None, has_room: bool) -> str:
+    """Return what to try, and when."""
+    trade = "Checkpointing trades time for memory"
+    if memory is None:
+        return f"{trade}: remove it {at} only if you know that the activations fit into memory."
+    if not has_room:
+        return f"{trade}, and little memory is free: keep it, or call it {at} for fewer layers."
+    return (
+        f"{trade}, and there may be enough: try a few steps without it {at}, or with fewer layers in it, and compare "
+        "the peak memory."
+    )
