@@ -389,6 +389,7 @@ class GpuRecording:
         name: str = "",
         thread: int | None = None,
         link: int | None = None,
+        value: int | None = None,
     ) -> None:
         """Write what a thread did."""
         self.builder.add_row(
@@ -400,6 +401,7 @@ class GpuRecording:
             category=category,
             operation=operation,
             link=link,
+            value=value,
             source=self.source,
         )
 

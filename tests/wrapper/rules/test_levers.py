@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import PINNED, TO_GPU
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules import levers
 from perfwrap.rules.data_loading import gpu_waits_for_data
-from perfwrap.rules.health import skipped_steps
+from perfwrap.rules.health import memory_pressure, out_of_memory, skipped_steps
 from perfwrap.rules.kernels import (
     dtype_casts,
     kernel_hotspot,
     layout_conversions,
+    slow_attention,
     tensor_cores_unused,
     unfused_elementwise,
 )
@@ -27,6 +29,7 @@ AMX, AVX2 = "amx_bf16 avx2 avx512f", "avx2"
 GEMM, PLAIN = "ampere_bf16_s16816gemm_bf16_128x128", "cutlass_simt_sgemm_128x64"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >"
 CAST = "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(x)>"
+WARP_SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>"
 SOFTMAX = "void cunn_SoftMaxForward<8, float, float>"
 HALF = {"model/Net/dtypes": "torch.float32 100", "model/Net/autocast": "cuda torch.bfloat16"}
 
@@ -115,6 +118,45 @@ def test_a_model_that_uses_nothing_is_advised_everything(loop: Any, find: Callab
     assert finding.experiment == "three-run"
 
 
+@pytest.mark.parametrize(
+    ("kind", "fused", "is_fused"),
+    [
+        ("torch.optim.adam.Adam", "True", True),
+        ("torch.optim.adam.Adam", None, False),
+        ("apex.optimizers.fused_adam.FusedAdam", None, True),
+        ("apex.optimizers.fused_adam.Adam", None, False),
+    ],
+)
+def test_a_fused_optimizer_of_another_package_is_fused(
+    loop: Any, run: Any, kind: str, fused: str | None, is_fused: bool
+) -> None:
+    loop.journal.fact("optimizer/SGD#1/class", kind)
+    if fused is not None:
+        loop.journal.fact("optimizer/SGD#1/fused", fused)
+    write(loop)
+    assert find_in(run).is_fused is is_fused
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("rule", [memory_pressure, out_of_memory])
+def test_checkpointing_that_is_on_is_not_advised(
+    loop: Any, find: Callable[[Rule], Finding], rule: Rule, is_on: bool
+) -> None:
+    write(loop, device="cuda:0")
+    if is_on:
+        with loop.journal.inside("backward"):
+            loop.span("recompute", 1, "checkpoint", line=11)
+        loop.compute()
+    loop.monitor().fact("gpu/0/memory_total_bytes", 80 << 30)
+    loop.sample("gpu/0", "memory_used_bytes", 79 << 30)
+    sizes = "\x1f".join(str(size << 30) for size in (2, 80, 0, 76, 77))
+    detail = f"0\x1f{sizes}\x1ftrain.py\x1f21\x1fmain"
+    loop.journal.describe("MARK", "out_of_memory", loop.journal.text(detail))
+    advice = find(rule).advice
+    assert ("activation checkpointing" not in advice) is is_on
+    assert ("checkpointing of more layers" in advice) is is_on
+
+
 def on_gpu(gpu_loop: Any, facts: dict[str, str], *kernels: tuple[str, float]) -> None:
     gpu_loop.sequence(*kernels, times=40)
     gpu_loop.recording.device_fact("name", A100)
@@ -137,6 +179,14 @@ def on_gpu(gpu_loop: Any, facts: dict[str, str], *kernels: tuple[str, float]) ->
         (kernel_hotspot, ((SOFTMAX, 50), (GEMM, 20), ("x", 30)), HALF, "16-bit", None, None),
         (dtype_casts, ((CAST, 20), (GEMM, 80)), HALF, "", "bf16", "compile"),
         (
+            slow_attention,
+            ((GEMM, 20), (ADD, 10), (WARP_SOFTMAX, 30), (GEMM, 20), ("layer_norm_kernel", 10), (GEMM, 10)),
+            HALF,
+            "with 16-bit types",
+            None,
+            None,
+        ),
+        (
             layout_conversions,
             (("void cudnn::ops::nchwToNhwcKernel<__half, __half>", 20), (GEMM, 80)),
             {"model/Net/channels_last": "20 of 20"},
@@ -145,7 +195,7 @@ def on_gpu(gpu_loop: Any, facts: dict[str, str], *kernels: tuple[str, float]) ->
             None,
         ),
     ],
-    ids=["tf32", "autocast", "bytes", "casts", "layout"],
+    ids=["tf32", "autocast", "bytes", "casts", "attention", "layout"],
 )
 def test_a_setting_that_is_on_is_not_advised(
     make_recording: Callable[..., Any],
@@ -218,6 +268,17 @@ def test_a_loader_that_pins_is_not_advised_to(gpu_loop: Any, is_pinned: bool) ->
     finding = gpu_loop.find(exposed_transfer)
     assert ("pin_memory" not in finding.advice) is is_pinned
     assert finding.experiment == (None if is_pinned else "pin-memory")
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_copies_from_memory_that_is_pinned_already_are_not_advised_pinning(
+    gpu_loop: Any, is_pinned: bool
+) -> None:
+    write_loader(gpu_loop, "op")
+    for step in range(20):
+        flags = TO_GPU | (PINNED if is_pinned else 0)
+        gpu_loop.recording.host(1_500 * step + 980, 5, "transfer", "transfer", "Tensor.to", value=flags)
+    assert ("pin_memory" not in gpu_loop.find(exposed_transfer).advice) is is_pinned
 
 
 @pytest.mark.parametrize("are_persistent", [True, False])

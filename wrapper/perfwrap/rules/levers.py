@@ -11,7 +11,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.kernels.gpu_activity import gpu_of
 from perfwrap.measures.kernels.gpu_generation import AMPERE, VOLTA, find_major_capability
-from perfwrap.measures.loop.optimizers import find_optimizers
+from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_devices
 from perfwrap.measures.precision import (
     BFLOAT16,
@@ -23,6 +23,8 @@ from perfwrap.measures.precision import (
 from perfwrap.measures.trainers import Trainer
 
 BFLOAT16_AUTOCAST, FLOAT16_AUTOCAST = "bfloat16 autocast", "float16 autocast with a GradScaler"
+FUSED = "Fused"
+"""A part of the names of fused optimizers that are not torch's: FusedAdam of apex and DeepSpeed, FusedLAMB."""
 GRAPHS = "record CUDA graph"
 """The name of the compilations that record a CUDA graph."""
 INDUCTOR = r"^triton_(poi|red|per|tem|for|mm)_"
@@ -47,6 +49,15 @@ class Levers:
     """Whether all optimizers of the loop are fused."""
     has_tf32: bool = False
     """Whether matrix products in float32 may use TF32."""
+    has_checkpoints: bool = False
+    """Whether activation checkpointing computes forward passes again."""
+
+    @property
+    def checkpointing(self) -> str:
+        """``activation checkpointing`` and its module, or more of it where it is in use."""
+        if self.has_checkpoints:
+            return "checkpointing of more layers"
+        return "activation checkpointing (torch.utils.checkpoint)"
 
     @property
     def compiling(self) -> str:
@@ -89,10 +100,25 @@ def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
         takes_bfloat16=autocast == BFLOAT16_AUTOCAST,
         is_compiled=compiled.height > 0 or _has_compiled_kernels(evidence, trainer),
         has_graphs=compiled.filter(pl.col("name") == GRAPHS).height > 0,
-        is_fused=bool(uses) and all(use.fused for use in uses),
+        is_fused=bool(uses) and all(_is_fused(use) for use in uses),
         has_tf32=facts.get("tf32_matmul") == "True"
         or facts.get("float32_matmul_precision") in ("high", "medium"),
+        has_checkpoints=_has_checkpoints(evidence, trainer),
     )
+
+
+def _is_fused(use: OptimizerUse) -> bool:
+    """Return whether an optimizer is fused: by an option of torch's, or by its name, as those of other packages."""
+    return bool(use.fused) or FUSED in use.kind.rpartition(".")[2]
+
+
+def _has_checkpoints(evidence: Evidence, trainer: Trainer) -> bool:
+    """Return whether the trainer's process recomputed activations, in any of its threads."""
+    tracks = evidence.timeline.tracks
+    threads = tracks.filter(pl.col("parent") == trainer.process)["id"].to_list()
+    recorded = (evidence.timeline.spans, evidence.timeline.sums)
+    again = (pl.col("operation") == "recompute") & pl.col("track").is_in(threads)
+    return any(not table.filter(again).is_empty() for table in recorded)
 
 
 def _fast_precision(evidence: Evidence, trainer: Trainer) -> str:

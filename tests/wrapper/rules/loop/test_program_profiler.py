@@ -28,6 +28,7 @@ def test_its_calls_are_found_at_the_line_that_takes_most(loop: Any, find: Callab
     assert finding.share == pytest.approx(0.5, abs=0.03)
     assert str(finding.location) == "train.py:9"
     assert "key_averages at train.py:9 50 %, step at train.py:31" in finding.evidence[0]
+    assert len(finding.evidence) == 1
 
 
 def test_the_collections_during_its_calls_are_its_own(
@@ -67,7 +68,7 @@ def test_collections_that_its_objects_make_longer_are_its_own_too(
             loop.span("profiler", 30, "events", line=9)
     finding = find(rule)
     assert finding.share == pytest.approx((30 + 9 * 38) / (60 * 10 + 6 * 2 + 9 * 40 + 30), abs=0.03)
-    assert "garbage collections" in finding.evidence[1]
+    assert "garbage collections" in finding.evidence[2]
     assert "gc_pause" not in {found.rule for found in diagnosis().findings}
 
 
@@ -113,6 +114,16 @@ def test_the_same_steps_without_it_are_found(loop: Any, find: Callable[[Rule], F
     for step in range(100):
         loop.compute(**{"forward": 20, "backward": 30} if step >= 10 and step % 10 == 0 else {})
     assert "every 10th" in find(slow_steps).sentence
+
+
+def test_a_single_recording_is_said_to_matter_less_in_a_longer_run(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(40):
+        loop.compute()
+        if step == 20:
+            loop.span("profiler", 100, "events", line=9)
+    assert find(rule).evidence[1] == "All of them are in 1 step: the share is smaller in a longer run."
 
 
 def test_short_calls_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:

@@ -49,6 +49,8 @@ class ProfilerCalls:
     """Most time first."""
     share: float
     """Share of the account in these calls, with the garbage collections during them."""
+    steps: int
+    """Steps in which they are."""
     objects_since: int | None
     """Since when full collections visit the profiler's objects, in ns; None if they got no longer."""
     objects_ns: int
@@ -70,6 +72,7 @@ def find_profiler_calls(evidence: Evidence, trainer: Trainer) -> ProfilerCalls:
     return ProfilerCalls(
         calls=tuple(_call(row) for row in lines.iter_rows(named=True)),
         share=account.shares["profiler"],
+        steps=own["step"].n_unique(),
         objects_since=since,
         objects_ns=more,
         slowdown=_slowdown(evidence, trainer),

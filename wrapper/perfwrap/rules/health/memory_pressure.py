@@ -66,7 +66,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{words} At most {units.size(peak)} were in use at once; the rest is torch's reserve."
             )
         words += f" At most {units.size(peak)} were in use at once."
-    types = "" if evidence.get(find_levers, trainer).half else "bfloat16, "
+    levers = evidence.get(find_levers, trainer)
+    types = "" if levers.half else "bfloat16, "
     return [
         Finding(
             title=f"{gpu.name} has only {units.share(1.0 - used)} of its memory left.",
@@ -74,7 +75,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             saving=(1.0, 1.0),
             evidence=(words,),
             advice="Before you use longer inputs or a larger model: a smaller batch with gradient accumulation, "
-            f"activation checkpointing (torch.utils.checkpoint), {types}or an optimizer with a smaller state.",
+            f"{levers.checkpointing}, {types}or an optimizer with a smaller state.",
             confidence="measured" if allocator is not None else "inferred",
             min_severity="minor" if used >= limits.full_share else "note",
         )

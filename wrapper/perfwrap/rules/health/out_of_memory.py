@@ -34,7 +34,7 @@ from perfwrap.measures.health.out_of_memory import GpuShortage, LiveBlocks, find
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.health import _kept_graphs as kept
-from perfwrap.rules.levers import find_levers
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
 
 NEEDS = ("trainer",)
@@ -83,7 +83,7 @@ def _gpu(evidence: Evidence, process: int, trainer: Trainer | None, limits: Limi
     last = shortages[-1]
     blocks = find_live_blocks(evidence.timeline, process)
     graphs = evidence.get(find_kept_graphs, trainer) if trainer is not None else ()
-    is_half = trainer is not None and evidence.get(find_levers, trainer).half is not None
+    levers = Levers() if trainer is None else evidence.get(find_levers, trainer)
     ended = "exit" in evidence.timeline.run and not _ended_well(evidence.timeline.run)
     return [
         Finding(
@@ -91,7 +91,7 @@ def _gpu(evidence: Evidence, process: int, trainer: Trainer | None, limits: Limi
             share=0.0,
             saving=(1.0, 1.0),
             evidence=(*_counts(last, len(shortages)), *_live(blocks, limits), *kept.words(graphs)),
-            advice=kept.advice(graphs) if graphs else _advice(last, is_half),
+            advice=kept.advice(graphs) if graphs else _advice(last, levers),
             location=locate(last.where),
             health=True,
             min_severity="critical" if ended else "major",
@@ -133,17 +133,17 @@ def _live(blocks: tuple[LiveBlocks, ...], limits: Limits) -> tuple[str, ...]:
     return (f"Most of it was allocated by these lines: {', '.join(named)}.",)
 
 
-def _advice(last: GpuShortage, is_half: bool) -> str:
+def _advice(last: GpuShortage, levers: Levers) -> str:
     """Return what to change."""
     if last.idle_reserve is not None and last.asked is not None and last.idle_reserve >= last.asked:
         return (
             "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9): "
             f"{units.size(last.idle_reserve)} were reserved but unused, in pieces too small for the request."
         )
-    types = "" if is_half else " and bfloat16"
+    types = "" if levers.half else " and bfloat16"
     return (
-        "Use a smaller batch and accumulate gradients, or use activation checkpointing (torch.utils.checkpoint)"
-        f"{types}; shard or shrink the optimizer state if that uses the memory."
+        f"Use a smaller batch and accumulate gradients, or use {levers.checkpointing}{types}; shard or shrink the "
+        "optimizer state if that uses the memory."
     )
 
 

@@ -34,6 +34,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.kernel_marks import LOG_SOFTMAX, SOFTMAX, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
@@ -66,6 +67,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"{units.counted(fused, 'fused attention kernel')} ran; softmax between separate products takes "
             f"{units.share(share)} of the recorded time."
         )
+    types = "" if evidence.get(find_levers, trainer).half else " with 16-bit types"
     return [
         Finding(
             title=f"{SHARE} of the GPU's time is attention without a fused kernel.",
@@ -76,8 +78,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"with the kernels around them {units.duration(int(found['ns'].sum()))}.",
                 f"The longest: {short(found.sort('ns', descending=True)['name'][0])}.",
             ),
-            advice="Use F.scaled_dot_product_attention (attn_implementation=\"sdpa\" in transformers) "
-            "with 16-bit types, and is_causal=True instead of a mask if possible.",
+            advice="Use F.scaled_dot_product_attention (attn_implementation=\"sdpa\" in transformers)"
+            f"{types}, and is_causal=True instead of a mask if possible.",
             confidence="inferred",
             scope=Scope.WINDOW,
         )

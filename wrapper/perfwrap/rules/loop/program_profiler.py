@@ -47,6 +47,8 @@ class Limits:
     min_reported_share: float = MIN_REPORTED_SHARE
     min_slowdown: float = 1.1
     """Recorded steps over the others, in time, from which the difference is named."""
+    max_single_steps: int = 2
+    """Steps up to which the calls are one recording, which starts in one step and ends in another."""
     max_calls: int = 3
     """How many calls are named."""
 
@@ -80,6 +82,10 @@ def _words(found: ProfilerCalls, account: Account, limits: Limits) -> tuple[str,
     """Return the measured figures."""
     most = found.calls[: limits.max_calls]
     words = ["Time by call: " + ", ".join(_call(call, account) for call in most) + "."]
+    if found.steps <= limits.max_single_steps:
+        words.append(
+            f"All of them are in {units.counted(found.steps, 'step')}: the share is smaller in a longer run."
+        )
     if found.objects_since is not None:
         words.append(
             f"Since its first recording, full garbage collections took {units.duration(found.objects_ns)} longer: they "

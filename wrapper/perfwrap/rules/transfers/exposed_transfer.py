@@ -37,7 +37,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine, find_transfers
 from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
-from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE
+from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE
 
 NEEDS = ("trainer", "kernels")
 
@@ -70,8 +70,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"preparing them left the GPU idle {units.share(set_up)}."
         )
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
-    is_pinned = bool(loaders) and all(loader.pin_memory for loader in loaders)
     copies = [line for line in evidence.get(find_transfers, trainer) if line.direction == "to_gpu"]
+    by_hand = bool(copies) and all(line.pinned >= PINNED_SHARE for line in copies)
+    is_pinned = by_hand or (bool(loaders) and all(loader.pin_memory for loader in loaders))
     return [
         Finding(
             title=f"{SHARE} of the GPU's time is copies from the host that overlap with no kernel.",
