@@ -24,12 +24,12 @@ CALLS = (
         "profiler.profiler._KinetoProfile",
         ("start_trace", "stop_trace", "events", "export_memory_timeline", *OUTPUTS),
     ),
-    ("autograd.profiler.profile", ("__enter__", "__exit__", *OUTPUTS)),
+    ("autograd.profiler.profile", ("__enter__", "__exit__", "_ensure_function_events", *OUTPUTS)),
     ("autograd.profiler_util.EventList", OUTPUTS),
 )
 """The owners, and the names of their functions."""
 
-NAMES = {"__enter__": "start", "__exit__": "stop"}
+NAMES = {"__enter__": "start", "__exit__": "stop", "_ensure_function_events": "events"}
 """The names in records of functions that have another one."""
 SWITCHING = ("start", "start_trace", "stop_trace", "__enter__", "__exit__")
 """The functions after which it may record, or not any more."""

@@ -84,6 +84,36 @@ def test_collections_that_were_as_long_before_are_the_programs(
     assert find(gc_pause).share > 0.2
 
 
+def test_collections_before_the_loop_are_no_measure_for_those_in_it(
+    loop: Any, ask: Callable[[Rule], Answer], find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(3):
+        loop.span("gc", 1, "", FULL)
+        loop.python(100)
+    for step in range(60):
+        loop.compute()
+        if step == 20:
+            loop.span("profiler", 2, "events", line=9)
+        if step > 20:
+            loop.span("gc", 5, "", FULL)
+    assert isinstance(ask(rule), Clear)
+    assert find(gc_pause).share > 0.2
+
+
+def test_a_few_collections_that_only_follow_it_have_no_known_cause(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(200):
+        loop.compute()
+        if step == 20:
+            loop.span("profiler", 20, "events", line=9)
+        if step == 150:
+            loop.span("gc", 200, "", FULL)
+    finding = find(gc_pause)
+    assert (finding.verdict, finding.severity, finding.experiment) == (None, "minor", None)
+    assert "without the program's torch.profiler" in finding.advice
+
+
 def test_collections_without_any_before_are_the_programs(
     loop: Any, ask: Callable[[Rule], Answer], find: Callable[[Rule], Finding]
 ) -> None:

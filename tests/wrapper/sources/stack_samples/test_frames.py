@@ -63,6 +63,35 @@ def test_a_forked_workers_parent_is_not_its_line() -> None:
     assert (making["operation"], making["line"]) == ("fetch", 9)
 
 
+def test_a_module_that_is_called_again_for_the_backward_pass_is_a_recomputation() -> None:
+    backward = [Frame("main", "/home/me/train.py", 20), Frame("backward", TORCH + "_tensor.py", 1)]
+    again = [
+        Frame("_checkpoint_hook.__init__.<locals>.unpack_hook", TORCH + "utils/checkpoint.py", 1183),
+        Frame(
+            "_checkpoint_without_reentrant_generator.<locals>.recompute_fn",
+            TORCH + "utils/checkpoint.py",
+            1688,
+        ),
+        Frame("Module._call_impl", TORCH + "nn/modules/module.py", 1),
+        Frame("Block.forward", "/home/me/model.py", 9),
+    ]
+    found = columns([*backward, *again])
+    assert (found["operation"], found["line"]) == ("recompute", 9)
+    reentrant = Frame("CheckpointFunction.backward", TORCH + "utils/checkpoint.py", 314)
+    assert columns([*backward, reentrant, *again[2:]])["operation"] == "recompute"
+    inner = Frame("backward", TORCH + "autograd/__init__.py", 354)
+    assert columns([*backward, reentrant, inner])["operation"] == "backward"
+    assert columns(again[2:])["operation"] == "forward"
+
+
+def test_the_programs_profiler_is_no_python_of_the_programs() -> None:
+    step = Frame("profile.step", TORCH + "profiler/profiler.py", 1222)
+    handler = Frame("ready", "/home/me/train.py", 9)
+    averages = Frame("EventList.key_averages", TORCH + "autograd/profiler_util.py", 437)
+    found = columns([Frame("main", "/home/me/train.py", 20), step, handler, averages])
+    assert (found["operation"], found["line"]) == ("profiler", 9)
+
+
 def test_the_users_own_python_has_no_operation() -> None:
     assert columns([Frame("main", "/home/me/train.py", 3)])["operation"] is None
     assert columns([])["file"] is None

@@ -55,6 +55,9 @@ class ProfilerCalls:
     """Since when full collections visit the profiler's objects, in ns; None if they got no longer."""
     objects_ns: int
     """How much longer than before the full collections outside of the calls took since then."""
+    may_cause_collections: bool
+    """Whether the profiler's objects may have caused the full collections outside of its calls: none in the loop was
+    before the first call, and there are no more of them than long calls."""
     slowdown: float | None
     """Median of the steady steps that the profiler recorded over that of the others; None if one of them is missing."""
 
@@ -68,13 +71,14 @@ def find_profiler_calls(evidence: Evidence, trainer: Trainer) -> ProfilerCalls:
         .agg(pl.col("function").first(), LENGTH.sum().alias("ns"))
         .sort("ns", "name", "line", descending=True)
     )
-    since, more = _objects(evidence, trainer)
+    since, more, may_cause = _objects(evidence, trainer)
     return ProfilerCalls(
         calls=tuple(_call(row) for row in lines.iter_rows(named=True)),
         share=account.shares["profiler"],
         steps=own["step"].n_unique(),
         objects_since=since,
         objects_ns=more,
+        may_cause_collections=may_cause,
         slowdown=_slowdown(evidence, trainer),
     )
 
@@ -104,30 +108,37 @@ def _slowdown(evidence: Evidence, trainer: Trainer) -> float | None:
     return with_it / without_it if with_it and without_it else None
 
 
-def _objects(evidence: Evidence, trainer: Trainer) -> tuple[int | None, int]:
-    """Return since when full collections are longer because of the profiler's objects, and how much in total.
+def _objects(evidence: Evidence, trainer: Trainer) -> tuple[int | None, int, bool]:
+    """Return since when full collections are longer because of the profiler's objects, how much, and ``may_cause``.
 
-    They are if the first ones after a call take much longer than the last ones before it: a history of the program
-    grows without such a jump.
+    They are if the first ones after a call take much longer than the last ones before it in the loop: a history of the
+    program grows without such a jump, and what was imported or set up before the loop is in both.
     """
-    account = evidence.get(find_account, trainer)
+    account, table = evidence.get(find_account, trainer), evidence.get(find_steps, trainer).table
     end = (pl.col("start") + pl.col("duration")).alias("end")
     spans = thread_spans(evidence.timeline, trainer).with_columns(end)
-    calls = spans.filter(pl.col("operation") == "profiler", pl.col("duration") >= LONG_CALL_NS)
-    full = spans.filter(pl.col("operation") == "gc", pl.col("value") == FULL)
+    calls = spans.filter(pl.col("operation") == "profiler", pl.col("duration") >= LONG_CALL_NS).sort("start")
+    full = spans.filter(
+        pl.col("operation") == "gc", pl.col("value") == FULL, pl.col("start") >= table["start"].min()
+    )
     if calls.is_empty() or full.is_empty():
-        return None, 0
-    first = calls.select(pl.col("start").min()).item()
-    until = calls.filter(pl.col("start") == first).select(pl.col("end").max()).item()
+        return None, 0, False
+    first, until = calls.row(0, named=True)["start"], calls.row(0, named=True)["end"]
     reached = calls.select(pl.col("end").cum_max().alias("reached"), call=pl.col("start"))
     outside = full.sort("start").join_asof(reached, left_on="start", right_on="call", strategy="backward")
     outside = outside.filter(pl.col("reached").is_null() | (pl.col("end") > pl.col("reached")))
-    earlier = outside.filter(pl.col("end") <= first).tail(COMPARED)["duration"]
-    later = outside.filter(pl.col("start") >= until)
-    if earlier.is_empty() or later.is_empty():
-        return None, 0
-    before, after = (float(np.median(few.to_numpy())) for few in (earlier, later.head(COMPARED)["duration"]))
+    earlier, later = (
+        outside.filter(pl.col("end") <= first)["duration"],
+        outside.filter(pl.col("start") >= until),
+    )
+    if later.is_empty():
+        return None, 0, False
+    if earlier.is_empty():
+        return None, 0, later.height <= calls.height
+    before, after = (
+        float(np.median(few.to_numpy())) for few in (earlier.tail(COMPARED), later["duration"].head(COMPARED))
+    )
     if after < MIN_LONGER * before:
-        return None, 0
+        return None, 0, False
     inside = later.filter(pl.Series(account.holds(later["start"].to_numpy()), dtype=pl.Boolean))
-    return until, int((after - before) * inside.height)
+    return until, int((after - before) * inside.height), False

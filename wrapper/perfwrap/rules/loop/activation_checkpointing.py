@@ -15,7 +15,8 @@ How the gain is estimated
     one if little memory is left or if the memory was not recorded.
 
 How to fix
-    If memory allows, remove the checkpoint, or call it for fewer layers. How much memory the activations need is only
+    If memory allows, remove the checkpoint, or call it for fewer layers; where a library calls it, that is an option of
+    its model or trainer (gradient_checkpointing). How much memory the activations need is only
     known from a run without it: try one with a few steps.
 
 When it is wrong
@@ -107,6 +108,9 @@ def _memory_words(memory: MemoryLeft | None, on_gpu: bool) -> str:
     return f"At most {units.size(memory.used)} of {what} were in use, and {units.size(memory.left)} more were free."
 
 
+LIBRARY = "If a library calls it, look for its option, such as gradient_checkpointing."
+
+
 def _advice(at: str, memory: MemoryLeft | None, has_room: bool) -> str:
     """Return what to try, and when."""
     trade = "Checkpointing trades time for memory"
@@ -116,5 +120,5 @@ def _advice(at: str, memory: MemoryLeft | None, has_room: bool) -> str:
         return f"{trade}, and little memory is free: keep it, or call it {at} for fewer layers."
     return (
         f"{trade}, and there may be enough: try a few steps without it {at}, or with fewer layers in it, and compare "
-        "the peak memory."
+        f"the peak memory. {LIBRARY}"
     )

@@ -17,7 +17,9 @@ How to fix
     explicit gc.collect() calls from the step. Keep large histories in arrays instead of Python objects.
 
 When it is wrong
-    When the loop creates reference cycles that hold GPU memory: rare collections then raise peak memory.
+    When the loop creates reference cycles that hold GPU memory: rare collections then raise peak memory. When the
+    program profiles itself: collections during calls of its torch.profiler belong to program_profiler, and if all of
+    the few others follow such calls, the cause is left open.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.garbage import Garbage, find_garbage
+from perfwrap.measures.loop.profiler_calls import find_profiler_calls
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
@@ -42,6 +45,10 @@ NEEDS = ("gc", "steady_steps")
 
 FULL = 2
 """The generation of a full collection."""
+PROFILED = (
+    "Repeat the run without the program's torch.profiler first: its objects may cause these collections, because the "
+    "loop had no full collection before the profiler's first call."
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"{units.counted(garbage.count, 'collection')} take {units.share(garbage.share)} of the loop."
         )
     line = _asking_line(evidence, trainer, garbage, limits)
+    doubtful = evidence.get(find_profiler_calls, trainer).may_cause_collections
     often = garbage.steps_hit >= limits.frequent_share * max(1, evidence.get(find_steps, trainer).steady)
     return [
         Finding(
@@ -71,10 +79,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             share=garbage.share,
             saving=without_measured(garbage.share),
             evidence=_words(garbage, line, limits),
-            advice=_advice(line, often),
-            verdict="python-bound",
+            advice=PROFILED if doubtful else _advice(line, often),
+            verdict=None if doubtful else "python-bound",
             location=locate(line),
-            experiment="gc-freeze",
+            experiment=None if doubtful else "gc-freeze",
+            confidence="inferred" if doubtful else "measured",
+            max_severity="minor" if doubtful else "critical",
             claims=pl.col("part") == "gc",
         )
     ]

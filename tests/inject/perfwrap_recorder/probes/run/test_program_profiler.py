@@ -41,6 +41,20 @@ found.export_chrome_trace("trace.json")  # EXPORT
     assert {"start", "stop"} <= set(seen)
 
 
+def test_events_that_are_read_without_a_table_are_recorded(train) -> None:
+    done = train(
+        LOOP
+        + """
+with torch.autograd.profiler.profile() as found: work()
+assert found.function_events  # EVENTS
+""",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if hasattr(__import__("torch").autograd.profiler.profile, "_ensure_function_events"):
+        assert labels(done)["events"] == lines(done)["EVENTS"]
+
+
 def test_the_end_of_a_window_and_its_handler_are_in_the_step_of_the_profiler(train) -> None:
     done = train(
         LOOP
