@@ -27,6 +27,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import Gpu, find_gpus
 from perfwrap.measures.health.gpu_memory import GpuMemory, find_gpu_memory
 from perfwrap.measures.host.conditions import find_conditions
+from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.process_roles import process_roles
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.kernels.roofline import roofline
@@ -135,6 +136,7 @@ def _diagnose(
         conditions=evidence.get(find_conditions),
         whole_run=guarded(lambda: evidence.get(find_whole_run), None)[0],
         processors=evidence.get(find_processors, main) if main else None,
+        other_programs=evidence.get(find_other_programs, main) if main else None,
         claimed=claimed,
         step_tables={
             trainer.thread: evidence.get(find_steps, trainer).table for trainer in evidence.get(find_trainers)

@@ -12,6 +12,7 @@ from perfwrap.measures.account.parts import NO_PHASES as NO_PHASES
 from perfwrap.measures.account.parts import UNKNOWN as UNKNOWN
 from perfwrap.measures.gpu.gpu_state import Gpu as Gpu
 from perfwrap.measures.health.gpu_memory import GpuMemory as GpuMemory
+from perfwrap.measures.host.cores_taken import OtherPrograms as OtherPrograms
 from perfwrap.measures.host.processors import Processors
 from perfwrap.measures.kernels.gpu_figures import GpuFigures as GpuFigures
 from perfwrap.measures.ranks.fleet import Fleet as Fleet
@@ -121,6 +122,8 @@ class Diagnosis:
     """How the time of the whole run divides; None if unknown."""
     processors: Processors | None = None
     """The CPU load on the machine of the main training thread."""
+    other_programs: OtherPrograms | None = None
+    """What other programs used of its cores; None if they took none away, or if unknown."""
     claimed: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)
     """The intervals that findings claim, by the track of the training thread, with the columns of CLAIMED."""
     step_tables: Mapping[int, pl.DataFrame] = field(default_factory=dict, compare=False, repr=False)

@@ -9,6 +9,7 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.diagnosis.model import Verdict
+from perfwrap.diagnosis.shared_machine import on_shared_machine
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
@@ -98,7 +99,8 @@ SHOWN_SHARE = 0.005
 
 def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
     """Return the verdict; ``account`` holds the nanoseconds of each part of the loop."""
-    return on_whole_run(evidence.get(find_whole_run), _judge_loop(evidence, findings, account))
+    verdict = on_whole_run(evidence.get(find_whole_run), _judge_loop(evidence, findings, account))
+    return on_shared_machine(evidence, verdict)
 
 
 def on_whole_run(run: WholeRun | None, loop: Verdict) -> Verdict:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
-from perfwrap.diagnosis.model import Diagnosis, GpuFigures, GpuMemory, RankFigures, Skew, WholeRun
+from perfwrap.diagnosis.model import (
+    Diagnosis,
+    GpuFigures,
+    GpuMemory,
+    OtherPrograms,
+    RankFigures,
+    Skew,
+    WholeRun,
+)
 from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding, Location
 
@@ -212,6 +220,19 @@ def machine(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "own_cores": _rounded(processors.tree_busy, 3),
         "stolen_cores": _rounded(processors.stolen, 3),
         "switches_per_s": _rounded(processors.involuntary_switches_per_s, 3),
+        "other_programs": _other_programs(diagnosis.other_programs),
+    }
+
+
+def _other_programs(others: OtherPrograms | None) -> dict[str, Any] | None:
+    """Return what other programs used of the training's cores; None if they took none away, or if unknown."""
+    if others is None:
+        return None
+    return {
+        "cores": _rounded(others.cores, 3),
+        "of_cores": others.of_cores,
+        "share": _share(others.share),
+        "programs": [{"name": name, "share": _share(share)} for name, share in others.programs],
     }
 
 

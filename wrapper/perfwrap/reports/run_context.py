@@ -1,14 +1,9 @@
-"""What a report says about a run as a whole: how its time divides, and whether the machine was busy with other work."""
+"""What a report says about a run as a whole: how its time divides."""
 
 from __future__ import annotations
 
 from perfwrap import units
-from perfwrap.comparison.obstacles import crowding
 from perfwrap.diagnosis.model import IMPORTS, INSIDE, LOOP, Diagnosis, Place, WholeRun
-from perfwrap.reports.json import machine
-
-QUIET = "Repeat the run while no other programs are busy."
-
 
 PER_CENT = 100
 
@@ -47,9 +42,3 @@ def place_name(place: Place, directory: str) -> str:
         return place.part
     file = place.where.file.removeprefix(f"{directory.rstrip('/')}/")
     return f"{file}:{place.where.line} ({place.part})"
-
-
-def busy_machine(diagnosis: Diagnosis) -> str:
-    """Return a warning if other programs used the machine while the steps ran; empty if not, or if unknown."""
-    crowd = crowding(machine(diagnosis) or {}) if diagnosis.account else ""
-    return f"Busy machine: {crowd}, so the step times are not reliable. {QUIET}" if crowd else ""

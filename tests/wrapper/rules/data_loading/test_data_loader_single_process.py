@@ -162,3 +162,16 @@ def test_garbage_that_is_collected_while_a_batch_is_made_is_not_its_making(
             loop.span("gc", 4, value=2)
         loop.compute()
     assert find(rule).share == pytest.approx(0.3, abs=0.01)
+
+
+def test_while_other_programs_use_the_cores_workers_may_gain_nothing(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=35)
+    loop.monitor().fact("cores_online", 4)
+    loop.cores(4, busy=4)
+    loop.sample("process/100", "cpu_cores", 1)
+    finding = find(rule)
+    assert finding.saving[0] < 0.5
+    assert finding.saving[1] == 1.0
+    assert any("Other programs used the cores" in sentence for sentence in finding.evidence)

@@ -50,3 +50,14 @@ def test_threads_that_were_not_counted_are_not_guessed(loop: Any, ask: Callable[
         loop.compute()
     loop.cores(2, runnable=8)
     assert isinstance(ask(rule), NotChecked)
+
+
+@pytest.mark.parametrize(("own", "severity"), [(2.0, "critical"), (1.0, "minor")])
+def test_while_other_programs_use_the_cores_it_is_a_minor_problem(
+    loop: Any, find: Callable[[Rule], Finding], own: float, severity: str
+) -> None:
+    write(loop, threads=10)
+    loop.monitor().fact("cores_online", 2)
+    loop.cores(2, runnable=16, busy=2)
+    loop.sample("process/100", "cpu_cores", own)
+    assert find(rule).severity == severity

@@ -27,7 +27,7 @@ def test_others_with_memory_are_found_by_name(loop_on_gpu: Any, find: Callable[[
     loop_on_gpu.monitor().fact("gpu/0/process/4242/program", "python3")
     finding = find(rule)
     assert finding.health
-    assert "python3" in finding.evidence[0]
+    assert "(python3), which can make steps longer" in finding.sentence
     assert "20 GiB" in finding.evidence[1]
 
 

@@ -15,6 +15,7 @@ from perfwrap.measures.account.what_if import Limit, step_without
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.worker_states import cpu_starvation, find_making_states
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -59,6 +60,8 @@ class Step:
     cores: float | None
     threads: int
     on_gpu: bool
+    crowded: bool = False
+    """Whether other programs took cores from the training, which the model of more workers does not know."""
 
     @property
     def width(self) -> float:
@@ -128,6 +131,7 @@ def measured_step(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> St
         cores=processors.usable,
         threads=threads,
         on_gpu=on_gpu,
+        crowded=evidence.get(find_other_programs, trainer) is not None,
     )
 
 
@@ -147,8 +151,13 @@ def best_workers(step: Step) -> int:
 
 
 def saved(step: Step, step_ns: float, workers: int) -> tuple[float, float]:
-    """Return the step-time ratios, best and worst, if the model predicts ``step_ns`` with so many workers."""
+    """Return the step-time ratios, best and worst, if the model predicts ``step_ns`` with so many workers.
+
+    While other programs use the cores, more workers may gain nothing.
+    """
     best = min(1.0, step_ns / step.now_ns) if step.now_ns else 1.0
+    if step.crowded:
+        return best, 1.0
     # With all cores in use, other processes have none, and all share the memory bandwidth.
     shared = step.cores is None or workers * (1.0 - step.waiting_share) + step.threads >= step.cores
     kept = MIN_GAIN_WITH_SHARED_CORES if shared else MIN_GAIN_WITH_FREE_CORES

@@ -1,5 +1,7 @@
 """Watch each process of the run: CPU time, state, memory, threads, faults, switches, I/O, file systems.
 
+Of other processes, only the CPU time of their programs (``other_programs.py``).
+
 Everything that is more expensive than /proc/PID/stat is sampled in turn, as often as its share of one core allows; with
 many processes stat is, too. A process that lived shorter than the time between two scans is never seen.
 """
@@ -15,6 +17,7 @@ from pathlib import Path
 from perfwrap import control_groups
 from perfwrap.monitors.host.mounts import Mounts, describe
 from perfwrap.monitors.monitor_journal import JournalWriter
+from perfwrap.monitors.processes.other_programs import OtherPrograms
 from perfwrap.monitors.processes.process_tree import ProcessTree, StartRecords
 from perfwrap.monitors.processes.procfs import GONE
 from perfwrap.monitors.processes.unreached import UnreachedPythons
@@ -61,6 +64,7 @@ class ProcessMonitor:
         self._scan_credit_ns, self._last_scan_ns = SCAN_CREDIT_NS, 0
         self._fresh: list[WatchedProcess] = []
         """Processes that were added since the last full sample."""
+        self._others = OtherPrograms(journal, os.getppid())
         self._loads = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
         self._newest = b""
 
@@ -94,10 +98,12 @@ class ProcessMonitor:
         self._set_stride()
         living = {(pid, process.start_ticks): process.forked for pid, process in self._watched.items()}
         self._unreached.look(now_ns, living)
+        self._others.look(now_ns, self._watched)
 
     def close(self) -> None:
         """Write the remaining explanations and close all files."""
         self._unreached.look(time.monotonic_ns(), {})
+        self._others.close(time.monotonic_ns(), self._watched)
         for process in list(self._watched.values()):
             self._leave(process)
         os.close(self._loads)

@@ -11,7 +11,7 @@ from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
 from perfwrap.reports.gain import expected
 from perfwrap.reports.html.encoding import clipped
-from perfwrap.reports.run_context import busy_machine, kind_of, run_places, run_shares
+from perfwrap.reports.run_context import kind_of, run_places, run_shares
 from perfwrap.reports.terminal.explanation import sections, summary
 from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
@@ -57,7 +57,6 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "id": found.id,
         "sentence": clipped(found.sentence),
-        "caution": busy_machine(diagnosis),
         "confidence": found.confidence,
         "figures": [{"name": name, "value": value} for name, value in figures],
         "ends_with": clipped(steps.anchor) if "imported" in diagnosis.run else "",

@@ -12,7 +12,7 @@ from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training
 from perfwrap.reports.cost import own_cost
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.gain import expected
-from perfwrap.reports.run_context import busy_machine, kind_of, run_parts, run_places, run_shares
+from perfwrap.reports.run_context import kind_of, run_parts, run_places, run_shares
 from perfwrap.reports.terminal.activity import draw_gpus
 from perfwrap.reports.terminal.checked import draw_checked
 from perfwrap.reports.terminal.fleet_table import draw_fleet
@@ -47,10 +47,6 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
             # Why there is no verdict, and what was not checked, would only hide why the program failed.
             _foot(diagnosis, folder, page)
             return
-        page.blank()
-    busy = busy_machine(diagnosis)
-    if busy:
-        page.paragraph(busy, style="yellow", indent=2)
         page.blank()
     page.paragraph(diagnosis.verdict.sentence, style="bold", indent=2)
     if diagnosis.whole_run is not None:

@@ -24,6 +24,11 @@ NO_RECORD = "Needs a recording of the workers; they were not recorded, or only a
 BUSY_CPU = "Other processes used the CPU too often for single-batch times to be reliable."
 """Why a rule about differences between batches could not run."""
 
+OTHER_PROGRAMS = (
+    "Other programs used the cores during the training: while they do, workers may gain less, or nothing."
+)
+"""What is said about more workers if other programs took cores from the training."""
+
 MAX_STARVED_SHARE = 0.2
 """CPU starvation of the workers (share of batch making without a core) from which their times are not reliable."""
 

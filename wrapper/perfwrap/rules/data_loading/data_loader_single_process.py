@@ -14,7 +14,8 @@ How the gain is estimated
     affinity and cgroup quota), plus about 1 ms to receive a batch. Time in which the training thread only waits (for a
     server or a disk) needs no core, so such loaders may use more workers than cores. Training on a CPU loses one core
     for each worker beyond the free cores, so the rest of the step gets longer. The lower bound keeps half of the gain
-    if workers and training use all cores, and four fifths if some cores stay free.
+    if workers and training use all cores, and four fifths if some cores stay free. It is no gain if other programs took
+    cores from the training.
 
 How to fix
     Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in this model.
@@ -80,6 +81,8 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     ]
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
+    if step.crowded:
+        words.append(making.OTHER_PROGRAMS)
     main_cost = making.main_cost(evidence, trainer, loader)
     mostly = f", mostly in {main_cost}" if main_cost else ""
     return Finding(

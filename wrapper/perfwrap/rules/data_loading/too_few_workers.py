@@ -13,7 +13,7 @@ How the gain is estimated
     takes max(rest, batch / N), but at least the CPU time of both divided by the usable cores (CPU affinity and cgroup
     quota). The lower bound keeps half of the gain if workers and training use all cores, and four fifths if some cores
     stay free. If workers mostly wait for something else, the lower bound is no gain, because it is unknown whether that
-    can serve more workers in parallel.
+    can serve more workers in parallel; so it is if other programs took cores from the training.
 
 How to fix
     Pass this num_workers to the DataLoader: the smallest number that is about as good as any in the model. Workers that
@@ -104,6 +104,8 @@ def _finding(
         )
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
+    if step.crowded:
+        words.append(making.OTHER_PROGRAMS)
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}: {today} cannot keep up.",
         share=loader.late_share,

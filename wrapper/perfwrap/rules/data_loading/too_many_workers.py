@@ -13,7 +13,8 @@ Why it costs
 How the gain is estimated
     Estimated: with only as many runnable tasks as cores, waits for batches and the model's phases would no longer share
     the cores, so at best they shrink by cores / runnable tasks. The cost of spinning and the CPU use of other programs
-    are unknown, so the lower bound is no gain.
+    are unknown, so the lower bound is no gain. If other programs took cores from the training, the severity is at most
+    minor.
 
 How to fix
     Leave one thread per worker: remove torch.set_num_threads (and OMP_NUM_THREADS for other libraries) from the dataset
@@ -36,6 +37,7 @@ from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.processors import Processors, find_processors
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
@@ -129,6 +131,7 @@ def _finding(
         verdict="data-bound" if loader.share >= sum(shares[part] for part in parts) else "throttled",
         location=locate(loader.created),
         experiment="threads=1",
+        max_severity="critical" if evidence.get(find_other_programs, trainer) is None else "minor",
         confidence="inferred",
         claims=making.waits(loader) | pl.col("part").is_in(parts),
     )

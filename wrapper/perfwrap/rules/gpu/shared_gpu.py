@@ -69,16 +69,13 @@ def _finding(evidence: Evidence, gpu: Gpu, limits: Limits) -> Finding:
     facts = evidence.get(find_facts, gpu.track)
     others = [key.split("/")[1] for key, value in facts.items() if OWNER.match(key) and value == "other"]
     programs = sorted({facts.get(f"process/{pid}/program", "") for pid in others} - {""})
-    named = (
-        f": {', '.join(re.sub(r'[^ -~]', '?', name) for name in programs[: limits.max_named])}"
-        if programs
-        else ""
-    )
-    words = [f"{units.number(gpu.other_processes or 0.0)} other processes on average{named}."]
+    shown = ", ".join(re.sub(r"[^ -~]", "?", name) for name in programs[: limits.max_named])
+    named = f" ({shown})" if shown else ""
+    words = [f"{units.number(gpu.other_processes or 0.0)} other processes on average."]
     if gpu.other_memory_used_bytes is not None:
         words.append(f"They hold {units.size(gpu.other_memory_used_bytes)} of its memory.")
     return Finding(
-        title=f"Other programs also use {gpu.name}.",
+        title=f"Other programs also use {gpu.name}{named}, which can make steps longer.",
         share=0.0,
         saving=(1.0, 1.0),
         evidence=tuple(words),

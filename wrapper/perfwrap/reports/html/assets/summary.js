@@ -12,9 +12,8 @@ function drawTop() {
 }
 
 function drawVerdict() {
-  const { sentence: verdict, caution, figures, ends_with: anchor } = data.verdict;
+  const { sentence: verdict, figures, ends_with: anchor } = data.verdict;
   byId('verdict').append(
-    caution ? element('p', { class: 'severity-minor' }, caution) : '',
     element('h1', { class: verdict.length > 220 ? 'long' : '' }, sentence(verdict)),
     element('dl', { class: 'figures' }, figures.map((figure) =>
       element('div', {}, element('dt', {}, figure.name), element('dd', {}, figure.value)))),
