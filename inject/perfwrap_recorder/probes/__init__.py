@@ -8,6 +8,7 @@ PROBES = (
     "loop.compiler",
     "gpu.gpu_time",
     "run.torch_facts",
+    "run.cell_numbers",
     "data_loading.data_loader",
     "data_loading.fetching",
     "data_loading.loader_workers",

@@ -9,7 +9,7 @@ from perfwrap.rules.model import Location
 
 
 def read(path: Path, line: int, until: int | None = None) -> tuple[tuple[int, str], ...] | None:
-    found = read_excerpt(Location(str(path), line, "", until), ".", None)
+    found = read_excerpt(Location(str(path), line, "", until), {"cwd": "."})
     return found and found.lines
 
 
@@ -18,7 +18,7 @@ def test_the_named_lines_lose_the_indentation_that_they_share(script: Path) -> N
 
 
 def test_a_relative_path_is_relative_to_where_the_command_was_started(script: Path) -> None:
-    found = read_excerpt(Location("train.py", 1), str(script.parent), None)
+    found = read_excerpt(Location("train.py", 1), {"cwd": str(script.parent)})
     assert found is not None
     assert found.lines == ((1, "import torch"),)
 
@@ -38,7 +38,7 @@ def test_a_line_represents_its_whole_statement(tmp_path: Path) -> None:
 def test_of_a_long_stretch_some_lines_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "long.py"
     path.write_text("x = 1\n" * 40, encoding="utf-8")
-    found = read_excerpt(Location(str(path), 2, "", 31), ".", None)
+    found = read_excerpt(Location(str(path), 2, "", 31), {})
     assert found is not None
     assert (len(found.lines), found.left_out) == (MAX_LINES, 30 - MAX_LINES)
 

@@ -13,6 +13,7 @@ from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.exporters.export_model import ChosenStep, Phase
 from perfwrap.timeline.clocks import HostClock
 from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.notebook_cells import at_line
 
 MAX_OF_A_KIND = 5
 """The number of slow steps, and of typical ones."""
@@ -63,4 +64,4 @@ def _phases(spans: pl.DataFrame, start: int, end: int, clock: HostClock) -> Iter
         "start", "finish", pl.col("category").cast(pl.String), "file", "line"
     ).iter_rows():
         began, ended = clock.to_wall(np.array([begin, until])).tolist()
-        yield Phase(category, began, ended, f"{PurePath(file).name}:{line}" if file else "")
+        yield Phase(category, began, ended, at_line(PurePath(file).name, line) if file else "")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import stat
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perfwrap.redaction import masked
 from perfwrap.rules.model import Location
+from perfwrap.timeline.notebook_cells import cell_text
 
 MAX_LINES = 6
 """Lines shown of a longer range; the others are counted."""
@@ -33,32 +36,40 @@ class Excerpt:
     around: frozenset[int] = frozenset()
 
 
-def read_excerpt(
-    location: Location, directory: str, run_end_ns: int | None, around: int = 0
-) -> Excerpt | None:
+def read_excerpt(location: Location, run: Mapping[str, Any], around: int = 0) -> Excerpt | None:
     """Return the lines that the location names, None when the file cannot be read or is shorter.
 
-    ``directory`` is what a relative path is relative to, ``run_end_ns`` the wall clock at the end of the run.
-    ``around`` more lines before and after them show where they stand.
+    ``run`` has the directory that a relative path is relative to, the wall clock at the end of the run, and the texts
+    of notebook cells. ``around`` more lines before and after the lines show where they stand.
     """
-    path = Path(directory, location.file)
-    try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+    text, changed = cell_text(run, location.file), False
+    if text is None:
+        end = run.get("end")
+        read = _read(Path(str(run.get("cwd") or "."), location.file))
+        if read is None:
             return None
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):  # ValueError: a null byte in the name.
-        return None
+        text, changed_ns = read
+        changed = isinstance(end, dict) and "wall_ns" in end and changed_ns > end["wall_ns"]
     lines = text.splitlines()
     if not 1 <= location.line <= len(lines):
         return None
     wanted = [(number, lines[number - 1]) for number in _numbers(location, text) if number <= len(lines)]
     kept = _kept(wanted, location)
-    changed = run_end_ns is not None and found.st_mtime_ns > run_end_ns
     shown = _with_surroundings(kept, lines, around)
     beside = frozenset(number for number, _ in shown) - {number for number, _ in kept}
     quoted = tuple((number, masked(line, is_code=True)) for number, line in _dedented(shown))
     return Excerpt(quoted, len(wanted) - len(kept), changed, beside)
+
+
+def _read(path: Path) -> tuple[str, int] | None:
+    """Return the text of a file and when it was changed; None if it cannot be read."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace"), found.st_mtime_ns
+    except (OSError, ValueError):  # ValueError: a null byte in the name.
+        return None
 
 
 def _with_surroundings(kept: list[Numbered], lines: list[str], around: int) -> list[Numbered]:

@@ -24,6 +24,7 @@ from perfwrap.diagnosis.model import (
 )
 from perfwrap.private_files import replace_text
 from perfwrap.rules.model import Finding, Location
+from perfwrap.timeline.notebook_cells import cell_number, without_cell
 
 FORMAT = 2
 MAX_PACKAGES = 10
@@ -36,6 +37,9 @@ SCHEMA = Path(__file__).with_name("diagnosis.schema.json")
 ACCOUNT_GRAIN = 2**13
 """Shares of the account are multiples of one over this power of two, so that their sum is exactly 1 in binary
 floating point too, in any order of addition."""
+
+NO_LINE = {"file": None, "line": None}
+"""An unknown line."""
 
 NUMBERS = re.compile(r"\[\n([-+0-9.eE,\s]+)\n\s*\]")
 """A list of numbers, each on a line of its own."""
@@ -121,8 +125,7 @@ def _whole_run(run: WholeRun | None) -> dict[str, Any] | None:
             {
                 "part": place.part,
                 "package": place.package,
-                "file": place.where.file if place.where else None,
-                "line": place.where.line if place.where else None,
+                **(_line(place.where.file, place.where.line) if place.where else NO_LINE),
                 "ns": place.ns,
             }
             for place in run.places
@@ -148,7 +151,13 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _location(found: Location) -> dict[str, Any]:
     """Return a line, with the last one of a range of lines."""
     range_end = {} if found.until_line is None else {"until_line": found.until_line}
-    return {"file": found.file, "line": found.line, **range_end}
+    return {**_line(found.file, found.line), **range_end}
+
+
+def _line(file: str, line: int) -> dict[str, Any]:
+    """Return a line of a file, or of a cell of a notebook with the cell's execution number."""
+    number = cell_number(file)
+    return {"file": without_cell(file), **({} if number is None else {"cell": number}), "line": line}
 
 
 def _rank(figures: RankFigures) -> dict[str, Any]:
@@ -319,8 +328,7 @@ def _memory(memory: GpuMemory) -> dict[str, Any]:
         "peak_allocated_bytes": memory.peak,
         "lines": [
             {
-                "file": held.where.file if held.where else None,
-                "line": held.where.line if held.where else None,
+                **(_line(held.where.file, held.where.line) if held.where else NO_LINE),
                 "function": held.where.function if held.where else held.what or None,
                 "bytes": held.bytes,
                 "blocks": held.blocks,

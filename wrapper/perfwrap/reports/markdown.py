@@ -10,6 +10,7 @@ from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.reports.gain import expected
 from perfwrap.reports.markdown_text import code, escaped, table
 from perfwrap.rules.model import Finding, Outcome
+from perfwrap.timeline.notebook_cells import at_line
 
 WHOLE = 1000
 """Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
@@ -55,7 +56,7 @@ def _finding(number: int, finding: Finding, directory: str) -> list[str]:
     if finding.location is not None:
         path = PurePath(finding.location.file)
         shown = path.relative_to(directory) if directory and path.is_relative_to(directory) else path
-        lines += ["", f"At {code(f'{shown}:{finding.location.line}')}."]
+        lines += ["", f"At {code(at_line(str(shown), finding.location.line))}."]
     lines += ["", f"Fix: {escaped(finding.advice)}"]
     if expected(finding):
         lines += ["", f"Gain: {expected(finding)}."]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfwrap import units
 from perfwrap.diagnosis.model import IMPORTS, INSIDE, LOOP, Diagnosis, Place, WholeRun
+from perfwrap.timeline.notebook_cells import at_line
 
 PER_CENT = 100
 
@@ -41,4 +42,4 @@ def place_name(place: Place, directory: str) -> str:
     if place.where is None:
         return place.part
     file = place.where.file.removeprefix(f"{directory.rstrip('/')}/")
-    return f"{file}:{place.where.line} ({place.part})"
+    return f"{at_line(file, place.where.line)} ({place.part})"

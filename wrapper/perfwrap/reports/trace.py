@@ -25,6 +25,7 @@ from perfwrap.private_files import replacing
 from perfwrap.reports.trace_tracks import TraceTracks
 from perfwrap.shown_text import visible
 from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.notebook_cells import at_line
 
 FORMAT = 1
 """Version of ``otherData``. 1: first."""
@@ -309,7 +310,7 @@ def _base(timeline: Timeline) -> int:
 
 def _place(file: str | None, line: int | None) -> str | None:
     """Return e.g. ``train.py:31``."""
-    return None if file is None else f"{visible(PurePath(file).name)}:{line}"
+    return None if file is None else at_line(visible(PurePath(file).name), line or 0)
 
 
 def _without_unknown(values: Event) -> Event:

@@ -14,6 +14,7 @@ from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.private_files import why_not, write_plain
 from perfwrap.rules.model import Finding
 from perfwrap.shown_text import say, visible
+from perfwrap.timeline.notebook_cells import cell_number, without_cell
 
 MAX_ANNOTATIONS = 10
 
@@ -52,8 +53,11 @@ def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> 
 def _annotation(finding: Finding, root: str) -> str:
     """Return the annotation of one finding; a note is a notice, all others are warnings."""
     place = finding.location
-    where = {} if place is None else {"file": _relative(place.file, root), "line": str(place.line)}
-    if place is not None and place.until_line is not None and place.until_line > place.line:
+    cell = None if place is None else cell_number(place.file)
+    where = {} if place is None else {"file": _relative(without_cell(place.file), root)}
+    if place is not None and cell is None:  # The line of a cell is not a line of the notebook's file.
+        where["line"] = str(place.line)
+    if cell is None and place is not None and place.until_line is not None and place.until_line > place.line:
         where["endLine"] = str(place.until_line)
     kind = "notice" if finding.severity == "note" else "warning"
     message = f"{finding.sentence} Fix: {finding.advice}"

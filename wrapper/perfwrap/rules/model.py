@@ -14,6 +14,7 @@ from perfwrap import units
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.notebook_cells import at_line
 
 Severity = Literal["note", "minor", "major", "critical"]
 Confidence = Literal["measured", "inferred"]
@@ -76,7 +77,7 @@ class Location:
 
     def __str__(self) -> str:
         """Return the file name and the line."""
-        return f"{PurePath(self.file).name}:{self.line}"
+        return at_line(PurePath(self.file).name, self.line)
 
 
 def locate(line: Line | None) -> Location | None:
@@ -85,8 +86,8 @@ def locate(line: Line | None) -> Location | None:
 
 
 def place(line: Line | Location | None, otherwise: str) -> str:
-    """Return e.g. ``train.py:31``, or ``otherwise`` if the line is unknown."""
-    return otherwise if line is None else f"{PurePath(line.file).name}:{line.line}"
+    """Return e.g. ``train.py:31`` or ``a.ipynb, cell [3], line 2``, or ``otherwise`` if the line is unknown."""
+    return otherwise if line is None else at_line(PurePath(line.file).name, line.line)
 
 
 def named(what: str, line: Line | Location | None) -> str:

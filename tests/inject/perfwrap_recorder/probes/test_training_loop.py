@@ -149,6 +149,7 @@ def test_the_facts_say_what_was_trained_how(done, lines) -> None:
 
 
 SILENT = {
+    "cell_numbers": "there is no notebook",
     "compiler": "it records nothing by itself",
     "window": "it was not requested",
     "sampler": "it was not requested",

@@ -97,7 +97,7 @@ def test_the_costliest_finding_comes_first_with_its_lines_its_edit_and_its_exper
     assert first["rule"] == "data_loader_single_process"
     assert first["share"] == max(finding["share"] for finding in page["findings"])
     assert first["advice"] == diagnosis.findings[0].advice
-    assert first["place"]["file"] == "train.py"
+    assert first["place"]["at"] == f"train.py:{first['place']['line']}"
     named = [[number, text] for number, text, is_named in first["place"]["lines"] if is_named]
     assert named == [[first["place"]["line"], f"line_{named[0][0]} = {named[0][0]}"]]
     assert len(first["place"]["lines"]) == 7

@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from perfwrap.timeline.notebook_cells import cell_text
+
 MAX_BYTES = 4 << 20
 """Larger files are not program files and are not read."""
 
@@ -104,7 +106,7 @@ def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     """
     around = [
         node
-        for node in ast.walk(_tree(*_of_run(run, file)))
+        for node in ast.walk(_tree_of(run, file))
         if isinstance(node, REPEATED) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     if not around:
@@ -136,7 +138,7 @@ def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tu
     Operators and methods of tensors (``a @ b``, ``a.sum()``) are not included: their names do not show the type of
     their object.
     """
-    calls = (node for node in ast.walk(_tree(*_of_run(run, file))) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(_tree_of(run, file)) if isinstance(node, ast.Call))
     names = (_dotted(call.func) for call in calls if first <= call.lineno <= last)
     return tuple(dict.fromkeys(name for name in names if _computes(name)))
 
@@ -150,7 +152,7 @@ def independent_loop(run: Mapping[str, Any], file: str, line: int) -> tuple[int,
     """
     around = [
         node
-        for node in ast.walk(_tree(*_of_run(run, file)))
+        for node in ast.walk(_tree_of(run, file))
         if isinstance(node, (*REPEATED, *COMPREHENSIONS))
         and _begin_of_passes(node) <= line <= (node.end_lineno or node.lineno)
     ]
@@ -233,32 +235,43 @@ def _blocks(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
 
 def writing_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     """Return the calls on a line that write, e.g. ``json.dump``; empty if the file cannot be read."""
-    tree = _tree(*_of_run(run, file))
+    tree = _tree_of(run, file)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _covers(node, line)]
     return tuple(dict.fromkeys(_name(call.func) for call in calls if _writes(call)))
 
 
-def _of_run(run: Mapping[str, Any], file: str) -> tuple[str, int | None]:
-    """Return the path of a file of the program, and when the run ended."""
+def _tree_of(run: Mapping[str, Any], file: str) -> ast.Module:
+    """Return the syntax tree of a file of the program, or of a notebook cell; an empty one if it is unknown."""
+    cell = cell_text(run, file)
+    if cell is not None:
+        return _parsed(cell)
     end = run.get("end")
     wall_ns = end.get("wall_ns") if isinstance(end, dict) else None
-    return str(Path(str(run.get("cwd") or "."), file)), wall_ns
+    return _tree(str(Path(str(run.get("cwd") or "."), file)), wall_ns)
 
 
 @lru_cache(maxsize=64)
 def _tree(path: str, run_end_ns: int | None) -> ast.Module:
     """Return the file's syntax tree; an empty one if it cannot be read or has changed since the run."""
-    nothing = ast.Module(body=[], type_ignores=[])
     try:
         found = Path(path).stat()
         changed = run_end_ns is not None and found.st_mtime_ns > run_end_ns
         if changed or not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
-            return nothing
+            return _parsed("")
+        return _parsed(Path(path).read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return _parsed("")
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a text; an empty one if it is not plain Python."""
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Invalid escapes in the user's strings do not matter here.
-            return ast.parse(Path(path).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return nothing
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _covers(node: ast.Call, line: int) -> bool:

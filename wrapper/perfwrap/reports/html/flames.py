@@ -10,6 +10,7 @@ from perfwrap.diagnosis.model import Overview
 from perfwrap.reports.html.encoding import clipped
 from perfwrap.reports.terminal.activity import WORDS
 from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.notebook_cells import frame_in_words
 
 MIN_SHARE = 0.002
 """Frames with a smaller share of the samples are dropped: they would not be visible."""
@@ -98,7 +99,7 @@ def _tree(rows: pl.DataFrame, total: int) -> list[tuple[int, str, int, str]]:
     """Return the nodes, each after its parent: the parent's place, label, samples, kind."""
     counts: dict[tuple[str, ...], int] = {}
     for group, stack, weight in rows.select("group", "stack", "weight").iter_rows():
-        frames = [frame for frame in stack.split(";") if frame][:DEEPEST]
+        frames = [frame_in_words(frame) for frame in stack.split(";") if frame][:DEEPEST]
         path = (group, *frames)
         for depth in range(1, len(path) + 1):
             counts[path[:depth]] = counts.get(path[:depth], 0) + weight

@@ -10,6 +10,7 @@ from perfwrap import units
 from perfwrap.diagnosis.model import Diagnosis, Overview
 from perfwrap.reports.html.encoding import SECOND_NS, clipped, numbers
 from perfwrap.timeline.model import CATEGORIES, Timeline
+from perfwrap.timeline.notebook_cells import at_line
 
 MAX_SPANS = 1_200
 """Spans of a step that are drawn, the longest."""
@@ -158,7 +159,7 @@ def _label(row: dict[str, Any]) -> str:
     """Return the text of a span: what it was and where it was called."""
     what = row["operation"] if row["category"] not in ("kernel", "other") else row["name"] or row["operation"]
     named = row["name"] if row["name"] and row["name"] != what else ""
-    place = f"{row['file']}:{row['line']}" if row["file"] else ""
+    place = at_line(row["file"], row["line"]) if row["file"] else ""
     return "\n".join(clipped(text, 200) for text in (what or row["category"], named, place) if text)
 
 

@@ -10,6 +10,7 @@ from perfwrap import units
 from perfwrap.diagnosis.model import Overview
 from perfwrap.reports.html.encoding import SECOND_NS, clipped
 from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.notebook_cells import at_line
 
 MOST = 200
 """Marks of a kind; of more, the longest are kept."""
@@ -46,7 +47,11 @@ def marks(timeline: Timeline, overview: Overview, origin: int) -> list[dict[str,
                 step.start,
                 step.duration_ns,
                 f"step {units.count(step.index)} took {units.duration(step.duration_ns)}: {step.cause}"
-                + ("" if step.where is None else f" at {clipped(step.where.file, 120)}:{step.where.line}"),
+                + (
+                    ""
+                    if step.where is None
+                    else f" at {at_line(clipped(step.where.file, 120), step.where.line)}"
+                ),
             )
             for step in (trainer.slow.slow if trainer.slow else ())
         ]
@@ -90,7 +95,7 @@ def _spans(timeline: Timeline, thread: int) -> dict[str, list[Mark]]:
     ).select("category", "start", "duration", "operation", "file", "line")
     found: dict[str, list[Mark]] = {}
     for category, start, duration, operation, file, line in rows.iter_rows():
-        place = f" at {clipped(file, 120)}:{line}" if file is not None else ""
+        place = f" at {at_line(clipped(file, 120), line)}" if file is not None else ""
         text = f"{KINDS[category]} ({operation}), {units.duration(duration)}{place}"
         found.setdefault(KINDS[category], []).append((start, duration, text))
     return found

@@ -16,6 +16,7 @@ from perfwrap.reports.terminal.explanation import sections, summary
 from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
 from perfwrap.rules.model import Finding, rule_id
+from perfwrap.timeline.notebook_cells import at_line
 
 TENTHS = 1000
 """Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
@@ -130,8 +131,7 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     if location is None:
         return None
     directory = str(diagnosis.run.get("cwd") or ".")
-    end = diagnosis.run.get("end")
-    excerpt = read_excerpt(location, directory, end.get("wall_ns") if isinstance(end, dict) else None, AROUND)
+    excerpt = read_excerpt(location, diagnosis.run, AROUND)
     notes = []
     if excerpt is not None and excerpt.left_out:
         notes.append(units.counted(excerpt.left_out, "more line"))
@@ -140,7 +140,9 @@ def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     if excerpt is None:
         notes.append("the file could not be read")
     return {
-        "file": clipped(location.file.removeprefix(f"{directory.rstrip('/')}/"), MAX_PATH),
+        "at": at_line(
+            clipped(location.file.removeprefix(f"{directory.rstrip('/')}/"), MAX_PATH), location.line
+        ),
         "line": location.line,
         "function": clipped(location.function, 200),
         "lines": []

@@ -11,6 +11,7 @@ from perfwrap.diagnosis.model import Diagnosis, GpuFigures
 from perfwrap.reports.html.encoding import clipped
 from perfwrap.reports.terminal.activity import WORDS, critical_path
 from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.notebook_cells import at_line
 
 MAX_ROWS = 1_500
 """Rows of a table; further ones are only counted."""
@@ -76,7 +77,7 @@ def _memory(diagnosis: Diagnosis) -> dict[str, Any]:
     rows = [
         [
             f"{memory.host} {memory.device}",
-            f"{held.where.file}:{held.where.line}" if held.where else held.what or "not recorded",
+            at_line(held.where.file, held.where.line) if held.where else held.what or "not recorded",
             units.size(held.bytes),
             units.share(held.bytes / memory.allocated) if memory.allocated else units.UNKNOWN,
             units.count(held.blocks),

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from perfwrap import units
 from perfwrap.diagnosis.model import GpuMemory
 from perfwrap.reports.terminal.page import Page
+from perfwrap.timeline.notebook_cells import at_line
 
 MAX_GPUS = 8
 """GPUs that are shown."""
@@ -60,7 +61,7 @@ def _lines(memory: GpuMemory) -> list[str]:
         f"{units.size(held.bytes)} ({units.share(held.bytes / memory.allocated)}) in "
         f"{units.counted(held.blocks, 'block')} from "
         + (
-            f"{PurePath(held.where.file).name}:{held.where.line} ({held.where.function})"
+            f"{at_line(PurePath(held.where.file).name, held.where.line)} ({held.where.function})"
             if held.where
             else f"the {held.what}"
             if held.what

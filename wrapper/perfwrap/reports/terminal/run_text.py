@@ -22,6 +22,7 @@ from perfwrap.reports.terminal.memory_table import draw_memory
 from perfwrap.reports.terminal.page import Page
 from perfwrap.reports.terminal.ranks import draw_ranks, trainers, training_processes
 from perfwrap.rules.model import Finding, Location
+from perfwrap.timeline.notebook_cells import at_line
 
 TOP = 3
 """Findings in full; each other finding takes a line."""
@@ -196,9 +197,8 @@ def _excerpt(location: Location, diagnosis: Diagnosis, page: Page) -> None:
     """Draw the lines of the program that a finding names."""
     directory = str(diagnosis.run.get("cwd") or ".")
     name = _relative(location.file, directory)
-    page.line((f"{page.fitted(name, page.width - 12)}:{location.line}", "underline"), indent=3)
-    end = diagnosis.run.get("end")
-    excerpt = read_excerpt(location, directory, end.get("wall_ns") if isinstance(end, dict) else None)
+    page.line((at_line(page.fitted(name, page.width - 12), location.line), "underline"), indent=3)
+    excerpt = read_excerpt(location, diagnosis.run)
     if excerpt is None:
         return
     digits = max(len(str(number)) for number, _ in excerpt.lines)

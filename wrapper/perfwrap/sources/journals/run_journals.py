@@ -19,7 +19,7 @@ from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.sources.gpu_memory import memory_files
-from perfwrap.sources.journals import profiler_windows
+from perfwrap.sources.journals import notebook_files, profiler_windows
 from perfwrap.sources.journals.joined_parts import Part, find_parts
 from perfwrap.sources.journals.journal_file import (
     JournalFile,
@@ -129,7 +129,7 @@ def assemble(
     number_of = {id(clock): number for number, clock in enumerate(different)}
     uncertainty = max((drift_ns(clock) for clock in different), default=0) if len(different) > 1 else 0
     first = different[0] if different else None
-    return builder.build(
+    timeline = builder.build(
         {
             **run,
             "hosts": list(clocks),
@@ -138,6 +138,7 @@ def assemble(
             "clock_uncertainty_ns": uncertainty,
         }
     )
+    return notebook_files.name_cells(timeline)
 
 
 def _add(tables: JournalTables, builder: TimelineBuilder) -> None:

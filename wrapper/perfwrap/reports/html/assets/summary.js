@@ -82,7 +82,7 @@ function drawnFinding(finding, number) {
   const place = finding.place;
   const meter = element('i', {});
   meter.style.width = Math.min(100, 100 * finding.share) + '%';
-  const where = [finding.severity, finding.rule, place ? short(place.file, 90) + ':' + place.line : ''];
+  const where = [finding.severity, finding.rule, place ? short(place.at, 100) : ''];
   if (finding.ranks.length) where.push((finding.ranks.length > 1 ? 'ranks ' : 'rank ') + short(finding.ranks.join(', '), 40));
   return element('details', { class: 'finding', id: 'finding-' + finding.id, toggle: (event) => followFinding(event, number) },
     element('summary', {},
