@@ -275,6 +275,11 @@ def disagreement(diagnosis: Any) -> str:
     claimed = max(sum(finding.share for finding in group if not finding.informational), BOUND_SHARE)
     if not part - 1e-9 <= verdict.share <= max(part, min(1.0, claimed)) + 1e-9:
         return f"{verdict.id} has {verdict.share}, its part {part}, its findings {claimed}"
+    rest = {name: ns for name, ns in account.items() if name not in PARTS_OF_KIND["compute-bound"]}
+    largest = max(set(rest) - set(PARTS_OF_KIND[verdict.id]), key=lambda name: rest[name])
+    larger = rest[largest] / sum(account.values())
+    if larger >= 3 * verdict.share and all(finding.claims is not None for finding in group):
+        return f"{verdict.id} has {verdict.share}, but {largest} is {larger}"
     said = units.share(part) in verdict.sentence or verdict.share > part
     return "" if said else f"The part is {units.share(part)}, but: {verdict.sentence}"
 

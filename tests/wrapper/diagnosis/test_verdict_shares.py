@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.diagnosis.verdict import PARTS_OF_KIND
-from perfwrap.rules.model import Finding, Rule
+from perfwrap.rules.model import Finding, Rule, Scope
 
 MS = 1_000_000
 NET = 3
@@ -120,6 +120,34 @@ def test_checkpoints_alone_are_called_so(run: Any) -> None:
     assert verdict.sentence.startswith(
         "Checkpoint- or validation-bound: 50 % of the training loop is checkpoints."
     )
+
+
+def test_a_small_finding_beside_a_large_part_without_a_cause_is_no_verdict(run: Any) -> None:
+    write(run, data=60, python=15)
+    verdict = judged(run, claiming("code", 0.17, "python", "python-bound"))
+    assert (verdict.id, verdict.share) == ("unknown", None)
+    assert verdict.sentence == (
+        "No verdict: 71 % of the training loop waits for batches, and no rule found the cause. It takes 17 %."
+    )
+
+
+def test_a_finding_about_the_larger_part_is_the_verdict_even_if_it_is_milder(run: Any) -> None:
+    write(run, data=60, python=15)
+    mild = claiming("mild", 0.7, "data", "data-bound", max_severity="minor")
+    assert judged(run, claiming("code", 0.17, "python", "python-bound"), mild).id == "data-bound"
+
+
+def test_a_part_that_is_not_much_larger_leaves_the_verdict(run: Any) -> None:
+    write(run, data=30, python=15)
+    assert judged(run, claiming("code", 0.27, "python", "python-bound")).id == "python-bound"
+
+
+@pytest.mark.parametrize("more", [{"of_job": True}, {"scope": Scope.WINDOW}])
+def test_a_finding_that_is_not_about_parts_of_this_loop_is_not_compared_with_them(
+    run: Any, more: dict[str, Any]
+) -> None:
+    write(run, data=60, python=15)
+    assert judged(run, claiming("code", 0.17, "python", "python-bound", **more)).id == "python-bound"
 
 
 def test_a_finding_about_another_part_keeps_its_own_share(run: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from perfwrap import units
+from perfwrap.diagnosis.larger_part import find_larger_part
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.diagnosis.shared_machine import on_shared_machine
 from perfwrap.measures.account.account import find_account
@@ -140,11 +141,16 @@ def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mappin
     groups = {kind: _non_overlapping(_problems(group)) for kind, group in groups.items()}
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
     bound = [kind for kind in groups if shares[kind] >= BOUND_SHARE]
-    kind = max(bound, key=lambda kind: _weight(groups[kind], shares[kind]), default=None)
-    if kind is not None:
+    bound.sort(key=lambda kind: _weight(groups[kind], shares[kind]), reverse=True)
+    doubts = []
+    for kind in bound:
         part = None if reason else _part(evidence, kind, groups[kind], account)
-        return _with_health(_bound(kind, shares[kind], groups[kind], part), findings)
-    return _with_health(_healthy(evidence, findings, account), findings)
+        verdict = _bound(kind, shares[kind], groups[kind], part)
+        larger = None if reason else find_larger_part(evidence, groups[kind], verdict.share or 0.0, account)
+        if larger is None:
+            return _with_health(verdict, findings)
+        doubts.append(_larger(*larger, _first(groups[kind])))
+    return _with_health(doubts[0] if doubts else _healthy(evidence, findings, account), findings)
 
 
 def _problems(group: list[Finding]) -> list[Finding]:
@@ -168,6 +174,12 @@ def _weight(group: list[Finding], share: float) -> tuple[int, float, float]:
     """Return the sort key of a kind of waste, the same as for findings: severity, gain of the fix, share."""
     worst = max(SEVERITIES.index(finding.max_severity) for finding in group)
     return min(SEVERITIES.index(severity_of(share)), worst), sum(finding.gain for finding in group), share
+
+
+def _larger(part: str, share: float, first: Finding) -> Verdict:
+    """Return that no rule explains the largest part of the loop; the finding about a small part follows."""
+    words = f"{units.share(share)} of the training loop {PART_WORDS[(part,)]}"
+    return _unknown(f"{words}, and no rule found the cause. {first.sentence}")
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
