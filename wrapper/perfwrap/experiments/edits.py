@@ -17,6 +17,7 @@ from perfwrap.experiments.arguments import Argument, set_argument
 from perfwrap.experiments.snippets import snippet
 from perfwrap.experiments.variants import name_of, value_of
 from perfwrap.private_files import read_plain
+from perfwrap.timeline.notebook_cells import at_line
 
 LOADER = re.compile(r"\w*DataLoader")
 OPTIMIZER = re.compile(r"Adam|AdamW|SGD|Adagrad|RMSprop|NAdam|RAdam|Adadelta|Adamax|ASGD")
@@ -95,7 +96,7 @@ def _argument(change: str, site: Site) -> Argument | None:
 
 def _snippet(change: str, sites: tuple[Site, ...]) -> str | None:
     """Return the snippet for a change, with the first line of the user's code where it was made."""
-    own = next((f"{Path(site.file).name}:{site.line}" for site in sites if _is_users(site.file)), "")
+    own = next((at_line(Path(site.file).name, site.line) for site in sites if _is_users(site.file)), "")
     return snippet(change, own, any("/transformers/" in site.file for site in sites))
 
 
