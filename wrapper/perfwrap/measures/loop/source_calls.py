@@ -124,7 +124,7 @@ def begin_of_statement(run: Mapping[str, Any], file: str, line: int) -> int:
     """
     first = [
         node.lineno
-        for node in ast.walk(_tree(*_of_run(run, file)))
+        for node in ast.walk(_tree_of(run, file))
         if isinstance(node, ast.stmt)
         and not hasattr(node, "body")
         and node.lineno <= line <= (node.end_lineno or node.lineno)
