@@ -20,7 +20,7 @@ from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.ranks.rank_skew import Skew, find_skew
 from perfwrap.measures.run.attached import Attached, find_attached
-from perfwrap.measures.run.whole_run import COMPILING, INSIDE, START, WholeRun, find_whole_run
+from perfwrap.measures.run.whole_run import WholeRun, find_whole_run
 from perfwrap.measures.steps.enough import MIN_IMPORTED, NEEDED, are_enough
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
@@ -77,10 +77,6 @@ PART_WORDS = {
 
 PART_OF_MODEL_WORK = ("slow_optimizer",)
 """Rules whose findings without a verdict are a part of the model's work, which is the verdict then."""
-OUTSIDE_SHARE = 0.5
-"""Share of the run outside the training loop from which the verdict begins with that."""
-MIN_OUTSIDE_NS = 5 * units.SECOND
-"""Time outside the loop that the program itself spends, from which that matters; a short test run is mostly imports."""
 
 ACTIVITIES = {
     "": "in the program's own code",
@@ -106,16 +102,13 @@ def judge(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str,
 
 def on_whole_run(run: WholeRun | None, loop: Verdict) -> Verdict:
     """Return the verdict on the loop, or that most of the run is outside of it."""
-    if run is None or run.own_outside_ns < MIN_OUTSIDE_NS:
+    if run is None or not run.is_bound_outside:
         return loop
-    outside = {part: ns for part, ns in run.parts.items() if part not in INSIDE}
-    outside[COMPILING] = run.start_compiling_ns
+    outside = run.outside
     share = sum(outside.values()) / run.total_ns
-    if share < OUTSIDE_SHARE:
-        return loop
-    before = sum(outside[part] for part in (*START, COMPILING)) / run.total_ns
-    kind = "start-up-bound" if before >= share / 2 else "outside-loop-bound"
-    where = "before the first training step" if before >= 0.95 * share else "outside the training loop"
+    kind = "start-up-bound" if run.is_bound_by_start else "outside-loop-bound"
+    is_before = run.start_ns >= 0.95 * sum(outside.values())
+    where = "before the first training step" if is_before else "outside the training loop"
     costly = sorted(outside, key=lambda part: -outside[part])[:2]
     parts = ", ".join(f"{part} {units.duration(outside[part])}" for part in costly)
     sentence = (

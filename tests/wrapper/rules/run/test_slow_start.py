@@ -10,6 +10,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.model import Answer, Clear, Finding, Rule, Scope
 from perfwrap.rules.run import slow_start as rule
+from perfwrap.timeline.coverage import RECORDER
 
 SECOND = 1_000
 
@@ -59,9 +60,17 @@ def test_without_steps_it_is_not_checked(loop: Any, diagnosis: Callable[[], Any]
     assert outcome.state == "not checked"
 
 
-def sampled(run: Any, importing_s: int, package: str) -> Answer:
-    """Ask the rule about a run of which py-spy saw the first seconds importing a package, then own code."""
+def sampled(run: Any, importing_s: int, package: str, launch_s: int = 0) -> Answer:
+    """Ask the rule about a run of which py-spy saw the first seconds importing a package, then own code.
+
+    With ``launch_s``, the command was launched so long before its process started.
+    """
     timeline = run.read()
+    if launch_s:
+        edges = timeline.coverage.filter(pl.col("what") == RECORDER)
+        launch = int(edges["start"].min()) - launch_s * 1_000_000_000  # type: ignore[arg-type]
+        whole = {"start": {"monotonic_ns": launch}, "end": {"monotonic_ns": int(edges["end"].max())}}  # type: ignore[arg-type]
+        timeline = replace(timeline, run={**timeline.run, **whole})
     thread = timeline.spans["track"][0]
     imports = f"<module> (train.py:1);<module> (/x/site-packages/{package}/__init__.py:3);_find (<frozen importlib>:9)"
     begin = int(timeline.spans.filter(pl.col("operation") == "import")["start"].min())
@@ -98,6 +107,14 @@ def test_imports_count_only_if_they_are_most_of_the_run(
         assert "of it in importing other packages" in found[0].sentence
     else:
         assert isinstance(found, Clear)
+
+
+@pytest.mark.parametrize(("launch_s", "counts"), [(40, True), (1, False)])
+def test_imports_count_if_the_verdict_is_start_up_bound(
+    loop: Any, run: Any, launch_s: int, counts: bool
+) -> None:
+    write(loop, start=20 * SECOND, steps=400)
+    assert isinstance(sampled(run, 18, "monai", launch_s), list) == counts
 
 
 def test_the_program_s_own_start_counts_without_imports(loop: Any, run: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from perfwrap import units
 from perfwrap.measures.account.intervals import contain
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.account.loop_events import thread_spans
@@ -60,6 +61,10 @@ UNAVOIDABLE = ("torch", STANDARD_LIBRARY)
 MAX_PLACES = 2
 MIN_PLACE_SHARE = 0.05
 """Share of the run from which a place outside the loop is named."""
+OUTSIDE_SHARE = 0.5
+"""Share of the run outside the training loop from which the run is bound by that."""
+MIN_OUTSIDE_NS = 5 * units.SECOND
+"""Time outside the loop that the program itself spends, from which that matters; a short test run is mostly imports."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,28 @@ class WholeRun:
         """The time outside the loop and compiling, without the interpreter, torch's import and the exit."""
         own = sum(self.parts[part] for part in (SETUP, FIRST_BATCH, BETWEEN, AFTER)) + self.start_compiling_ns
         return own + sum(ns for package, ns in self.imports if package not in UNAVOIDABLE)
+
+    @property
+    def outside(self) -> dict[str, int]:
+        """The parts outside the training loop, and the compiling before and after the steady loop."""
+        outside = {part: ns for part, ns in self.parts.items() if part not in INSIDE}
+        return {**outside, COMPILING: self.start_compiling_ns}
+
+    @property
+    def start_ns(self) -> int:
+        """The time before the loop and compiling."""
+        return sum(self.parts[part] for part in START) + self.start_compiling_ns
+
+    @property
+    def is_bound_outside(self) -> bool:
+        """Whether most of the run is outside the training loop, and enough of it is the program's own."""
+        mostly = sum(self.outside.values()) >= OUTSIDE_SHARE * self.total_ns
+        return mostly and self.own_outside_ns >= MIN_OUTSIDE_NS
+
+    @property
+    def is_bound_by_start(self) -> bool:
+        """Whether most of the run is outside the training loop, and at least half of that is the start."""
+        return self.is_bound_outside and self.start_ns >= sum(self.outside.values()) / 2
 
     def share_of(self, *parts: str) -> float:
         """Return the share of some parts of the run."""

@@ -2,7 +2,8 @@
 
 What it finds
     At least 5 s until the end of the first step, not counting the start of Python and imports, if that is at least 10 %
-    of the whole run. Imports of other packages than torch count if they make this at least half of the run.
+    of the whole run. Imports of other packages than torch count if they make this at least half of the run, or if the
+    verdict is start-up-bound.
 
 Why it costs
     It is paid for every start: each experiment, each restart after a failure, each rank.
@@ -99,17 +100,18 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     imports_ns = start.parts.get("imports", 0)
     own_ns = start.total_ns - torch_ns - imports_ns
     run_ns = max(1.0, start.total_ns / start.run_share)
+    whole = evidence.get(find_whole_run_of, trainer)
     counted = [part for part in start.parts if part not in (*NOT_OWN, "imports")]
     if own_ns < limits.min_start_ns or own_ns < limits.large_share * run_ns:
         own_ns += imports_ns
         counted.append("imports")
-        if own_ns < limits.min_start_ns or own_ns < limits.large_imports_share * run_ns:
+        is_bound = whole is not None and whole.is_bound_by_start
+        if not is_bound and (own_ns < limits.min_start_ns or own_ns < limits.large_imports_share * run_ns):
             return Clear(
                 f"The first step was done after {units.duration(start.total_ns)}, "
                 f"{units.share(start.run_share)} of the run."
             )
     part = max(counted, key=lambda part: start.parts[part])
-    whole = evidence.get(find_whole_run_of, trainer)
     setup = next((at for at in whole.places if at.part == SETUP), None) if whole and part == "rest" else None
     return [
         Finding(
