@@ -118,8 +118,8 @@ def hints(found):
 def signature(path, found):
     code = getattr(found, "__code__", None)
     return [
-        early.said(lambda: str(inspect.signature(found))),
-        early.said(lambda: str(inspect.signature(found, follow_wrapped=False))),
+        early.said(lambda: early.scrub(inspect.signature(found))),
+        early.said(lambda: early.scrub(inspect.signature(found, follow_wrapped=False))),
         early.said(lambda: early.scrub(inspect.getfullargspec(found))),
         early.said(hints, found),
         early.said(lambda: early.scrub(found.__defaults__)),
@@ -231,7 +231,7 @@ def bound(path, found):
         method == getattr(holder, name),
         early.said(lambda: method.__qualname__),
         early.said(lambda: str(method.__module__)),
-        early.said(lambda: str(inspect.signature(method))),
+        early.said(lambda: early.scrub(inspect.signature(method))),
         early.scrub(repr(method))[:80],
         [ask(method) for ask in ASKS],
         [isinstance(method, each) for each in TYPES],

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from perfwrap import units
 from perfwrap.measures.account.intervals import contain
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.account.loop_events import thread_spans
@@ -63,7 +62,7 @@ MIN_PLACE_SHARE = 0.05
 """Share of the run from which a place outside the loop is named."""
 OUTSIDE_SHARE = 0.5
 """Share of the run outside the training loop from which the run is bound by that."""
-MIN_OUTSIDE_NS = 5 * units.SECOND
+MIN_OUTSIDE_NS = 5_000_000_000
 """Time outside the loop that the program itself spends, from which that matters; a short test run is mostly imports."""
 
 
