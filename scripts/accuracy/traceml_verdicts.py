@@ -58,11 +58,11 @@ RIGHT: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("host_sync_in_step", "logging_overhead", "python_overhead", "slow_steps", "slowing_steps"), RESIDUAL
     ),
-    **dict.fromkeys(("validation_share", "zero_grad_memset"), RESIDUAL),
+    **dict.fromkeys(("program_profiler", "validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; each of these counts as right.
     **dict.fromkeys(
         ("dense_embedding", "double_precision", "half_precision_on_cpu", "loop_in_model", "phase_balance")
-        + ("unused_gradients",),
+        + ("activation_checkpointing", "unused_gradients"),
         COMPUTE,
     ),
     **dict.fromkeys(("padded_batches", "repeated_backward", "slow_optimizer"), COMPUTE),
