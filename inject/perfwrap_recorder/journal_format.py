@@ -111,11 +111,9 @@ GPU = 58  # a GPU's work on a phase, between two events; value = its kind | lead
 # thread = a stream
 PROFILER = 59  # the program's own torch.profiler: it starts, stops, reads or exports a recording; name = label of the
 # call. Calls may be nested: "step" has the stop of a window and the program's on_trace_ready inside
-RECOMPUTE = (
-    60  # activation checkpointing computes a forward pass again, in a backward pass, on the thread that
-)
-# does so; name = label "checkpoint" at the line that called it in the first forward pass. The backward pass of a
-# reentrant checkpoint is inside, as a BACKWARD span
+RECOMPUTE = 60  # activation checkpointing computes a forward pass again, in a backward pass and its thread;
+# name = label "checkpoint" at the line that called it in the first forward pass. The backward pass of a reentrant
+# checkpoint is inside, as a BACKWARD span
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits

@@ -9,10 +9,10 @@
 
 Each pair is a commit of a public project that made training faster, and the commit before it. DIR holds git clones of
 the projects, as ``OWNER+NAME`` or ``NAME``; nothing is fetched. The pair's driver, a training script in drivers/, is
-copied into a checkout of each commit and runs there with --python, which has the projects' libraries. The measured
-ratio is that of the CPU times of an epoch, before over after: medians over the epochs except the first, then over 3
-runs each, in turn. (All drivers work in one thread and never wait; other programs disturb their CPU time less.) Then
-``perfwrap run`` records the version before the fix.
+copied into a checkout of each commit, with small_images.py, and runs there with --python, which has the projects'
+libraries. The measured ratio is that of the CPU times of an epoch, before over after: medians over the epochs except
+the first, then over 3 runs each, in turn. (All drivers work in one thread and never wait; other programs disturb their
+CPU time less.) Then ``perfwrap run`` records the version before the fix.
 
 The guilty lines are the lines that the fix replaced. The result is the best of these that is true:
 
@@ -145,6 +145,7 @@ class Bench:
             checkout.mkdir(parents=True)
             unpack(git, getattr(self.pair, version), self.pair.files, checkout)
             shutil.copy(self.pair.driver, checkout)
+            shutil.copy(HERE / "small_images.py", checkout)
         for repository, commit in self.pair.needs:
             unpack(git_folder(sources, repository), commit, ("*.py",), self.folder / "needs")
 

@@ -6,8 +6,7 @@ import time
 
 import torch
 from pytorch_metric_learning.losses.fast_ap_loss import FastAPLoss
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from small_images import classes_of_images, embedder
 
 CLASSES, IMAGES, BATCH, EPOCHS = 20, 10_240, 256, 8
 
@@ -15,20 +14,8 @@ CLASSES, IMAGES, BATCH, EPOCHS = 20, 10_240, 256, 8
 def main() -> None:
     """Train, and print the loss and the time of each epoch."""
     torch.manual_seed(0)
-    labels = torch.arange(IMAGES) % CLASSES
-    images = torch.randn(IMAGES, 3, 32, 32) + torch.randn(CLASSES, 3, 1, 1)[labels]
-    loader = DataLoader(TensorDataset(images, labels), batch_size=BATCH, shuffle=True, drop_last=True)
-    model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1),
-        nn.BatchNorm2d(16),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1),
-        nn.BatchNorm2d(32),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(128, 64),
-    )
+    loader = classes_of_images(CLASSES, IMAGES, BATCH)
+    model = embedder()
     criterion = FastAPLoss(num_bins=10)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for epoch in range(EPOCHS):

@@ -83,7 +83,10 @@ def test_what_is_left_of_a_finding_is_not_the_share_of_the_verdict(run: Any) -> 
     )
     assert verdict.id == "data-bound"
     assert verdict.share == pytest.approx(0.5)
-    assert verdict.sentence == "Data-bound: 50 % of the training loop waits for batches. It takes 12 %."
+    assert (
+        verdict.sentence
+        == "Data-bound: 50 % of the training loop waits for batches. Largest finding: It takes 12 %."
+    )
 
 
 def test_a_finding_that_is_the_whole_part_is_not_stated_twice(run: Any) -> None:
@@ -96,14 +99,17 @@ def test_all_of_the_models_work_is_the_share_of_compute_bound(run: Any) -> None:
     write(run, python=2)
     verdict = judged(run, claiming("in_vain", 0.4, "backward", "compute-bound"))
     assert verdict.share == pytest.approx(10 / 12, abs=0.01)
-    assert verdict.sentence == "Compute-bound: 84 % of the training loop is model work. It takes 40 %."
+    assert (
+        verdict.sentence
+        == "Compute-bound: 84 % of the training loop is model work. Largest finding: It takes 40 %."
+    )
 
 
 def test_a_problem_of_the_model_comes_before_the_note_that_the_model_dominates(run: Any) -> None:
     write(run)
     note = claiming("note", 0.9, "forward", "compute-bound", informational=True)
     problem = claiming("problem", 0.3, "", "compute-bound")
-    assert judged(run, problem, note).sentence.endswith("is model work. It takes 30 %.")
+    assert judged(run, problem, note).sentence.endswith("is model work. Largest finding: It takes 30 %.")
     small = claiming("small", 0.03, "", "compute-bound")
     assert "It takes" not in judged(run, small, note).sentence
 
@@ -111,7 +117,7 @@ def test_a_problem_of_the_model_comes_before_the_note_that_the_model_dominates(r
 def test_checkpoints_and_validation_are_named_where_both_take_time(run: Any) -> None:
     write(run, validation=5, saved=5)
     verdict = judged(run, claiming("saving", 0.15, "checkpoint", "checkpoint/validation-bound"))
-    assert "is validation and checkpoints. It takes 15 %." in verdict.sentence
+    assert "is validation and checkpoints. Largest finding: It takes 15 %." in verdict.sentence
 
 
 def test_checkpoints_alone_are_called_so(run: Any) -> None:
@@ -127,7 +133,7 @@ def test_a_small_finding_beside_a_large_part_without_a_cause_is_no_verdict(run: 
     verdict = judged(run, claiming("code", 0.17, "python", "python-bound"))
     assert (verdict.id, verdict.share) == ("unknown", None)
     assert verdict.sentence == (
-        "No verdict: 71 % of the training loop waits for batches, and no rule found the cause. It takes 17 %."
+        "No verdict: 71 % of the training loop waits for batches, and no rule found the cause. Largest finding: It takes 17 %."
     )
 
 

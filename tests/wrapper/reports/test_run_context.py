@@ -20,10 +20,10 @@ def test_the_whole_run_is_a_strip_whose_parts_add_up_to_a_hundred_per_cent(
     run = {**diagnosis.run, "cwd": "/w"}
     divided = replace(diagnosis, whole_run=WholeRun(parts, places), run=run)
     text = drawn(divided, 80)
-    told = "Outside the loop, most time: importing torch 2 s, a.py:7 (exit) 1 s."
+    expected = "Outside the loop, most time: importing torch 2 s, a.py:7 (exit) 1 s."
     assert "\nWhole run: 12 s\n  ░░░" in text
     assert "\n  imports 25 %, steady loop 67 %, exit 8 %.\n" in text
-    assert told in " ".join(text.split())
+    assert expected in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     shown = whole_run(divided)
     assert shown is not None
@@ -32,7 +32,7 @@ def test_the_whole_run_is_a_strip_whose_parts_add_up_to_a_hundred_per_cent(
         (LOOP, 67),
         (EXIT, 8),
     ]
-    assert shown["places"] == told
+    assert shown["places"] == expected
     assert document(divided)["whole_run"]["parts_ns"][LOOP] == 8 * SECOND
 
 

@@ -75,6 +75,9 @@ PART_WORDS = {
 }
 """What the training loop does in these parts."""
 
+LARGEST = "Largest finding:"
+"""Before the sentence of a finding that explains only a part of what the sentence before it says."""
+
 PART_OF_MODEL_WORK = ("slow_optimizer",)
 """Rules whose findings without a verdict are a part of the model's work, which is the verdict then."""
 
@@ -172,7 +175,7 @@ def _weight(group: list[Finding], share: float) -> tuple[int, float, float]:
 def _larger(part: str, share: float, first: Finding) -> Verdict:
     """Return that no rule explains the largest part of the loop; the finding about a small part follows."""
     words = f"{units.share(share)} of the training loop {PART_WORDS[(part,)]}"
-    return _unknown(f"{words}, and no rule found the cause. {first.sentence}")
+    return _unknown(f"{words}, and no rule found the cause. {LARGEST} {first.sentence}")
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -239,17 +242,17 @@ def _bound(kind: str, share: float, group: Sequence[Finding], part: tuple[float,
     findings explain of that follows in the sentence.
     """
     first = _first(group)
-    told = first.sentence
+    sentence = first.sentence
     if len(group) > 1 and share - first.share >= 0.01:
         rest = units.counted(len(group) - 1, "similar finding")
-        told += f" Together with {rest}: {units.share(share)}."
+        sentence += f" Together with {rest}: {units.share(share)}."
     if part is None or (part[0] < share and not first.informational):
-        return Verdict(kind, share, f"{VERDICTS[kind]}: {told}", first.confidence)
+        return Verdict(kind, share, f"{VERDICTS[kind]}: {sentence}", first.confidence)
     whole, words = part
     if first.informational or units.share(whole) != units.share(first.share):
         about = f"{units.share(whole)} of the training loop {words}."
-        told = about if first.informational else f"{about} {told}"
-    return Verdict(kind, whole, f"{VERDICTS[kind]}: {told}", first.confidence)
+        sentence = about if first.informational else f"{about} {LARGEST} {sentence}"
+    return Verdict(kind, whole, f"{VERDICTS[kind]}: {sentence}", first.confidence)
 
 
 def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:

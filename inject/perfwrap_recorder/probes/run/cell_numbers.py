@@ -44,6 +44,8 @@ def _write():
         for name, number in list(names.items())[-MAX_CELLS:]:
             if type(name) is str and type(number) is int:
                 facts.write("cell/" + name, number)
-    notebook = os.environ.get("JPY_SESSION_NAME") or own(shell).get("user_ns", {}).get("__vsc_ipynb_file__")
+    variables = own(shell).get("user_ns")
+    of_editor = variables.get("__vsc_ipynb_file__") if type(variables) is dict else None
+    notebook = os.environ.get("JPY_SESSION_NAME") or of_editor
     if type(notebook) is str and notebook.endswith(".ipynb"):
         facts.write("notebook", notebook)

@@ -26,10 +26,10 @@ const RUN_HUES = { outside: '#9aa5b1', loop: '#2f6fdd', inside: '#7aa7ee' };
 function drawWholeRun() {
   const run = data.whole_run;
   if (!run) return;
-  const told = run.parts.map((row) => row.part + ' ' + row.share + ' %').join(', ');
+  const label = run.parts.map((row) => row.part + ' ' + row.share + ' %').join(', ');
   byId('verdict').append(
     element('p', { class: 'run-strip small' }, 'Whole run: ' + run.time),
-    element('div', { class: 'bar thin', role: 'img', 'aria-label': told }, run.parts.map((row) => {
+    element('div', { class: 'bar thin', role: 'img', 'aria-label': label }, run.parts.map((row) => {
       const hue = RUN_HUES[row.kind];
       const name = row.part + ' ' + row.share + ' %';
       const piece = element('span', { title: name + ', ' + row.time, class: row.share < 6 ? 'narrow' : '' },
@@ -37,7 +37,7 @@ function drawWholeRun() {
       Object.assign(piece.style, { flexGrow: row.share, background: hue, color: ink(hue) });
       return piece;
     })),
-    element('p', { class: 'quiet small' }, told + '. ' + run.places));
+    element('p', { class: 'quiet small' }, label + '. ' + run.places));
 }
 
 function drawAccount() {
@@ -45,10 +45,10 @@ function drawAccount() {
     byId('account').hidden = true;
     return;
   }
-  const told = data.account.map((row) => row.part + ' ' + row.share).join(', ');
+  const label = data.account.map((row) => row.part + ' ' + row.share).join(', ');
   byId('account').append(
     ...heading('account', 'Where the time of a step goes'),
-    element('div', { class: 'bar', role: 'img', 'aria-label': told }, data.account.map((row) => {
+    element('div', { class: 'bar', role: 'img', 'aria-label': label }, data.account.map((row) => {
       const hue = PARTS[row.part] || '#9aa5b1';
       const piece = element('span', { title: row.part + ': ' + row.share + ', ' + (MEANINGS[row.part] || ''), class: row.tenths < 60 ? 'narrow' : '' },
         row.tenths >= (isNarrow() ? 250 : 90) ? row.part + ' ' + Math.round(row.tenths / 10) + ' %' : '');
@@ -87,7 +87,7 @@ function drawnFinding(finding, number) {
   return element('details', { class: 'finding', id: 'finding-' + finding.id, toggle: (event) => followFinding(event, number) },
     element('summary', {},
       element('span', { class: 'number' }, number + 1 + '.'),
-      element('span', { class: 'told' }, sentence(finding.sentence)),
+      element('span', { class: 'headline' }, sentence(finding.sentence)),
       element('span', { class: 'cost severity-' + finding.severity }, finding.cost),
       element('span', { class: 'where' }, where.filter(Boolean).join(' · ')),
       finding.cost ? element('span', { class: 'meter severity-' + finding.severity }, meter) : ''),
@@ -100,7 +100,7 @@ function drawnFinding(finding, number) {
         finding.experiment ? drawnExperiment(finding.experiment) : ''),
       element('div', { class: 'evidence' },
         element('h3', {}, 'Evidence'),
-        element('ul', {}, finding.evidence.map((told) => element('li', {}, sentence(told)))),
+        element('ul', {}, finding.evidence.map((words) => element('li', {}, sentence(words)))),
         element('div', { class: 'buttons' },
           hasEvidence(number) ? element('button', { click: () => showFinding(number), 'data-show': number }, 'Show in the charts') : '',
           laneOf(number) >= 0 ? element('button', { click: () => showLane(laneOf(number)) }, 'Show its most expensive step') : '',

@@ -1,4 +1,4 @@
-// What is told in tables: rules, notes, GPUs, facts, coverage.
+// What is shown in tables: rules, notes, GPUs, facts, coverage.
 
 function drawnTable(table) {
   return element('div', { class: 'table', tabindex: '0' }, element('table', {},
