@@ -201,11 +201,15 @@ class Bench:
         times = json.loads(path.read_text())
         return statistics.median(times["before"]), statistics.median(times["after"])
 
-    def profile(self) -> None:
-        """Record the version before the fix."""
+    def profile(self) -> bool:
+        """Record the version before the fix; return whether it ran to its end."""
         command = [sys.executable, "-m", "perfwrap", "run", "--out", str(self.run_folder), "--"]
-        with (self.folder / "report.txt").open("w") as report:
-            self.start("before", *command, stderr=report).communicate()
+        with (
+            (self.folder / "report.txt").open("w") as report,
+            self.start("before", *command, stderr=report) as process,
+        ):
+            process.communicate()
+        return process.returncode == 0
 
     def diagnose_again(self) -> None:
         """Diagnose the kept run again."""
@@ -281,7 +285,10 @@ def main() -> int:
                     print_times(pair, times)
                     counts[pair.held_out, "measured" if times else "failed"] += 1
                     continue
-                bench.profile()
+                if not bench.profile():
+                    print(f"{pair.name} failed: see {bench.folder / 'report.txt'}", file=sys.stderr)
+                    counts[pair.held_out, "failed"] += 1
+                    continue
             ratio = (
                 times[0] / times[1]
                 if times

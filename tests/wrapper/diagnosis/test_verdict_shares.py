@@ -133,7 +133,8 @@ def test_a_small_finding_beside_a_large_part_without_a_cause_is_no_verdict(run: 
     verdict = judged(run, claiming("code", 0.17, "python", "python-bound"))
     assert (verdict.id, verdict.share) == ("unknown", None)
     assert verdict.sentence == (
-        "No verdict: 71 % of the training loop waits for batches, and no rule found the cause. Largest finding: It takes 17 %."
+        "No verdict: 71 % of the training loop waits for batches, and no rule found the cause. Largest finding: It "
+        "takes 17 %."
     )
 
 
