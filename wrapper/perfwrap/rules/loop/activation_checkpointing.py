@@ -1,8 +1,8 @@
 """Activation checkpointing computes forward passes a second time.
 
 What it finds
-    Checkpoints (``torch.utils.checkpoint``, reentrant or not, also through a library such as
-    ``gradient_checkpointing_enable``) whose forward passes run again in the backward pass for at least 2 % of the
+    Checkpoints (torch.utils.checkpoint, reentrant or not, also through a library such as
+    gradient_checkpointing_enable) whose forward passes run again in the backward pass for at least 2 % of the
     training loop. The line is the one that calls the checkpoint.
 
 Why it costs

@@ -2,7 +2,7 @@
 
 What it finds
     On a CPU, a line of a model or a loss function with at least 10 % of py-spy's samples of the training thread, in a
-    ``for`` loop whose passes do not depend on each other: none reads what the one before it computed, other than to add
+    for loop whose passes do not depend on each other: none reads what the one before it computed, other than to add
     to it. Loops over layers, and over the time steps of a recurrence, are not of this kind.
 
 Why it costs

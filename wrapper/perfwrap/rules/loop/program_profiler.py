@@ -7,7 +7,7 @@ What it finds
     objects.
 
 Why it costs
-    At the end of a window torch turns each recorded operation into an object. ``key_averages()`` and ``table()`` visit
+    At the end of a window torch turns each recorded operation into an object. key_averages() and table() visit
     all of them, with stacks several times. An export writes them to a file. A million operations take minutes.
 
 How the gain is estimated
@@ -15,9 +15,9 @@ How the gain is estimated
     three tenths, because nearby code also gets faster. That recorded steps take longer is not part of it.
 
 How to fix
-    Profile a few steps once, with ``schedule(..., repeat=1)``, and switch the profiler off for the rest of the run.
-    Export the trace and read the table later, outside the training. ``with_stack``, ``record_shapes`` and
-    ``profile_memory`` multiply the cost.
+    Profile a few steps once, with schedule(..., repeat=1), and switch the profiler off for the rest of the run.
+    Export the trace and read the table later, outside the training. with_stack, record_shapes and
+    profile_memory multiply the cost.
 
 When it is wrong
     When the purpose of the run is the profile: then compare the other shares with each other only.
