@@ -8,26 +8,18 @@ from dataclasses import replace
 import polars as pl
 
 from perfwrap import units
+from perfwrap.diagnosis.doubts import gpu_doubt, ranks_doubt, reason_to_abstain
 from perfwrap.diagnosis.larger_part import find_larger_part
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.diagnosis.shared_machine import on_shared_machine
 from perfwrap.measures.account.account import find_account
-from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.gpu.gpu_state import find_gpus
-from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
-from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
-from perfwrap.measures.ranks.rank_skew import Skew, find_skew
-from perfwrap.measures.run.attached import Attached, find_attached
+from perfwrap.measures.ranks.rank_skew import find_skew
 from perfwrap.measures.run.whole_run import WholeRun, find_whole_run
-from perfwrap.measures.steps.enough import MIN_IMPORTED, NEEDED, are_enough
-from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.model import SEVERITIES, Finding, Scope, severity_of
-from perfwrap.rules.needs import why_missing
-from perfwrap.rules.stack_samples import quote
-from perfwrap.timeline.coverage import RECORDER, notes
 
 VERDICTS = {
     "data-bound": "Data-bound",
@@ -81,18 +73,6 @@ LARGEST = "Largest finding:"
 PART_OF_MODEL_WORK = ("slow_optimizer",)
 """Rules whose findings without a verdict are a part of the model's work, which is the verdict then."""
 
-ACTIVITIES = {
-    "": "in the program's own code",
-    "data": "waiting for batches",
-    "fetch": "making batches",
-    "loader_start": "starting a loader",
-    "forward": "in the forward pass",
-    "backward": "in the backward pass",
-    "optimizer": "in the optimizer",
-}
-"""What a sampled thread was doing, by operation."""
-MAX_ACTIVITIES = 4
-
 SHOWN_SHARE = 0.005
 """Share of the loop from which a part is named: it is shown as 1 %."""
 
@@ -127,7 +107,7 @@ def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mappin
     for finding in findings:
         if finding.verdict is not None and finding.scope is not Scope.RUN:
             groups.setdefault(finding.verdict, []).append(finding)
-    reason = _reason_to_abstain(evidence, account)
+    reason = reason_to_abstain(evidence, account)
     recorded = any(
         finding.scope is Scope.WINDOW and finding.verdict is not None and finding.share >= BOUND_SHARE
         for finding in findings
@@ -258,9 +238,9 @@ def _bound(kind: str, share: float, group: Sequence[Finding], part: tuple[float,
 def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
     """Return the verdict on a loop without a dominant kind of waste."""
     if any(trains_on_gpu(evidence, trainer) for trainer in evidence.get(find_trainers)):
-        return _unknown(_gpu_doubt(evidence))
+        return _unknown(gpu_doubt(evidence))
     if len(evidence.get(find_ranks_together)) > 1:
-        doubt = _ranks_doubt(evidence.get(find_skew))
+        doubt = ranks_doubt(evidence.get(find_skew), BOUND_SHARE)
         if doubt:
             return _unknown(doubt)
     total = sum(account.values())
@@ -304,125 +284,9 @@ def _hottest(findings: Sequence[Finding]) -> str:
     return f" (hottest line: {where})" if where else ""
 
 
-def _ranks_doubt(skew: Skew | None) -> str:
-    """Return why a job with several ranks is not called healthy although no rank wastes time itself, or nothing."""
-    if skew is None:
-        return (
-            "no waste found on the host, but how long the ranks waited for each other was not recorded; it may be part "
-            "of the backward pass."
-        )
-    if skew.waiting_share >= BOUND_SHARE:
-        return (
-            f"no waste found on the host, but ranks wait for each other {units.share(skew.waiting_share)} of the "
-            f"time, {units.share(skew.latest_share)} of it for {skew.latest.trainer.name}."
-        )
-    if not skew.measured:
-        return (
-            "no waste found on the host, and waits for late ranks take "
-            f"{units.share(skew.waiting_share)} of the time; but it was not recorded how much of the backward pass is "
-            "computation and how much is gradient communication."
-        )
-    return ""
-
-
 def _is_about_data(finding: Finding) -> bool:
     """Return whether a finding explains waits for batches, even if only as a note."""
     return finding.verdict == "data-bound" or finding.rule == "data_loader_wait"
-
-
-def _gpu_doubt(evidence: Evidence) -> str:
-    """Return why a loop on a GPU is not called healthy although the host wastes no time."""
-    steps = [evidence.get(find_ordinary_step, trainer) for trainer in evidence.get(find_trainers)]
-    busy = min((step.busy_share for step in steps if step), default=None)
-    if busy is not None:
-        return (
-            f"no large waste found, but the GPU is busy only {units.share(busy)} of the time, and its idle time has no "
-            "large cause."
-        )
-    utilization = gpu_utilization(evidence)
-    if utilization is None:
-        return (
-            "no waste found on the host, but GPU utilization was not recorded: run with monitors on a machine with the "
-            "NVIDIA driver."
-        )
-    return (
-        f"no waste found on the host, but the GPU was busy in only {units.share(utilization)} of the samples. "
-        "To see what it waited for, record its kernels."
-    )
-
-
-def _reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
-    """Return why there is no verdict; empty when there can be one."""
-    job, main = evidence.get(find_attached), evidence.get(find_main_trainer)
-    if main is None:
-        return _nothing_trained(evidence) if job is None else _attached(evidence, job)
-    steps = evidence.get(find_steps, main)
-    if steps.count == 0:
-        return "no training step was found (no loop of forward, backward and optimizer steps)."
-    if not evidence.get(are_enough, main) or not sum(account.values()):
-        needed = MIN_IMPORTED if "imported" in evidence.timeline.run else NEEDED
-        return (
-            f"only {units.counted(steps.steady, 'steady step')} after "
-            f"{units.counted(steps.warm_up_steps, 'warm-up step')}; a verdict needs "
-            f"{needed}. {_how_to_get_more_steps(evidence)}"
-        )
-    return evidence.get(why_missing, "phases") or ""
-
-
-def _how_to_get_more_steps(evidence: Evidence) -> str:
-    """Return how to record more steps."""
-    imported = "imported" in evidence.timeline.run
-    return "Record a longer window." if imported else "Train longer."
-
-
-def _attached(evidence: Evidence, job: Attached) -> str:
-    """Return what is known about a job that was only observed from outside; this is not a verdict."""
-    words = [
-        f"perfwrap was attached to process {job.pid} and recorded nothing inside it, so steps and waits were "
-        "not measured. To record them, start the job with `perfwrap run`, or attach with --recorder (Python 3.14 "
-        "and later)."
-    ]
-    if job.samples:
-        done = [
-            f"{units.count(count)} {ACTIVITIES.get(operation, f'in {operation}')}"
-            for operation, count in job.operations[:MAX_ACTIVITIES]
-        ]
-        words.append(f"Of {units.counted(job.samples, 'sample')} of its main thread: {', '.join(done)}.")
-        words += quote(job.hottest, "of its own code or of making batches")
-    else:
-        why = "; ".join(notes(evidence.timeline, "pyspy")[:2])
-        words.append("No call stack was sampled" + (f": {why}." if why else "."))
-    words += quote(job.workers, "of its DataLoader workers at work")
-    if job.cores is not None:
-        words.append(f"Its processes used {units.number(job.cores)} cores.")
-    words += [
-        f"{gpu.name} was busy {units.share(gpu.utilization)} of the time."
-        for gpu in evidence.get(find_gpus)
-        if gpu.utilization is not None
-    ]
-    return " ".join(words)
-
-
-def _nothing_trained(evidence: Evidence) -> str:
-    """Return why there is no training thread."""
-    timeline = evidence.timeline
-    if "imported" in timeline.run:
-        return "the imported files contain no training: no step markers, forward or backward passes or optimizer steps."
-    rows = timeline.coverage.filter(pl.col("what") == RECORDER)
-    processes = units.counted(rows["track"].n_unique(), "Python process", "Python processes")
-    if rows.is_empty():
-        return "no Python process was recorded. Run `perfwrap doctor` to check this machine."
-    if rows.filter(pl.col("end") > pl.col("start")).is_empty():
-        return f"{processes} ran, but none was recorded: {_why_not(notes(timeline, RECORDER))}."
-    return f"{processes} ran and imported torch, but none trained: no backward pass, no optimizer step."
-
-
-def _why_not(reasons: Sequence[str]) -> str:
-    """Return why processes were not recorded, in one clause."""
-    if not reasons:
-        return "the reason is unknown"
-    more = f", and {units.counted(len(reasons) - 2, 'other reason')}" if len(reasons) > 2 else ""
-    return "; ".join(f"it {reason}" for reason in reasons[:2]) + more
 
 
 def _unknown(reason: str) -> Verdict:

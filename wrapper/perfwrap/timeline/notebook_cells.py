@@ -1,4 +1,4 @@
-"""The cells of notebooks, which a timeline names in place of files: ``/work/digits.ipynb, cell [3]``."""
+"""The cells of notebooks, which a timeline names in place of files: ``/home/me/digits.ipynb, cell [3]``."""
 
 from __future__ import annotations
 
