@@ -59,8 +59,8 @@ def line_finding(found: GrowingLine) -> Finding:
     at = place(found.line, "")
     hot = HotFunction(found.line, found.samples, found.samples, found.library)
     words = [
-        f"{units.count(found.samples)} samples of the steady loop passed this line (by py-spy), ever more of them "
-        "compared with the samples of the model's training, whose time is constant.",
+        f"{units.count(found.samples)} samples of the steady loop passed this line (by py-spy). Their number grows "
+        "relative to the samples of the model's training, whose time is constant.",
         *quote_library(hot),
     ]
     if found.is_linear:
