@@ -134,6 +134,7 @@ _importer = threading.get_ident()
 _import, builtins.__import__ = builtins.__import__, _importing
 try:
     import torch
+    import torch.utils.checkpoint  # Some versions of torch import it only when a program does.
 finally:
     builtins.__import__ = _import
 _hold()

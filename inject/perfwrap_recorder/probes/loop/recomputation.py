@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal_format
+from perfwrap_recorder import guard, journal_format, on_import
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.instrumenting import instrument, timing
 from perfwrap_recorder.journal import journal
@@ -23,6 +23,7 @@ from perfwrap_recorder.program.source_lines import label
 
 RECOMPUTE = journal_format.RECOMPUTE
 NAME = "checkpoint"
+CHECKPOINTS = "torch.utils.checkpoint"
 
 MAX_PENDING = 10_000
 """Checkpoints that wait for their backward pass; of more the line is unknown, or they are not recorded."""
@@ -31,8 +32,21 @@ pending = {}  # id of a checkpoint's frame or context -> (reference, [text id of
 
 
 def install(torch):
-    """Start recording."""
-    module = sys.modules["torch.utils.checkpoint"]
+    """Start recording. Some versions (2.3) import their checkpoints only when the program does."""
+    if CHECKPOINTS in sys.modules:
+        _watch(torch, sys.modules[CHECKPOINTS])
+    journal.cover("probe/recomputation")
+
+
+def _when_imported(module):
+    if on_import.imported("torch"):
+        _watch(sys.modules["torch"], module)
+
+
+MODULES = {CHECKPOINTS: _when_imported}
+
+
+def _watch(torch, module):
     function = module.CheckpointFunction
     _call_before(torch, function.forward, _note, ("ctx",))
     timing.time_calls(
@@ -48,7 +62,6 @@ def install(torch):
         _call_before(torch, frame.__init__, _note, ("self",))
         _call_before(torch, hook.__init__, _begin, ("target_frame_ref",))
         _call_before(torch, ends, _end, ("self",))
-    journal.cover("probe/recomputation")
 
 
 def _call_before(torch, function, call, values):
