@@ -102,6 +102,8 @@ class Plan:
         self.left = 0
         self.opened = self.deadline = self.since = 0
         self.steps = 0
+        self.is_held = False
+        """Whether it was due, but had to wait; detail goes on until then."""
         self.in_backward = False
         """Whether steps end during a backward pass."""
         self.slowest_ns, self.slowest = 0, ""
@@ -219,12 +221,13 @@ def _step_ended(moment, is_step):
 
 
 def _is_under_way():
-    return _plan is not None and _plan.opened > 0
+    return _plan is not None and (_plan.opened > 0 or _plan.is_held)
 
 
 def _may_begin():
     """Return whether the window may begin; if it never may, write that."""
     reason = is_wanted()
+    _plan.is_held = reason is None
     if reason is None:
         return False
     if not reason and (torch_profiler.is_enabled() or torch_profiler.is_enabled_elsewhere()):

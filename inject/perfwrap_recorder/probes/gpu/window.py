@@ -18,12 +18,17 @@ from perfwrap_recorder import guard, roles
 from perfwrap_recorder.gpu import gpu_events, profiler_window, torch_profiler
 from perfwrap_recorder.instrumenting import wrapping
 from perfwrap_recorder.journal import journal
+from perfwrap_recorder.journal_format import BACKWARD, OPTIMIZER
 
 REPLACED = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
+
+WAITING = (profiler_window.AUTO, profiler_window.STEADY, profiler_window.WORST)
 
 WARNS_OF_FORKS = (3, 12)
 """From this version on Python warns of a fork if there is more than one thread of any kind."""
 
+MAX_EVALUATION_STEPS = 1000
+"""After this many batches of a program that has an optimizer, the window no longer waits for the first step of it."""
 
 OTHERS = (
     "NSYS_",
@@ -88,7 +93,23 @@ def _find_reason(torch, all_ranks, asked):
         return "CUDA graphs are in use; `--window 3@100` takes it all the same"
     if sys.version_info >= WARNS_OF_FORKS and len(os.listdir("/proc/self/task")) == 1:
         return "the program has one thread, and would have two: Python warns of forks then"
-    return None if gpu_events.captures else torch_profiler.find_remote_calls()
+    must_wait = gpu_events.captures or (asked in WAITING and _evaluates_first(torch))
+    return None if must_wait else torch_profiler.find_remote_calls()
+
+
+def _evaluates_first(torch):
+    """Return whether the steps so far are forward passes of a program that will train, such as a first evaluation."""
+    trains = journal.step_kind() in (OPTIMIZER, BACKWARD)
+    return (
+        not trains and journal.count_steps() < MAX_EVALUATION_STEPS and _has_optimizer(torch.optim.Optimizer)
+    )
+
+
+def _has_optimizer(kind):
+    """Return whether there was an optimizer of that class or of one below it: the first one marks its ``step``."""
+    if getattr(vars(kind).get("step"), "hooked", False) is True:
+        return True
+    return any(_has_optimizer(below) for below in type.__subclasses__(kind))
 
 
 def _find_other_tool(environment):

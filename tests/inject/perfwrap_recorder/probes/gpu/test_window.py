@@ -102,6 +102,21 @@ def test_by_itself_three_steps_are_taken_after_the_warm_up(train) -> None:
     assert last == first + 2
 
 
+EVALUATE = "with torch.no_grad():\n    for _ in range({count}): net(inputs)\n"
+
+
+@pytest.mark.parametrize("evaluated", [40, 300])
+def test_a_first_evaluation_is_not_what_is_taken(train, evaluated: int) -> None:
+    done = train(EVALUATE.format(count=evaluated) + "for _ in range(300): step()", "steady")
+    assert re.fullmatch(r"steps \d+ to \d+: tools/window-host-\d+\.json", *notes(done))
+    assert sum(name.startswith("Optimizer.step") for name in names(trace(done))) == 3
+
+
+def test_a_program_that_only_evaluates_has_one(train) -> None:
+    done = train("del optimizer\n" + EVALUATE.format(count=2300), "steady")
+    assert re.fullmatch(r"steps \d+ to \d+: tools/window-host-\d+\.json", *notes(done))
+
+
 def test_without_a_gpu_there_is_none_by_default(train) -> None:
     done = train("for _ in range(300): step()", "auto")
     assert notes(done) == []
