@@ -1,6 +1,6 @@
 # expect: activation_checkpointing line guilty
+# also: launch_bound
 """Recomputes every block of a transformer in the backward pass, although most of the GPU's memory is free."""
-
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint

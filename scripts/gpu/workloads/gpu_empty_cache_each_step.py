@@ -1,5 +1,5 @@
 # expect: empty_cache_in_step line guilty
-# also: allocator_retries small_batch busy_but_idle_units
+# also: allocator_retries small_batch busy_but_idle_units launch_bound
 """Empties the allocator's cache in each step."""
 
 import torch

@@ -1,5 +1,5 @@
 # expect: healthy
-"""Trains a ResNet-50 in bfloat16 and channels-last, from eight workers, with pinned batches."""
+"""Trains a ResNet-50 in bfloat16 and channels-last, from ten workers, with pinned batches."""
 
 import torch
 import torchvision
@@ -12,7 +12,7 @@ class Images(Dataset):
         self.images = torch.randint(0, 255, (256, 3, 224, 224), dtype=torch.uint8)
 
     def __len__(self):
-        return 128 * 110
+        return 256 * 70
 
     def __getitem__(self, index):
         return self.images[index % 256], index % 10
@@ -22,7 +22,7 @@ torch.manual_seed(0)
 torch.backends.cudnn.benchmark = True
 model = torchvision.models.resnet50(num_classes=10).cuda().to(memory_format=torch.channels_last)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-loader = DataLoader(Images(), batch_size=128, shuffle=True, num_workers=8, pin_memory=True, drop_last=True)
+loader = DataLoader(Images(), batch_size=256, shuffle=True, num_workers=10, pin_memory=True, drop_last=True)
 for step, (images, labels) in enumerate(loader):
     images = images.cuda(non_blocking=True).to(torch.bfloat16, memory_format=torch.channels_last).div_(255)
     labels = labels.cuda(non_blocking=True)

@@ -1,5 +1,5 @@
 # expect: explicit_synchronize line guilty
-# also: launch_bound small_batch busy_but_idle_units
+# also: launch_bound small_batch busy_but_idle_units tensor_cores_unused
 """Calls torch.cuda.synchronize() after every phase of a step, to time it."""
 
 import time

@@ -11,9 +11,10 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.parts import PARTS, UNKNOWN
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
-from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
+from perfwrap.measures.kernels.gpu_activity import find_gpu_activity, gpu_of
 from perfwrap.measures.kernels.gpu_figures import GpuFigures, gpu_figures
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.concurrent_loops import (
     find_concurrent_groups,
@@ -80,8 +81,13 @@ def rank_figures(evidence: Evidence, trainer: Trainer, has_phases: bool) -> Rank
 
 def gpu_activity(evidence: Evidence) -> tuple[GpuFigures, ...]:
     """Return the activity of each GPU whose kernels were recorded."""
+    steps = {
+        id(evidence.get(gpu_of, trainer)): evidence.get(find_ordinary_step, trainer)
+        for trainer in evidence.get(find_trainers)
+    }
     return tuple(
-        gpu_figures(gpu, evidence.get(find_matrix_work, gpu)) for gpu in evidence.get(find_gpu_activity)
+        gpu_figures(gpu, evidence.get(find_matrix_work, gpu), steps.get(id(gpu)))
+        for gpu in evidence.get(find_gpu_activity)
     )
 
 

@@ -91,7 +91,10 @@ def on_whole_run(run: WholeRun | None, loop: Verdict) -> Verdict:
     share = sum(outside.values()) / run.total_ns
     kind = "start-up-bound" if run.is_bound_by_start else "outside-loop-bound"
     is_before = run.start_ns >= 0.95 * sum(outside.values())
-    where = "before the first training step" if is_before else "outside the training loop"
+    before = "before the first training step"
+    if run.slow_warm_up_ns >= BOUND_SHARE * run.total_ns:
+        before = "before the steady training loop"
+    where = before if is_before else "outside the training loop"
     costly = sorted(outside, key=lambda part: -outside[part])[:2]
     parts = ", ".join(f"{part} {units.duration(outside[part])}" for part in costly)
     sentence = (
@@ -124,7 +127,7 @@ def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mappin
         verdict = _bound(kind, shares[kind], groups[kind], part)
         larger = None if reason else find_larger_part(evidence, groups[kind], verdict.share or 0.0, account)
         if larger is None:
-            return _with_health(verdict, findings)
+            return _with_health(_with_largest(verdict, groups[kind], findings), findings)
         doubts.append(_larger(*larger, _first(groups[kind])))
     return _with_health(doubts[0] if doubts else _healthy(evidence, findings, account), findings)
 
@@ -156,6 +159,19 @@ def _larger(part: str, share: float, first: Finding) -> Verdict:
     """Return that no rule explains the largest part of the loop; the finding about a small part follows."""
     words = f"{units.share(share)} of the training loop {PART_WORDS[(part,)]}"
     return _unknown(f"{words}, and no rule found the cause. {LARGEST} {first.sentence}")
+
+
+def _with_largest(verdict: Verdict, group: Sequence[Finding], findings: Sequence[Finding]) -> Verdict:
+    """Return a verdict that no problem explains with the largest problem that another rule found."""
+    problems = [
+        found
+        for found in findings
+        if not found.informational and not found.health and found.scope is not Scope.RUN
+    ]
+    largest = max(problems, key=lambda found: (found.gain, found.share), default=None)
+    if largest is None or largest.share < BOUND_SHARE or not all(found.informational for found in group):
+        return verdict
+    return replace(verdict, sentence=f"{verdict.sentence} {LARGEST} {largest.sentence}")
 
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:

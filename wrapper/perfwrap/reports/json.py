@@ -279,6 +279,8 @@ def _gpu(figures: GpuFigures) -> dict[str, Any]:
         "launches": launches.count,
         "window_ns": figures.window_ns,
         "busy_share": _rounded(figures.busy_share, 6),
+        "loop_busy_share": _rounded(figures.loop_busy_share, 6),
+        "profiler_added_ns": _nanoseconds(figures.profiler_added_ns),
         "kernels_busy_share": _rounded(figures.kernels_busy_share, 6),
         "collective_ns": figures.collective_ns,
         "collective_exposed_ns": figures.collective_exposed_ns,

@@ -7,9 +7,9 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, gpu_of
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
-from perfwrap.measures.kernels.ordinary_step import OrdinaryStep
+from perfwrap.measures.kernels.ordinary_step import OrdinaryStep, find_ordinary_step
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import NotChecked
+from perfwrap.rules.model import Clear, NotChecked
 
 MIN_KERNELS = 50
 """Fewer kernels are too few to judge a loop: one step of a small network has some hundred."""
@@ -23,6 +23,9 @@ TERA = 1e12
 
 MIN_ADDED_SHARE = 0.02
 """Share of a recorded step from which the time that the profiler added is mentioned."""
+
+HOST_BOUND_SHARE = 0.30
+"""Share of the loop in which the GPU waits for launches from which the host decides how long a step takes."""
 
 LIMIT_SHARE = 0.60
 """Share of the peak below which ncu calls neither compute nor memory the limit (SpeedOfLight.py)."""
@@ -41,12 +44,33 @@ def recorded(evidence: Evidence, trainer: Trainer) -> GpuActivity | NotChecked:
     return gpu
 
 
+def limiting(evidence: Evidence, trainer: Trainer) -> GpuActivity | Clear | NotChecked:
+    """Return the activity of a GPU whose kernels limit the loop, or why faster kernels would not help.
+
+    Only where the recorder timed ordinary steps: in the recorded ones, a profiler makes all launches slower.
+    """
+    gpu = recorded(evidence, trainer)
+    step = evidence.get(find_ordinary_step, trainer)
+    if step is None or not step.recorded_ns or step.idle.get("dispatch", 0.0) < HOST_BOUND_SHARE:
+        return gpu
+    return Clear(
+        f"The GPU waits for launches {units.share(step.idle['dispatch'])} of the time, so that faster kernels would "
+        "hardly make a step shorter."
+    )
+
+
 def with_blame(evidence: Evidence, trainer: Trainer) -> GpuActivity | NotChecked:
     """Return the same, if the GPU's idle time can be compared with the activity of the host."""
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, GpuActivity) and gpu.events.clock_is_off:
         return NotChecked("The clocks of host and GPU do not match in this recording.")
     return gpu
+
+
+def loop_share(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, ns: float) -> float:
+    """Return the share of the training loop of what takes the GPU so long in the recorded window."""
+    step = evidence.get(find_ordinary_step, trainer)
+    return min(1.0, ns / gpu.window_ns * (step.window_share if step else 1.0))
 
 
 def window(gpu: GpuActivity) -> str:

@@ -83,3 +83,16 @@ def test_without_other_steps_the_recorded_ones_count(recording: Any) -> None:
     assert found is not None
     assert found.added_ns == 0
     assert found.busy_share == pytest.approx(0.7, abs=0.05)
+
+
+def test_what_the_gpu_does_in_the_window_is_a_share_of_whole_steps(recording: Any) -> None:
+    """Ordinary steps wait for a batch that the recorded ones had at once: a kernel is a small part of them."""
+    found = ordinary(recording, step_us=4_000, recorded_us=1_000, kernel_us=700)
+    window_us = 5 * 1_000 - 300  # from the first kernel to the end of the last
+    assert found.window_share == pytest.approx(window_us / 5 / 4_000, rel=0.01)
+    assert found.busy_share == pytest.approx(700 / 4_000, abs=0.01)
+
+
+def test_a_gpu_is_never_busy_more_than_all_of_the_time(recording: Any) -> None:
+    found = ordinary(recording, step_us=690, recorded_us=1_000, kernel_us=700)
+    assert found.busy_share == found.computing_share == 1.0

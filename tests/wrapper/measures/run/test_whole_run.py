@@ -18,6 +18,7 @@ from perfwrap.measures.run.whole_run import (
     LOOP,
     PARTS,
     SETUP,
+    WARM_UP,
     WholeRun,
     find_whole_run,
 )
@@ -117,6 +118,20 @@ def test_a_line_of_the_loop_is_no_place_of_the_exit(run: Any) -> None:
     found = parts(sample(run, recorded(run), [(11_900, TRAIN, "train.py", 30)]))
     assert found is not None
     assert not found.places
+
+
+def test_slow_first_steps_are_a_slow_warm_up(run: Any) -> None:
+    journal = run.journal(opened=1_000)
+    for number in range(100):
+        if number in (1, 2):
+            journal.span("backward", 2_500)
+        journal.step()
+    timeline = run.read()
+    end = {"monotonic_ns": 18_000, "wall_ns": 0}
+    found = parts(replace(timeline, run={**timeline.run, "start": BEGIN, "end": end}))
+    assert found is not None
+    assert found.slow_warm_up_ns == pytest.approx(found.parts[WARM_UP], abs=200)
+    assert found.slow_warm_up_ns == pytest.approx(5_000, abs=200)
 
 
 def test_compiling_in_the_steady_loop_is_part_of_the_loop(run: Any) -> None:

@@ -50,3 +50,29 @@ def test_tiny_kernels_are_said(gpu_loop: Any) -> None:
     for _ in range(10):
         gpu_loop.step(kernel=4)
     assert any("100 % of the kernels take less than 10 µs" in words for words in gpu_loop.find(rule).evidence)
+
+
+@pytest.mark.parametrize("at_line, is_named", [(9, True), (3, False)])
+def test_launches_outside_the_model_are_at_their_line(gpu_loop: Any, at_line: int, is_named: bool) -> None:
+    for _ in range(40):
+        gpu_loop.step(kernel=8)
+    for number in range(10):
+        gpu_loop.recording.builder.add_row(
+            "stacks",
+            time=round((5_000 + 2_000 * number) * 1_000),
+            track=gpu_loop.recording.main,
+            weight=1,
+            operation=None,
+            file="metrics.py" if number < at_line else f"other{number}.py",
+            line=24,
+            function="count_hits",
+            stack="",
+            source="py-spy",
+        )
+    finding = gpu_loop.find(rule)
+    assert (finding.location is not None) is is_named
+    assert ("reduce-overhead" in finding.advice) is not is_named
+    if is_named:
+        assert (finding.location.file, finding.location.line) == ("metrics.py", 24)
+        assert "at metrics.py:24, which torch.compile(model) does not reach" in finding.advice
+        assert finding.experiment is None

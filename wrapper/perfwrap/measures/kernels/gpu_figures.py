@@ -8,6 +8,7 @@ from perfwrap.measures.account.intervals import length
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, KernelClass
 from perfwrap.measures.kernels.launches import Launches
 from perfwrap.measures.kernels.matrix_work import MatrixWork
+from perfwrap.measures.kernels.ordinary_step import OrdinaryStep
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,16 @@ class GpuFigures:
     mfu: float | None = None
     """See MatrixWork."""
     why_no_mfu: str = ""
+    loop_busy_share: float | None = None
+    """The part of ordinary steps of the training loop in which anything ran; None if these were not timed."""
+    profiler_added_ns: float = 0.0
+    """How much longer the profiler made a recorded step."""
 
 
-def gpu_figures(gpu: GpuActivity, work: MatrixWork | None = None) -> GpuFigures:
-    """Return the figures of one GPU, with its matrix work if shapes were recorded."""
+def gpu_figures(
+    gpu: GpuActivity, work: MatrixWork | None = None, step: OrdinaryStep | None = None
+) -> GpuFigures:
+    """Return the figures of one GPU, with its matrix work if shapes were recorded, and its part of ordinary steps."""
     window = gpu.window_ns
     inferred = gpu.idle.filter("inferred")
     path = gpu.critical_path
@@ -82,6 +89,8 @@ def gpu_figures(gpu: GpuActivity, work: MatrixWork | None = None) -> GpuFigures:
         flops=work.flops if work else None,
         mfu=work.mfu if work else None,
         why_no_mfu=work.why_no_mfu if work else "",
+        loop_busy_share=step.busy_share if step and step.recorded_ns else None,
+        profiler_added_ns=step.added_ns if step else 0.0,
     )
 
 

@@ -33,9 +33,12 @@ class OrdinaryStep:
     idle: dict[str, float]
     """The share of each cause of idle time, largest first."""
     recorded_ns: float
-    """The mean length of a recorded step."""
+    """The mean length of a recorded step; 0 if the other steps were not timed."""
     added_ns: float
     """How much of it the profiler added; 0 if unknown."""
+    window_share: float = 1.0
+    """What takes the GPU as long as the window takes this share of the loop. It is small where a wait for data or a
+    checkpoint is not in the window, and above 1 where the profiler made the recorded steps longer."""
 
 
 def find_ordinary_step(evidence: Evidence, trainer: Trainer) -> OrdinaryStep | None:
@@ -62,13 +65,14 @@ def find_ordinary_step(evidence: Evidence, trainer: Trainer) -> OrdinaryStep | N
     # The loop also has steps with a checkpoint or a validation, which are hardly among the recorded ones.
     mean = max(float(others.mean()), recorded - added)  # type: ignore[arg-type]
     return OrdinaryStep(
-        busy_share=busy / mean,
-        computing_share=computing / count / mean,
+        busy_share=min(1.0, busy / mean),
+        computing_share=min(1.0, computing / count / mean),
         idle={
             cause: ns / mean for cause, ns in sorted(rest.items(), key=lambda item: (-item[1], item[0])) if ns
         },
         recorded_ns=recorded,
         added_ns=added,
+        window_share=gpu.window_ns / count / mean,
     )
 
 

@@ -108,6 +108,12 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     return found and replace(found, count=int(rows["weight"].sum()), common=common)
 
 
+def sampled_outside(evidence: Evidence, trainer: Trainer) -> Sampled | None:
+    """Return the samples of the program's own code outside of every recorded call; None with too few."""
+    rows = _inside(evidence.timeline, evidence.get(find_account, trainer))
+    return sampled(rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_null()))
+
+
 def gap_samples(
     timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
 ) -> pl.DataFrame:

@@ -89,6 +89,8 @@ class WholeRun:
     """Time of each imported package, most first; empty without samples."""
     compiling_in_loop_ns: int = 0
     """The part of the compiling that happened in the steady loop; the account of the loop has it too."""
+    slow_warm_up_ns: int = 0
+    """How much longer the warm-up steps took than as many steady ones: kernels are loaded and tuned in them."""
 
     @property
     def total_ns(self) -> int:
@@ -107,20 +109,22 @@ class WholeRun:
 
     @property
     def own_outside_ns(self) -> int:
-        """The time outside the loop and compiling, without the interpreter, torch's import and the exit."""
-        own = sum(self.parts[part] for part in (SETUP, FIRST_BATCH, BETWEEN, AFTER)) + self.start_compiling_ns
+        """``outside`` without the interpreter, torch's import and the exit."""
+        own = sum(self.parts[part] for part in (SETUP, FIRST_BATCH, BETWEEN, AFTER))
+        own += self.start_compiling_ns + self.slow_warm_up_ns
         return own + sum(ns for package, ns in self.imports if package not in UNAVOIDABLE)
 
     @property
     def outside(self) -> dict[str, int]:
-        """The parts outside the training loop, and the compiling before and after the steady loop."""
+        """The parts outside the training loop, compiling before and after the steady loop, and slow warm-up steps."""
         outside = {part: ns for part, ns in self.parts.items() if part not in INSIDE}
-        return {**outside, COMPILING: self.start_compiling_ns}
+        return {**outside, COMPILING: self.start_compiling_ns, WARM_UP: self.slow_warm_up_ns}
 
     @property
     def start_ns(self) -> int:
-        """The time before the loop and compiling."""
-        return sum(self.parts[part] for part in START) + self.start_compiling_ns
+        """The time before the loop, of compiling and of slow warm-up steps."""
+        before = sum(self.parts[part] for part in START)
+        return before + self.start_compiling_ns + self.slow_warm_up_ns
 
     @property
     def is_bound_outside(self) -> bool:
@@ -210,7 +214,14 @@ def _divided(timeline: Timeline, trainer: Trainer, steps: Steps, edges: list[int
     )
     placed = _placed(pieces, samples)
     again = lengths[(part == COMPILING) & (moments >= steady) & (moments < loop_end)]
-    return WholeRun(parts, _places(placed, sum(parts.values())), _packages(placed), int(again.sum()))
+    slow = max(0, parts[WARM_UP] - _ordinary_warm_up_ns(steps))
+    return WholeRun(parts, _places(placed, sum(parts.values())), _packages(placed), int(again.sum()), slow)
+
+
+def _ordinary_warm_up_ns(steps: Steps) -> int:
+    """Return the time that the warm-up steps would take if they were as fast as the steady ones."""
+    median = steps.table.filter("steady")["duration"].median()
+    return steps.loop_end if median is None else int(median * steps.warm_up_steps)  # type: ignore[operator, arg-type]
 
 
 def _within_parts(samples: pl.DataFrame, edges: list[int]) -> pl.DataFrame:

@@ -54,7 +54,8 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     if len(diagnosis.ranks) > 1:
         figures.append(("Training processes", trainers(diagnosis)))
     for gpu in diagnosis.gpu_activity[:1]:
-        figures.append((f"{gpu.device} busy", units.share(gpu.busy_share)))
+        share = gpu.busy_share if gpu.loop_busy_share is None else gpu.loop_busy_share
+        figures.append((f"{gpu.device} busy", units.share(share)))
     return {
         "id": found.id,
         "sentence": clipped(found.sentence),

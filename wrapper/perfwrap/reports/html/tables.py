@@ -42,7 +42,7 @@ def _gpus(diagnosis: Diagnosis) -> dict[str, Any]:
         rows.append(
             [
                 f"{gpu.host} {gpu.device}",
-                units.share(gpu.busy_share),
+                _busy(gpu),
                 _listed(idle),
                 _listed(_exposed(gpu)),
                 _listed(kinds),
@@ -62,6 +62,14 @@ def _gpus(diagnosis: Diagnosis) -> dict[str, Any]:
         "critical path",
     ]
     return _table(columns, rows)
+
+
+def _busy(gpu: GpuFigures) -> str:
+    """Return how busy a GPU was: in the loop, and while its kernels were recorded."""
+    while_recorded = units.share(gpu.busy_share)
+    if gpu.loop_busy_share is None or units.share(gpu.loop_busy_share) == while_recorded:
+        return while_recorded
+    return f"{units.share(gpu.loop_busy_share)} ({while_recorded} while recorded)"
 
 
 def _exposed(gpu: GpuFigures) -> dict[str, float]:

@@ -38,12 +38,17 @@ HOST_WORDS = {**WORDS, "sync": "in blocking calls", "host": "not recorded"}
 """Words for the host's part of the critical path."""
 
 
+MIN_DIFFERENCE = 0.03
+"""How far a GPU's share in the loop must differ from that in the record, so that both are shown."""
+
+
 def draw_gpus(gpus: tuple[GpuFigures, ...], page: Page) -> None:
     """Draw the figures of each GPU."""
-    page.paragraph("GPU activity while kernels were recorded", style="bold")
+    page.paragraph("GPU activity (from recorded kernels)", style="bold")
     for gpu in gpus[:MAX_GPUS]:
-        bar = page.bar(gpu.busy_share, page.width - 37)
-        busy = f"{units.share(gpu.busy_share):>7} busy  "
+        share = gpu.busy_share if gpu.loop_busy_share is None else gpu.loop_busy_share
+        bar = page.bar(share, page.width - 37)
+        busy = f"{units.share(share):>7} busy  "
         page.line((f"{gpu.device:<12}", ""), (busy, ""), (bar, "cyan"), indent=2)
         for name, text in _lines(gpu):
             page.paragraph(text, indent=4, hanging=f"{name}: ")
@@ -64,6 +69,8 @@ def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
             f"{units.duration(launches.call_ns)} of host time"
         )
     lines = [("Work", work)]
+    if gpu.loop_busy_share is not None and abs(gpu.loop_busy_share - gpu.busy_share) >= MIN_DIFFERENCE:
+        lines.append(("Recorded", recorded(gpu)))
     words = dict(WORDS)
     if gpu.inferred_data_share:
         words["data"] += " (estimated)"
@@ -86,6 +93,12 @@ def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:
         shares = {kind.name: kind.duration_ns / total for kind in gpu.classes}
         lines.append(("Kernels", _listed(shares)))
     return lines
+
+
+def recorded(gpu: GpuFigures) -> str:
+    """Return how busy the GPU was while its kernels were recorded, where that differs from the whole loop."""
+    slower = f", with steps {units.duration(gpu.profiler_added_ns)} longer" if gpu.profiler_added_ns else ""
+    return f"{units.share(gpu.busy_share)} busy while torch.profiler ran{slower}; the shares below are of that time"
 
 
 def critical_path(gpu: GpuFigures) -> str:

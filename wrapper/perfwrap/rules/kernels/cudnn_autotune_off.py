@@ -31,7 +31,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope
 
 NEEDS = ("trainer", "kernels")
@@ -55,11 +55,11 @@ SPEEDUPS = (1.5, 1.1)
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for convolutions that were not tuned."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     rows = gpu.events.table.filter(pl.col("class") == "conv")
-    part = min(1.0, int((rows["end"] - rows["start"]).sum()) / gpu.window_ns)
+    part = loop_share(evidence, trainer, gpu, int((rows["end"] - rows["start"]).sum()))
     if part < limits.large_share:
         return Clear(f"Convolutions take {units.share(part)} of the recorded time.")
     facts = evidence.get(find_facts, trainer.process)

@@ -32,9 +32,9 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import CAST, MOVE, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import BFLOAT16_AUTOCAST, Levers, find_levers
-from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -51,18 +51,18 @@ class Limits:
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for kernels that only copy."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     rows = of_kernels(gpu).filter(marked(f"{CAST}|{MOVE}"))
     casts = rows.filter(marked(CAST))
-    cast, copy = (int(found["ns"].sum()) / gpu.window_ns for found in (casts, rows))
+    cast, copy = (loop_share(evidence, trainer, gpu, int(found["ns"].sum())) for found in (casts, rows))
     if cast < limits.cast_share and copy < limits.copy_share:
         return Clear(
             f"Type changes take {units.share(cast)} of the recorded time, all copies by kernels "
             f"{units.share(copy)}."
         )
-    return [_finding(evidence.get(find_levers, trainer), gpu, rows, min(1.0, cast), min(1.0, copy), limits)]
+    return [_finding(evidence.get(find_levers, trainer), gpu, rows, cast, copy, limits)]
 
 
 def _finding(

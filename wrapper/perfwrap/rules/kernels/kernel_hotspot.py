@@ -36,9 +36,9 @@ from perfwrap.measures.kernels.kernel_marks import HALF_KERNEL, of_kernels
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -70,13 +70,13 @@ class Limit:
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for a kernel that takes much of the time."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     own = of_kernels(gpu).filter(~pl.col("nccl"))
     spent = own.group_by("name", "class").agg(pl.len(), pl.col("ns").sum())
     top = spent.sort("ns", "name", descending=[True, False]).row(0, named=True) if spent.height else None
-    part = min(1.0, top["ns"] / gpu.window_ns) if top else 0.0
+    part = loop_share(evidence, trainer, gpu, top["ns"]) if top else 0.0
     if top is None or part < limits.large_share:
         return Clear(f"No kernel takes more than {units.share(part)} of the recorded time.")
     limit = _limit(evidence, gpu, top)

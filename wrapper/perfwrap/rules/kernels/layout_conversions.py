@@ -32,8 +32,8 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import LAYOUT, marked, of_kernels
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.kernel_record import limiting, loop_share, short, window
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -55,12 +55,12 @@ VOLUMES = r"convolveNd|Conv3d|3d_|ncdhw|vol2col|depthwise3d"
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for kernels that only change the layout."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     kernels = of_kernels(gpu)
     rows = kernels.filter(marked(LAYOUT))
-    share = min(1.0, int(rows["ns"].sum()) / gpu.window_ns)
+    share = loop_share(evidence, trainer, gpu, int(rows["ns"].sum()))
     if share < limits.large_share:
         return Clear(f"Layout changes take {units.share(share)} of the recorded time.")
     return [_finding(evidence, trainer, gpu, rows, share)]

@@ -34,8 +34,8 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import misaligned, of_kernels
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.kernel_record import limiting, loop_share, short, window
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -54,15 +54,15 @@ class Limits:
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for kernels that read few elements at once."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     kernels = of_kernels(gpu)
     tensor = kernels.filter(pl.col("tensor").fill_null(False))
     if tensor.is_empty():
         return Clear("No kernel is known to use tensor cores, so none needs aligned sizes.")
     rows = tensor.filter(misaligned())
-    part = min(1.0, int(rows["ns"].sum()) / gpu.window_ns)
+    part = loop_share(evidence, trainer, gpu, int(rows["ns"].sum()))
     best, worst = (1.0 - part * (1.0 - 1.0 / factor) for factor in SPEEDUPS)
     if 1.0 - worst < limits.min_reported_share:
         return Clear(

@@ -31,11 +31,12 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import LOG_SOFTMAX, SOFTMAX, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import find_levers
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -56,11 +57,11 @@ BETWEEN = ("elementwise", "copy", "reduction")
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for matrix products around a softmax."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     found = _attentions(of_kernels(gpu), limits)
-    share = min(1.0, int(found["ns"].sum()) / gpu.window_ns)
+    share = loop_share(evidence, trainer, gpu, int(found["ns"].sum()))
     fused = sum(kind.count for kind in gpu.classes if kind.name == "attention")
     if share < limits.large_share:
         return Clear(

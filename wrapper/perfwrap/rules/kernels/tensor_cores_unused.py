@@ -37,7 +37,7 @@ from perfwrap.measures.kernels.gpu_generation import AMPERE, VOLTA, major_capabi
 from perfwrap.measures.kernels.gpu_peaks import Peaks, peaks_of
 from perfwrap.measures.kernels.kernel_classes import MATRIX
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import mfu, recorded, short, window
+from perfwrap.rules.kernel_record import limiting, loop_share, mfu, short, window
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked, Scope
 
@@ -61,14 +61,14 @@ times on an A100, for TF32 and square products of 10,240."""
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for matrix kernels without tensor cores."""
-    gpu = recorded(evidence, trainer)
-    if isinstance(gpu, NotChecked):
+    gpu = limiting(evidence, trainer)
+    if not isinstance(gpu, GpuActivity):
         return gpu
     kinds = [kind for kind in gpu.classes if kind.name in MATRIX]
     plain, tensor = sum(kind.plain_ns for kind in kinds), sum(kind.tensor_ns for kind in kinds)
     if not plain + tensor:
         return NotChecked("The kernel names do not show whether tensor cores are used.")
-    share = min(1.0, plain / gpu.window_ns)
+    share = loop_share(evidence, trainer, gpu, plain)
     if share < limits.minor_share or plain < limits.min_plain_share * (plain + tensor):
         return Clear(
             f"{units.share(tensor / (plain + tensor))} of the matrix kernels' time uses tensor cores, according to "

@@ -32,7 +32,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.kernel_marks import NO_POINTWISE, POINTWISE, chains, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import recorded, short, window
+from perfwrap.rules.kernel_record import loop_share, recorded, short, window
 from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import (
     CRITICAL_SHARE,
@@ -65,9 +65,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     kernels = of_kernels(gpu)
     pointwise = marked(POINTWISE, NO_POINTWISE)
     own = kernels.filter(pointwise)
-    share = min(1.0, int(own["ns"].sum()) / gpu.window_ns)
+    share = loop_share(evidence, trainer, gpu, int(own["ns"].sum()))
     rows = chains(kernels, pointwise)
-    fusible = min(1.0, int((rows["ns"] - rows["longest"]).sum()) / gpu.window_ns)
+    fusible = loop_share(evidence, trainer, gpu, int((rows["ns"] - rows["longest"]).sum()))
     if share < limits.large_share or fusible < limits.min_reported_share:
         return Clear(
             f"Elementwise kernels take {units.share(share)} of the recorded time; fusing consecutive ones would save "

@@ -11,8 +11,9 @@ Why it costs
 
 How the gain is estimated
     Measured: the time of the second forward passes. At best all of it is saved, at worst nothing, because the
-    activations may not fit into memory. On a GPU only the host's time in them is known, and no gain is claimed; nor is
-    one if little memory is left or if the memory was not recorded.
+    activations may not fit into memory. On a GPU only the host's time in them is known: a gain is claimed if the GPU
+    waits for launches at least 30 % of the time. None is claimed if little memory is left or if the memory was not
+    recorded.
 
 How to fix
     If memory allows, remove the checkpoint, or call it for fewer layers; where a library calls it, that is an option of
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.recomputations import (
     MemoryLeft,
     Recomputation,
@@ -37,6 +39,7 @@ from perfwrap.measures.loop.recomputations import (
     find_recomputations,
 )
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.kernel_record import HOST_BOUND_SHARE
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
 
 NEEDS = ("steady_steps", "recomputations")
@@ -65,23 +68,41 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     has_room = memory is not None and memory.left >= limits.min_left * memory.used
     where = next((line.where for line in lines if line.where is not None), None)
     at = f"at {place(where, 'an unknown line')}"
+    waits = _waits_for_launches(evidence, trainer) if on_gpu else 0.0
     title = f"{SHARE} of the training loop computes forward passes again: activation checkpointing {at}."
+    is_gain = has_room and (waits > 0.0 or not on_gpu)
     if on_gpu:
         title = f"Activation checkpointing {at} computes forward passes again in the backward pass."
     return [
         Finding(
             title=title,
             share=share,
-            saving=(1.0, 1.0) if on_gpu or not has_room else (1.0 - share, 1.0),
-            evidence=(*_words(lines, on_gpu, share, limits), _memory_words(memory, on_gpu)),
+            saving=(1.0 - min(share, waits or share), 1.0) if is_gain else (1.0, 1.0),
+            evidence=(
+                *_words(lines, on_gpu, share, limits),
+                *((_less_to_launch(waits),) if waits else ()),
+                _memory_words(memory, on_gpu),
+            ),
             advice=_advice(at, memory, has_room),
             verdict="compute-bound" if has_room and not on_gpu else None,
             location=locate(where),
             confidence="inferred",
             max_severity="minor",
-            informational=on_gpu or not has_room,
+            informational=not is_gain,
         )
     ]
+
+
+def _waits_for_launches(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the share of the loop in which the GPU waits for launches, if the host decides how long a step takes."""
+    step = evidence.get(find_ordinary_step, trainer)
+    waits = step.idle.get("dispatch", 0.0) if step and step.recorded_ns else 0.0
+    return waits if waits >= HOST_BOUND_SHARE else 0.0
+
+
+def _less_to_launch(waits: float) -> str:
+    """Return why a second forward pass costs time here, whatever the GPU needs for it."""
+    return f"The GPU waits for launches {units.share(waits)} of the time: without the second passes there are fewer."
 
 
 def _words(lines: tuple[Recomputation, ...], on_gpu: bool, share: float, limits: Limits) -> tuple[str, ...]:

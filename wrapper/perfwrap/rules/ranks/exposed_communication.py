@@ -38,7 +38,7 @@ from perfwrap.measures.precision import find_half_precision
 from perfwrap.measures.ranks.exchange_gap import exchange_gap_ns
 from perfwrap.measures.ranks.spread_models import SpreadModel, find_spread_models
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.kernel_record import loop_share, recorded, window
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
     SHARE,
@@ -80,7 +80,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return gpu
     collectives = gpu.events.table.filter(pl.col("nccl"))
     exposed = length(gpu.exposed_collectives)
-    share = exposed / gpu.window_ns
+    share = loop_share(evidence, trainer, gpu, exposed)
     if share < limits.min_reported_share:
         return Clear(
             f"{units.counted(collectives.height, 'collective')} ran alone {units.share(share)} of the recorded time."

@@ -35,7 +35,7 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine, find_transfers
-from perfwrap.rules.kernel_record import recorded, window
+from perfwrap.rules.kernel_record import loop_share, recorded, window
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
 from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE
 
@@ -60,7 +60,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     gpu = recorded(evidence, trainer)
     if isinstance(gpu, NotChecked):
         return gpu
-    exposed = length(gpu.exposed_h2d) / gpu.window_ns
+    exposed = loop_share(evidence, trainer, gpu, length(gpu.exposed_h2d))
     step = evidence.get(find_ordinary_step, trainer)
     set_up = step.idle.get("transfer", 0.0) if step else 0.0
     share = exposed + set_up if exposed else 0.0

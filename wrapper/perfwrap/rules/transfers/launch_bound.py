@@ -15,7 +15,8 @@ How the gain is estimated
 
 How to fix
     torch.compile, best with mode="reduce-overhead" (CUDA graphs) if shapes do not change; fused or foreach optimizers;
-    a larger batch, so that each kernel has more work.
+    a larger batch, so that each kernel has more work. Where the program's own code outside the model launches most of
+    the work, such as a metric for each class in each step: operations on whole tensors there.
 
 When it is wrong
     In a recording of another profiler: one that records each function slows the host by up to a half and makes this
@@ -36,14 +37,27 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import of_kernels
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
-from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_computing
+from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_computing, sampled_outside
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import added_by_profiler, window, with_blame
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope, locate
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Scope,
+    locate,
+    place,
+)
 from perfwrap.rules.stack_samples import where
 
 NEEDS = ("trainer", "kernels")
+
+OUTSIDE_MODEL = ("python", "sync")
+"""Parts of the account in which the program's own code launches work."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,8 @@ class Limits:
     """Share from which the host decides how long a step takes, so that its samples show which line costs most."""
     hot_share: float = 0.5
     """Share of the samples inside the model from which one line is named."""
+    min_outside_share: float = 0.5
+    """Share of the loop outside the model from which the launches are those of the program's own code there."""
     min_removed_share: float = 0.5
     """Minimum share of the idle time that disappears: compiled steps still launch, but one kernel instead of
     several."""
@@ -74,17 +90,29 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if share < limits.min_reported_share:
         return Clear(f"The GPU waits for launches {units.share(share)} of the time.")
     levers = evidence.get(find_levers, trainer)
-    hot = _hottest(evidence, trainer, limits) if share >= limits.min_named_share else None
+    account = evidence.get(find_account, trainer)
+    outside = sum(account.shares.get(part, 0.0) for part in OUTSIDE_MODEL)
+    hot = _hottest_outside(evidence, trainer, limits) if outside >= limits.min_outside_share else None
+    is_outside = hot is not None
+    if hot is None and share >= limits.min_named_share:
+        hot = _hottest(evidence, trainer, limits)
+    part = "the program's own code outside the model" if is_outside else "the model"
     return [
         Finding(
             title=f"The GPU is idle {SHARE} of the time while the host launches kernels one by one.",
             share=share,
             saving=(1.0 - share, 1.0 - share * limits.min_removed_share),
-            evidence=(f"In {window(gpu)}.", *added_by_profiler(step), *_figures(gpu, limits), *_named(hot)),
-            advice=_advice(levers),
+            evidence=(
+                f"In {window(gpu)}.",
+                *added_by_profiler(step),
+                *_figures(gpu, limits),
+                *((f"{units.share(outside)} of the training loop is {part}.",) if is_outside else ()),
+                *_named(hot, part),
+            ),
+            advice=_advice_outside(hot) if hot and is_outside else _advice(levers),
             verdict="launch-bound",
             location=locate(hot[0].line) if hot else None,
-            experiment=None if levers.is_compiled else "compile=reduce-overhead",
+            experiment=None if levers.is_compiled or is_outside else "compile=reduce-overhead",
             confidence="inferred",
             scope=Scope.WINDOW,
         )
@@ -109,13 +137,31 @@ def _place(line: Line) -> tuple[str, int]:
     return line.file, line.line
 
 
-def _named(hot: tuple[HotFunction, int] | None) -> tuple[str, ...]:
+def _hottest_outside(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[HotFunction, int] | None:
+    """Return the line of the program outside the model that has most of the samples there."""
+    found = sampled_outside(evidence, trainer)
+    if found is None or found.source != OUTSIDE or not found.functions:
+        return None
+    hot = max(found.functions, key=lambda function: function.on_line)
+    return (hot, found.count) if hot.on_line >= limits.hot_share * found.count else None
+
+
+def _named(hot: tuple[HotFunction, int] | None, part: str) -> tuple[str, ...]:
     """Return the sentence about the line that launches most."""
     if hot is None:
         return ()
     return (
-        f"{units.share(hot[0].count / hot[1])} of the host's time in the model is at {where(hot[0])} (sampled by "
+        f"{units.share(hot[0].count / hot[1])} of the host's time in {part} is at {where(hot[0])} (sampled by "
         "py-spy).",
+    )
+
+
+def _advice_outside(hot: tuple[HotFunction, int]) -> str:
+    """Return what to do about launches that compiling the model does not reach."""
+    here = place(hot[0].line, "")
+    return (
+        f"Most of the step is small operations at {here}, which torch.compile(model) does not reach: replace loops "
+        "over classes or samples by operations on whole tensors, or do this every N steps."
     )
 
 

@@ -26,7 +26,7 @@ function drawFacts() {
   byId('facts').append(
     ...heading('facts', 'Facts and coverage'),
     element('ul', { class: 'small quiet' }, data.notes.map((note) => element('li', {}, sentence(note)))),
-    folded('GPU activity while kernels were recorded', gpus, true),
+    folded('GPU activity (from recorded kernels)', gpus, true),
     folded('GPU memory when the snapshot was taken', memory, true),
     folded('Kernels that ncu measured', kernels, true),
     drawnRules('Rules that failed', 'failed', true),
