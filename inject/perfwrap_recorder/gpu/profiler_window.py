@@ -286,7 +286,7 @@ def _go_on(moment, is_step):
 def _end_round(moment):
     """End a round, and keep its step if it is the slowest so far."""
     duration, count = moment - _plan.since, journal.count_steps()
-    recording = _end(True)
+    recording = _end(True, _plan.rounds_left <= 1)
     _plan.rounds_left -= 1
     if duration > _plan.slowest_ns:
         _plan.slowest_ns = duration
@@ -317,14 +317,14 @@ def _end_early(reason):
         _give_up(reason)
 
 
-def _end(wanted):
+def _end(wanted, is_last=True):
     """Stop the open recording, and return it."""
     global _open, _thread
     began = now()
     recording, _open, _thread = _open, None, 0
     if _lost:
         recording.take_back()
-    recording.stop(wanted)
+    recording.stop(wanted, is_last)
     _note("window stop", began)
     return recording
 

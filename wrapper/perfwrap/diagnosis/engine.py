@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from perfwrap import units
 from perfwrap.diagnosis.attribution import resolve_overlaps
 from perfwrap.diagnosis.guard import guarded
 from perfwrap.diagnosis.merged_ranks import merge_ranks
@@ -33,6 +34,7 @@ from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import find_skew
+from perfwrap.measures.recorder.after_window import find_slower_after
 from perfwrap.measures.recorder.own_cost import find_own_cost
 from perfwrap.measures.recorder.windows import window_notes
 from perfwrap.measures.run.whole_run import find_whole_run
@@ -120,7 +122,10 @@ def _diagnose(
         ranks=tuple(rank_figures(evidence, trainer, has_phases) for trainer in evidence.get(find_trainers)),
         skew=guarded(lambda: evidence.get(find_skew), None)[0],
         processes=evidence.get(process_roles),
-        warnings=timeline.warnings + _not_analyzed(evidence) + _not_counted(timeline),
+        warnings=timeline.warnings
+        + _not_analyzed(evidence)
+        + _not_counted(timeline)
+        + _slower_after(evidence),
         perfwrap_cost=guarded(lambda: evidence.get(find_own_cost, main), None)[0]
         if main and "imported" not in timeline.run
         else None,
@@ -162,6 +167,18 @@ def _asides(verdict: Verdict, named: float, finding: Finding) -> tuple[bool, boo
     is_small = finding.severity == "note" and finding.verdict != verdict.id and not finding.health
     is_explained = finding.rule == "launch_bound" and named >= EXPLAINS_SHARE * finding.share
     return finding.scope is Scope.RUN and not finding.health, is_small, is_explained
+
+
+def _slower_after(evidence: Evidence) -> tuple[str, ...]:
+    """Return a warning if a window of torch.profiler made all later steps slower."""
+    main = evidence.get(find_main_trainer)
+    slower = guarded(lambda: evidence.get(find_slower_after, main), None)[0] if main else None
+    if not slower:
+        return ()
+    return (
+        f"Steps after torch.profiler's window took {units.share(slower)} longer than those before it. Its CUDA library "
+        "may have stayed attached, which slows down launches; `perfwrap run --no-window` records without it.",
+    )
 
 
 def _not_counted(timeline: Timeline) -> tuple[str, ...]:

@@ -1,0 +1,72 @@
+"""Steps after torch.profiler's window are compared with those before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.recorder.after_window import find_slower_after
+from perfwrap.timeline.coverage import WINDOW
+
+US = 1_000
+FIRST, COUNT, STEPS = 12, 3, 70
+
+
+def record(recording: Any, before_us: float, after_us: float, has_kernels: bool = True) -> None:
+    """Record steps on a GPU, three of them by torch.profiler."""
+    now = begun = ended = 0.0
+    for number in range(STEPS):
+        took = before_us if number < FIRST else after_us
+        if number == FIRST:
+            begun = now
+        if FIRST <= number < FIRST + COUNT and has_kernels:
+            for place in range(30):
+                recording.work(now + 20 * place, 10, launched=now + 20 * place - 3)
+        recording.builder.add_row(
+            "spans",
+            start=round((now + took - 10) * US),
+            duration=10 * US,
+            track=recording.main,
+            name="SGD#1",
+            category="optimizer",
+            operation="optimizer",
+            source="recorder",
+        )
+        now += took
+        if number == FIRST + COUNT - 1:
+            ended = now
+    recording.builder.add_row(
+        "coverage",
+        what=WINDOW,
+        track=recording.process,
+        start=round(begun * US),
+        end=round(ended * US) - 1,
+        lost=0,
+    )
+
+
+def slower(recording: Any) -> float | None:
+    evidence = Evidence(recording.build())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    return evidence.get(find_slower_after, trainer)
+
+
+@pytest.mark.parametrize(("after", "found"), [(1_280, 0.28), (1_050, None), (800, None)])
+def test_only_steps_that_are_clearly_slower_count(recording: Any, after: float, found: float | None) -> None:
+    record(recording, 1_000, after)
+    assert slower(recording) == (None if found is None else pytest.approx(found, abs=0.01))
+
+
+def test_without_kernels_no_library_stays_attached(recording: Any) -> None:
+    record(recording, 1_000, 1_280, has_kernels=False)
+    assert slower(recording) is None
+
+
+def test_the_report_warns(recording: Any) -> None:
+    record(recording, 1_000, 1_280)
+    warnings = diagnose(recording.build()).warnings
+    assert any("took 28 % longer than those before it" in warning for warning in warnings)
