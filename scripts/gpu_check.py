@@ -3,7 +3,8 @@
 Five questions, with the answers as JSON and as Markdown for docs/:
 
 - whether a program behaves the same: CUDA graphs, compiled steps, streams, memory, errors (gpu/behaviours.py);
-- the cost of loops of 0.3, 1, 2.4 and 10 ms steps on the GPU, measured as scripts/cost/overhead.py measures;
+- the cost of loops of 0.3, 1, 2.4 and 10 ms steps on the GPU, measured as scripts/cost/overhead.py measures, with and
+  without the window of torch.profiler;
 - whether the time between perfwrap's events is that of torch.profiler for the same phases of the same steps;
 - whether a recorded program synchronises more often than a bare one;
 - whether the monitors distinguish known loads: copies, streaming, GEMMs in bf16 and fp32, pauses (gpu/load_units.py).
@@ -188,10 +189,17 @@ def measure_loops(
 ) -> dict[str, Any]:
     """Return what scripts/cost/overhead.py measures of loops on the device, by step time in ms."""
     os.environ["OVERHEAD_DEVICE"] = device
+    variants = {**overhead.VARIANTS, "--no-window": _without_window}
     return {
-        f"{ms:g}": overhead.measure(overhead.VARIANTS, ms, casts, rounds, folder / f"{ms:g}")
+        f"{ms:g}": overhead.measure(dict(variants), ms, casts, rounds, folder / f"{ms:g}")
         for ms in step_times_ms
     }
+
+
+def _without_window(command: list[str], folder: Path) -> list[str]:
+    """Wrap a command as `perfwrap run` does, without torch.profiler: after it, launches may stay slower."""
+    launcher, words = overhead.VARIANTS[overhead.WRAPPED](command, folder), len(command)
+    return [*launcher[: -words - 1], "--no-window", *launcher[-words - 1 :]]
 
 
 def watch_loads(folder: Path, seconds: float) -> load_units.Found:
