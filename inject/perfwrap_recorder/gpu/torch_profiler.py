@@ -135,7 +135,7 @@ class Recording:
             self._step = torch.ops.profiler._record_function_enter_new("ProfilerStep#%d" % number, None)
 
     def stop(self, wanted=True, is_last=True):
-        """Stop; the recording is in ``results``. If it is wanted, wait for the GPU's work; detach CUPTI after the last."""
+        """Stop; the recording is in ``results``. If it is wanted, wait for the GPU; after the last, detach CUPTI."""
         self._step = None
         began = now()
         before, _level.value = _level.value, SILENT
