@@ -137,7 +137,9 @@ def _explained(parameter: inspect.Parameter) -> tuple[str, str, str]:
     if isinstance(settings, typer.models.ArgumentInfo):
         optional = parameter.default is not inspect.Parameter.empty and not settings.metavar
         return f"[{metavar}]" if optional else metavar, text, panel
-    option = next(iter(settings.param_decls or ()), f"--{parameter.name.replace('_', '-')}")
+    # In an Annotated type, typer takes the first positional argument for a name although it is called ``default``.
+    names = [name for name in (settings.default, *(settings.param_decls or ())) if str(name).startswith("--")]
+    option = next(iter(names), f"--{parameter.name.replace('_', '-')}")
     return option if kind is bool else f"{option} {metavar}", text, panel
 
 

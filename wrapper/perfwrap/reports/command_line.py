@@ -13,6 +13,8 @@ PLACEHOLDER = "YOUR_COMMAND"
 """Stands for the training command where it is unknown or too long."""
 PRESETS = ("three-run",)
 """Experiments that `perfwrap try` takes as --preset."""
+ABOUT_WRITES = ("no-checkpoint",)
+"""Experiments that need a program whose writes are allowed: otherwise no run of it saves anything."""
 
 
 def as_typed(words: Sequence[str]) -> str:
@@ -31,4 +33,5 @@ def proof(finding: Finding) -> str:
     if not finding.experiment:
         return ""
     preset = "--preset " if finding.experiment in PRESETS else ""
-    return f"perfwrap try {preset}{finding.experiment}"
+    writes = " --allow-writes" if finding.experiment in ABOUT_WRITES else ""
+    return f"perfwrap try {preset}{finding.experiment}{writes}"

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import pytest
+from perfwrap.reports.command_line import proof
+from perfwrap.rules.model import Finding
+
+
+@pytest.mark.parametrize(
+    ("experiment", "command"),
+    [
+        (None, ""),
+        ("fused-optimizer", "perfwrap try fused-optimizer"),
+        ("three-run", "perfwrap try --preset three-run"),
+        # A trial writes no checkpoints, so it would refuse this change.
+        ("no-checkpoint", "perfwrap try no-checkpoint --allow-writes"),
+    ],
+)
+def test_the_command_that_measures_a_fix_can_be_run_as_it_is(experiment: str | None, command: str) -> None:
+    assert proof(Finding(title="", share=0.1, saving=(0.9, 1.0), experiment=experiment)) == command
