@@ -16,4 +16,4 @@ from perfwrap.rules.model import Finding
     ],
 )
 def test_the_command_that_measures_a_fix_can_be_run_as_it_is(experiment: str | None, command: str) -> None:
-    assert proof(Finding(title="", share=0.1, saving=(0.9, 1.0), experiment=experiment)) == command
+    assert proof(Finding("", 0.1, (0.9, 1.0), (), "", experiment=experiment)) == command
