@@ -194,6 +194,8 @@ def end_with_program():
         _finish(_plan.slowest)
     elif _plan is not None and (_plan.last[0] or _plan.in_backward):
         early = "the program ended after %d steps, before the window" % _plan.last[0]
+        if _plan.is_held:
+            early = "the program ended before the first step of its optimizer"
         inside = "the program's optimizers step inside the backward pass"
         _give_up(is_wanted() or (inside if _plan.in_backward else early))
 
@@ -286,7 +288,8 @@ def _go_on(moment, is_step):
 def _end_round(moment):
     """End a round, and keep its step if it is the slowest so far."""
     duration, count = moment - _plan.since, journal.count_steps()
-    recording = _end(True, _plan.rounds_left <= 1)
+    is_last = _plan.rounds_left <= 1 or moment - _plan.opened > MAX_NS
+    recording = _end(True, is_last)
     _plan.rounds_left -= 1
     if duration > _plan.slowest_ns:
         _plan.slowest_ns = duration
@@ -295,7 +298,7 @@ def _end_round(moment):
     recording.results = None
     # The next one begins a step later: marks that C++ has opened around this end must not end in it.
     _plan.waits = False
-    if _plan.rounds_left <= 0 or now() - _plan.opened > MAX_NS:
+    if is_last:
         _finish(_plan.slowest)
 
 

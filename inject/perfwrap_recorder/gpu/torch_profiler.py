@@ -18,6 +18,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from _thread import get_ident
 from time import sleep
 
 from perfwrap_recorder.clock import now
@@ -35,6 +36,8 @@ ROOM_BYTES = 1 << 30
 DETACH = "TEARDOWN_CUPTI"
 DETACHES_SINCE = (12, 6)
 """Older CUPTI crashes if it is used again after it was detached and the program uses CUDA graphs (pytorch #146604)."""
+HARMLESS = ("TMonitor",)
+"""Classes of threads that do not call CUDA: that of tqdm."""
 DETACH_TRIES, DETACH_S = 20, 0.001
 """How often, and how long, a call of CUDA that lets CUPTI detach is waited for."""
 
@@ -60,10 +63,6 @@ def find(found):
     if _level is None:
         return "what this PyTorch's profiler prints could not be kept from the program's output"
     _can_detach = _detaches(found)
-    if _can_detach:
-        # C's environment has room for the variable from now on: adding it later does not move what others read.
-        os.putenv(DETACH, "1")
-        os.unsetenv(DETACH)
     return ""
 
 
@@ -140,7 +139,7 @@ class Recording:
         began = now()
         before, _level.value = _level.value, SILENT
         detaches = self._on_gpu and wanted and is_last and _may_detach()
-        threads = _count_threads()
+        threads = _find_threads()
         try:
             if wanted and self._on_gpu:
                 _unwrapped(torch._C._cuda_synchronize)()
@@ -190,26 +189,39 @@ def _detaches(found):
 
 
 def _may_detach():
-    """Return whether to detach CUPTI now: not while other ranks may wait for this one, nor if the program chose."""
+    """Return whether to detach CUPTI now.
+
+    Kineto does it at the end of any thread's call of CUDA, and would do it twice if two threads ended one at once. So
+    no other thread may call CUDA: none of Python (one that pins memory, say), and none of NCCL.
+    """
     distributed = torch.distributed
-    alone = not (distributed.is_available() and distributed.is_initialized())
-    return _can_detach and alone and DETACH not in os.environ
+    if (
+        not _can_detach
+        or DETACH in os.environ
+        or (distributed.is_available() and distributed.is_initialized())
+    ):
+        return False
+    threading = sys.modules.get("threading")
+    alive = {} if threading is None else threading._active.copy()
+    alive.pop(get_ident(), None)
+    return all(type(other).__name__ in HARMLESS for other in alive.values())
 
 
-def _wait_until_detached(threads):
+def _wait_until_detached(before):
     """Call CUDA until the thread that detaches CUPTI has ended: it does so at the end of a call."""
+    started = _find_threads() - before
     for _ in range(DETACH_TRIES):
         _unwrapped(torch._C._cuda_synchronize)()
         sleep(DETACH_S)
-        if _count_threads() <= threads:
+        if not started & _find_threads():
             return
 
 
-def _count_threads():
+def _find_threads():
     try:
-        return len(os.listdir("/proc/self/task"))
+        return set(os.listdir("/proc/self/task"))
     except OSError:
-        return 0
+        return set()
 
 
 def end_marks():

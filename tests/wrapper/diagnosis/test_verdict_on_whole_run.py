@@ -62,3 +62,10 @@ def test_slow_warm_up_steps_are_named_as_such() -> None:
 
 def test_a_run_without_parts_has_the_verdict_of_its_loop() -> None:
     assert on_whole_run(None, LOOP_VERDICT) is LOOP_VERDICT
+
+
+@pytest.mark.parametrize(("imports", "found"), [(12, True), (4, False)])
+def test_a_run_bound_by_its_warm_up_is_not_bound_before_its_steps(imports: int, found: bool) -> None:
+    run = whole_run({IMPORTS: imports, WARM_UP: 10, LOOP: 4}, {"torch": imports}, slow_warm_up=9)
+    assert run.is_bound_by_start
+    assert run.is_bound_before_steps is found

@@ -47,11 +47,14 @@ def recorded(evidence: Evidence, trainer: Trainer) -> GpuActivity | NotChecked:
 def limiting(evidence: Evidence, trainer: Trainer) -> GpuActivity | Clear | NotChecked:
     """Return the activity of a GPU whose kernels limit the loop, or why faster kernels would not help.
 
-    Only where the recorder timed ordinary steps: in the recorded ones, a profiler makes all launches slower.
+    Only where the recorder timed ordinary steps: in the recorded ones, a profiler makes all launches slower. A GPU that
+    is busy for longer than it waits for launches may be limited by its kernels in one phase of each step.
     """
     gpu = recorded(evidence, trainer)
     step = evidence.get(find_ordinary_step, trainer)
-    if step is None or not step.recorded_ns or step.idle.get("dispatch", 0.0) < HOST_BOUND_SHARE:
+    if isinstance(gpu, NotChecked) or step is None or not step.recorded_ns:
+        return gpu
+    if step.idle.get("dispatch", 0.0) < max(HOST_BOUND_SHARE, step.busy_share):
         return gpu
     return Clear(
         f"The GPU waits for launches {units.share(step.idle['dispatch'])} of the time, so that faster kernels would "

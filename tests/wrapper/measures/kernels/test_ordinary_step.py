@@ -14,7 +14,13 @@ US = 1_000
 RECORDED, STEPS = range(20, 25), 60
 
 
-def ordinary(recording: Any, step_us: float, recorded_us: float, kernel_us: float) -> OrdinaryStep:
+def ordinary(
+    recording: Any,
+    step_us: float,
+    recorded_us: float,
+    kernel_us: float,
+    note: str = "steps 21 to 25: tools/x",
+) -> OrdinaryStep:
     """Record steps, five of them with a kernel each by torch.profiler, which made them longer."""
     now, window = 0.0, []
     for number in range(STEPS):
@@ -42,6 +48,7 @@ def ordinary(recording: Any, step_us: float, recorded_us: float, kernel_us: floa
         track=recording.process,
         start=round(window[0] * US),
         end=round((window[-1] + recorded_us) * US) - 1,
+        note=note,
         lost=0,
     )
     evidence = Evidence(recording.build())
@@ -96,3 +103,10 @@ def test_what_the_gpu_does_in_the_window_is_a_share_of_whole_steps(recording: An
 def test_a_gpu_is_never_busy_more_than_all_of_the_time(recording: Any) -> None:
     found = ordinary(recording, step_us=690, recorded_us=1_000, kernel_us=700)
     assert found.busy_share == found.computing_share == 1.0
+
+
+def test_a_part_of_a_step_is_not_taken_for_a_whole_one(recording: Any) -> None:
+    """A window ends within a step of more than a second: the GPU was as busy as in the part that it holds."""
+    found = ordinary(recording, 3_000, 1_000, 990, note="a part of step 21: tools/x")
+    assert found.busy_share == pytest.approx(0.99, abs=0.01)
+    assert found.window_share == 1.0

@@ -15,7 +15,9 @@ US = 1_000
 FIRST, COUNT, STEPS = 12, 3, 70
 
 
-def record(recording: Any, before_us: float, after_us: float, has_kernels: bool = True) -> None:
+def record(
+    recording: Any, before_us: float, after_us: float, has_kernels: bool = True, kernel_us: float = 10
+) -> None:
     """Record steps on a GPU, three of them by torch.profiler."""
     now = begun = ended = 0.0
     for number in range(STEPS):
@@ -24,7 +26,7 @@ def record(recording: Any, before_us: float, after_us: float, has_kernels: bool 
             begun = now
         if FIRST <= number < FIRST + COUNT and has_kernels:
             for place in range(30):
-                recording.work(now + 20 * place, 10, launched=now + 20 * place - 3)
+                recording.work(now + 20 * place, kernel_us, launched=now + 20 * place - 3)
         recording.builder.add_row(
             "spans",
             start=round((now + took - 10) * US),
@@ -63,6 +65,12 @@ def test_only_steps_that_are_clearly_slower_count(recording: Any, after: float, 
 
 def test_without_kernels_no_library_stays_attached(recording: Any) -> None:
     record(recording, 1_000, 1_280, has_kernels=False)
+    assert slower(recording) is None
+
+
+def test_a_queue_that_fills_is_no_slower_launch(recording: Any) -> None:
+    """The host of a loop that the GPU limits runs ahead in the first steps."""
+    record(recording, 100, 600, kernel_us=20)
     assert slower(recording) is None
 
 

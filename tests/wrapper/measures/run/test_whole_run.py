@@ -130,8 +130,22 @@ def test_slow_first_steps_are_a_slow_warm_up(run: Any) -> None:
     end = {"monotonic_ns": 18_000, "wall_ns": 0}
     found = parts(replace(timeline, run={**timeline.run, "start": BEGIN, "end": end}))
     assert found is not None
-    # Three warm-up steps, of which ordinary ones would take 100 ns each.
-    assert found.slow_warm_up_ns == found.parts[WARM_UP] - 300 == 4_990
+    # Three warm-up steps: ordinary ones would take 100 ns each, and each waits 10 ns for its batch.
+    assert found.slow_warm_up_ns == found.parts[WARM_UP] - 300 - 30 == 4_960
+
+
+def test_waits_for_data_in_the_warm_up_are_not_a_slow_warm_up(run: Any) -> None:
+    journal = run.journal(opened=1_000)
+    for number in range(100):
+        if number in (1, 2):
+            journal.data(2_500)
+        journal.step()
+    timeline = run.read()
+    end = {"monotonic_ns": 18_000, "wall_ns": 0}
+    found = parts(replace(timeline, run={**timeline.run, "start": BEGIN, "end": end}))
+    assert found is not None
+    assert found.parts[WARM_UP] > 5_000
+    assert found.slow_warm_up_ns == 0
 
 
 def test_compiling_in_the_steady_loop_is_part_of_the_loop(run: Any) -> None:

@@ -52,10 +52,16 @@ def test_tiny_kernels_are_said(gpu_loop: Any) -> None:
     assert any("100 % of the kernels take less than 10 µs" in words for words in gpu_loop.find(rule).evidence)
 
 
-@pytest.mark.parametrize("at_line, is_named", [(9, True), (3, False)])
-def test_launches_outside_the_model_are_at_their_line(gpu_loop: Any, at_line: int, is_named: bool) -> None:
+@pytest.mark.parametrize(
+    ("at_line", "kernel", "is_named"),
+    [(9, 8, True), (3, 8, False), (9, 85, False)],
+    ids=["", "spread", "busy"],
+)
+def test_launches_outside_the_model_are_at_their_line(
+    gpu_loop: Any, at_line: int, kernel: float, is_named: bool
+) -> None:
     for _ in range(40):
-        gpu_loop.step(kernel=8)
+        gpu_loop.step(kernel=kernel)
     for number in range(10):
         gpu_loop.recording.builder.add_row(
             "stacks",

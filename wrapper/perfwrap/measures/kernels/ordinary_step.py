@@ -15,6 +15,7 @@ import polars as pl
 from perfwrap.measures.account.intervals import length
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import gpu_of
+from perfwrap.measures.recorder.windows import ends_within_step
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -42,7 +43,8 @@ class OrdinaryStep:
 
 
 def find_ordinary_step(evidence: Evidence, trainer: Trainer) -> OrdinaryStep | None:
-    """Return the time of the trainer's GPU in ordinary steps; that of the window if the others were not timed.
+    """Return the time of the trainer's GPU in ordinary steps; that of the window if the others were not timed, or if
+    it holds only a part of a step.
 
     None if no kernels were recorded.
     """
@@ -53,7 +55,8 @@ def find_ordinary_step(evidence: Evidence, trainer: Trainer) -> OrdinaryStep | N
     steps = evidence.get(find_steps, trainer).table
     others = steps.filter("steady", ~pl.col("windowed"))["duration"]
     count = gpu.steps.table.height
-    if not count or not steps["windowed"].any() or others.is_empty():
+    is_part = ends_within_step(evidence.timeline, trainer)
+    if not count or is_part or not steps["windowed"].any() or others.is_empty():
         return OrdinaryStep(gpu.busy_share, computing / gpu.window_ns, gpu.idle_shares, 0.0, 0.0)
     # The window starts at its first operation on the GPU: what it lacks of its first step is idle time as well.
     busy = gpu.busy_share * gpu.window_ns / count

@@ -6,7 +6,7 @@ import polars as pl
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.kernels.gpu_activity import gpu_of
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -15,6 +15,9 @@ BEFORE, AFTER = 6, 40
 MIN_BEFORE = 4
 SKIPPED = 2
 """Steps after the window that are left out: the first ones fill caches again."""
+MAX_BUSY_SHARE = 0.9
+"""Share of the loop above which the GPU decides how long a step takes: slower launches cannot make it longer, and the
+first steps only fill its queue."""
 MAX_DATA_SHARE = 0.3
 """Share of the loop above which waits for data, which differ from step to step, may explain a difference."""
 MIN_SLOWER = 0.10
@@ -29,9 +32,9 @@ def find_slower_after(evidence: Evidence, trainer: Trainer) -> float | None:
     """
     if evidence.get(find_account, trainer).shares.get("data", 0.0) > MAX_DATA_SHARE:
         return None
-    table = evidence.get(find_steps, trainer).table
+    table, step = evidence.get(find_steps, trainer).table, evidence.get(find_ordinary_step, trainer)
     window = table.filter("windowed")["index"]
-    if window.is_empty() or evidence.get(gpu_of, trainer) is None:
+    if window.is_empty() or step is None or step.busy_share > MAX_BUSY_SHARE:
         return None
     first, last = int(window.min()), int(window.max())  # type: ignore[arg-type]
     before = table.filter(pl.col("index").is_between(first - BEFORE, first - 1))["duration"]

@@ -10,6 +10,9 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import WINDOW
 from perfwrap.timeline.model import Timeline
 
+PART_OF_STEP = "a part of step"
+"""How the recorder's note begins if the window ended within a step, which took too long."""
+
 
 def find_windows(timeline: Timeline, trainer: Trainer) -> tuple[Integers, Integers]:
     """Return starts and ends of the windows of a trainer's process, each from its start to its export."""
@@ -23,6 +26,11 @@ def window_notes(timeline: Timeline, trainer: Trainer) -> tuple[str, ...]:
     """Return which steps of a trainer were captured, or why none were, as sentences without a period."""
     rows = timeline.coverage.filter(pl.col("what") == WINDOW, pl.col("track") == trainer.process)
     return tuple(rows["note"].drop_nulls().to_list())
+
+
+def ends_within_step(timeline: Timeline, trainer: Trainer) -> bool:
+    """Return whether only a part of a step was captured."""
+    return any(note.startswith(PART_OF_STEP) for note in window_notes(timeline, trainer))
 
 
 def touched(windows: tuple[Integers, Integers], starts: Integers, ends: Integers) -> Flags:

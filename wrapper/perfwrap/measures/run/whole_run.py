@@ -90,7 +90,8 @@ class WholeRun:
     compiling_in_loop_ns: int = 0
     """The part of the compiling that happened in the steady loop; the account of the loop has it too."""
     slow_warm_up_ns: int = 0
-    """How much longer the warm-up steps took than as many steady ones: kernels are loaded and tuned in them."""
+    """How much longer the warm-up steps took than as many steady ones, without waits for data after the first step:
+    kernels are loaded and tuned in them."""
 
     @property
     def total_ns(self) -> int:
@@ -136,6 +137,13 @@ class WholeRun:
     def is_bound_by_start(self) -> bool:
         """Whether most of the run is outside the training loop, and at least half of that is the start."""
         return self.is_bound_outside and self.start_ns >= sum(self.outside.values()) / 2
+
+    @property
+    def is_bound_before_steps(self) -> bool:
+        """Whether the start alone, without slow warm-up steps, is at least half of a run's time outside the loop."""
+        return (
+            self.is_bound_by_start and self.start_ns - self.slow_warm_up_ns >= sum(self.outside.values()) / 2
+        )
 
     def share_of(self, *parts: str) -> float:
         """Return the share of some parts of the run."""
@@ -214,14 +222,18 @@ def _divided(timeline: Timeline, trainer: Trainer, steps: Steps, edges: list[int
     )
     placed = _placed(pieces, samples)
     again = lengths[(part == COMPILING) & (moments >= steady) & (moments < loop_end)]
-    slow = max(0, parts[WARM_UP] - _ordinary_warm_up_ns(steps))
+    waits = thread_spans(timeline, trainer).filter(is_wait, pl.col("start").is_between(first_end, steady))
+    slow = max(0, parts[WARM_UP] - int(waits["duration"].sum()) - _ordinary_warm_up_ns(steps))
     return WholeRun(parts, _places(placed, sum(parts.values())), _packages(placed), int(again.sum()), slow)
 
 
 def _ordinary_warm_up_ns(steps: Steps) -> int:
-    """Return the time that the warm-up steps would take if they were as fast as the steady ones."""
-    median = steps.table.filter("steady")["duration"].median()
-    return steps.loop_end if median is None else int(median * steps.warm_up_steps)  # type: ignore[operator, arg-type]
+    """Return the time that the warm-up steps would take as steady ones, and that of those which perfwrap captured."""
+    warm_up = steps.table.filter(pl.col("index") < steps.warm_up_steps)
+    captured = warm_up.filter("windowed")["duration"]
+    if steps.median_ns is None:
+        return steps.loop_end
+    return int(float(captured.sum()) + steps.median_ns * (warm_up.height - captured.len()))
 
 
 def _within_parts(samples: pl.DataFrame, edges: list[int]) -> pl.DataFrame:

@@ -39,6 +39,7 @@ from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
+from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.kernel_record import recorded
@@ -167,9 +168,11 @@ def _work(
             return NotChecked(
                 "Batches are padded, but it is unknown which of the models' work depends on their length."
             )
-        if gpu.busy_share < limits.min_busy_share:
+        step = evidence.get(find_ordinary_step, trainer)
+        busy = step.busy_share if step else gpu.busy_share
+        if busy < limits.min_busy_share:
             return NotChecked("Batches are padded, but the GPU does not limit the steps.")
-        return gpu.busy_share, True
+        return busy, True
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
         return NotChecked(
             "Batches are padded; with several ranks, a backward pass also waits for other ranks."

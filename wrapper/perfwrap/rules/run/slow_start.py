@@ -105,7 +105,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if own_ns < limits.min_start_ns or own_ns < limits.large_share * run_ns:
         own_ns += imports_ns
         counted.append("imports")
-        is_bound = whole is not None and whole.is_bound_by_start
+        is_bound = whole is not None and whole.is_bound_before_steps
         if not is_bound and (own_ns < limits.min_start_ns or own_ns < limits.large_imports_share * run_ns):
             return Clear(
                 f"The first step was done after {units.duration(start.total_ns)}, "

@@ -39,7 +39,7 @@ from perfwrap.measures.kernels.kernel_marks import of_kernels
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_computing, sampled_outside
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import added_by_profiler, window, with_blame
+from perfwrap.rules.kernel_record import HOST_BOUND_SHARE, added_by_profiler, window, with_blame
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
@@ -55,9 +55,6 @@ from perfwrap.rules.model import (
 from perfwrap.rules.stack_samples import where
 
 NEEDS = ("trainer", "kernels")
-
-OUTSIDE_MODEL = ("python", "sync")
-"""Parts of the account in which the program's own code launches work."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"The GPU waits for launches {units.share(share)} of the time.")
     levers = evidence.get(find_levers, trainer)
     account = evidence.get(find_account, trainer)
-    outside = sum(account.shares.get(part, 0.0) for part in OUTSIDE_MODEL)
-    hot = _hottest_outside(evidence, trainer, limits) if outside >= limits.min_outside_share else None
+    outside = account.shares.get("python", 0.0)
+    is_outside = outside >= limits.min_outside_share and share >= HOST_BOUND_SHARE
+    hot = _hottest_outside(evidence, trainer, limits) if is_outside else None
     is_outside = hot is not None
     if hot is None and share >= limits.min_named_share:
         hot = _hottest(evidence, trainer, limits)
