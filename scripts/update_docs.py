@@ -140,7 +140,15 @@ def _explained(parameter: inspect.Parameter) -> tuple[str, str, str]:
     # In an Annotated type, typer takes the first positional argument for a name although it is called ``default``.
     names = [name for name in (settings.default, *(settings.param_decls or ())) if str(name).startswith("--")]
     option = next(iter(names), f"--{parameter.name.replace('_', '-')}")
-    return option if kind is bool else f"{option} {metavar}", text, panel
+    return option if kind is bool else f"{option} {metavar}", text + _default(parameter, settings), panel
+
+
+def _default(parameter: inspect.Parameter, settings: typer.models.OptionInfo) -> str:
+    """Return the default of an option as its help shows it; empty if it has none."""
+    shown = settings.show_default if isinstance(settings.show_default, str) else parameter.default
+    if shown is None or shown in (False, 0, "", inspect.Parameter.empty) or not settings.help:
+        return ""
+    return f" Default: {f'{shown:g}' if isinstance(shown, float) else shown}.".replace("<", "&lt;")
 
 
 def _flowed(text: str) -> str:
