@@ -64,6 +64,7 @@ def test_the_report_says_which_steps_were_watched(recorded) -> None:
     assert "these steps are excluded above." in reported
 
 
+@pytest.mark.timing
 def test_the_window_is_on_the_trainers_own_track_at_its_own_time(recorded) -> None:
     timeline = run_journals.read(recorded[0])
     trainer = Evidence(timeline).get(find_main_trainer)
