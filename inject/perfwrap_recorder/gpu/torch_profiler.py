@@ -36,8 +36,8 @@ ROOM_BYTES = 1 << 30
 DETACH = "TEARDOWN_CUPTI"
 DETACHES_SINCE = (12, 6)
 """Older CUPTI crashes if it is used again after it was detached and the program uses CUDA graphs (pytorch #146604)."""
-HARMLESS = ("TMonitor",)
-"""Classes of threads that do not call CUDA: that of tqdm."""
+HARMLESS = ("TMonitor", "QueueFeederThread")
+"""Threads that do not call CUDA, by class or name: tqdm's, and those that send indices to a loader's workers."""
 DETACH_TRIES, DETACH_S = 20, 0.001
 """How often, and how long, a call of CUDA that lets CUPTI detach is waited for."""
 
@@ -204,7 +204,9 @@ def _may_detach():
     threading = sys.modules.get("threading")
     alive = {} if threading is None else threading._active.copy()
     alive.pop(get_ident(), None)
-    return all(type(other).__name__ in HARMLESS for other in alive.values())
+    return all(
+        type(other).__name__ in HARMLESS or vars(other).get("_name") in HARMLESS for other in alive.values()
+    )
 
 
 def _wait_until_detached(before):

@@ -59,6 +59,12 @@ assert recording.results is not None
 
 THREAD = "threading.Thread(target=time.sleep, args=(2,), daemon=True).start()"
 
+LOADER = """
+loader = torch.utils.data.DataLoader(torch.arange(64.0), batch_size=4, num_workers=1)
+batches = iter(loader)
+next(batches)
+"""
+
 
 @pytest.mark.parametrize(
     ("version", "arguments", "before", "detaches"),
@@ -70,9 +76,10 @@ THREAD = "threading.Thread(target=time.sleep, args=(2,), daemon=True).start()"
         ("13.0", "False", "", False),
         ("13.0", "True, False", "", False),
         ("13.0", "", THREAD, False),
+        ("13.0", "", LOADER, True),
         ("13.0", "", "torch.distributed.is_initialized = lambda: True", False),
     ],
-    ids=["12.6", "13.0", "older", "CPU", "not wanted", "not last", "another thread", "ranks"],
+    ids=["12.6", "13.0", "older", "CPU", "not wanted", "not last", "another thread", "loader", "ranks"],
 )
 def test_cupti_is_detached_where_that_is_safe(
     warm_run, version, arguments: str, before: str, detaches: bool
