@@ -31,6 +31,7 @@ from perfwrap.journal_format import (
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals import run_journals
 from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.coverage import WINDOW
 from perfwrap.timeline.model import Timeline
 
 SCHEMA = Draft202012Validator(
@@ -413,6 +414,17 @@ class GpuRecording:
     def step(self, start: float, took: float) -> None:
         """Write a step that the program marked."""
         self.host(start, took, "step", "step")
+
+    def optimizer(self, end: float) -> None:
+        """Write an optimizer step as perfwrap's recorder does; it ends a training step."""
+        place = {"start": round((end - 10) * US), "duration": 10 * US, "track": self.main}
+        names = {"name": "SGD#1", "category": "optimizer", "operation": "optimizer", "source": "recorder"}
+        self.builder.add_row("spans", **place, **names)
+
+    def window(self, start: float, end: float, note: str | None = None) -> None:
+        """Write that torch.profiler recorded for perfwrap in this time."""
+        times = {"start": round(start * US), "end": round(end * US) - 1}
+        self.builder.add_row("coverage", what=WINDOW, track=self.process, **times, note=note, lost=0)
 
     def work(
         self,

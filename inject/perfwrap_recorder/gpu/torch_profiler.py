@@ -8,8 +8,8 @@ during our own calls and then restored; if it cannot be found, nothing is record
 its own, in C++.
 
 After a recording, Kineto leaves CUPTI, the driver's profiling library, attached to the process, which makes every later
-launch slower: steps of launch-bound loops took 25 to 30 % longer on an H200. It detaches CUPTI at the next call of CUDA
-if TEARDOWN_CUPTI is 1 in C's environment (Kineto's CuptiActivityApi::teardownContext), so the variable has this value
+launch slower: on an H200, steps of launch-bound loops took 13 to 27 % longer. It detaches CUPTI at the next call of
+CUDA if TEARDOWN_CUPTI is 1 in C's environment (Kineto's CuptiActivityApi::teardownContext), so the variable has this value
 while a recording stops; ``os.environ`` does not show it.
 """
 

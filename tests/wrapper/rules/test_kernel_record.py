@@ -10,7 +10,6 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.kernel_record import limiting, loop_share
 from perfwrap.rules.model import Clear, NotChecked
-from perfwrap.timeline.coverage import WINDOW
 
 US = 1_000
 RECORDED, STEPS, KERNELS = range(20, 26), 60, 10
@@ -30,21 +29,9 @@ def answer(
                 at = now + 100 * place
                 recording.host(at, 100 - kernel_us, "op")
                 recording.work(at + 100 - kernel_us, kernel_us, launched=at + 100 - kernel_us - 3)
-        recording.builder.add_row(
-            "spans",
-            start=round((now + took - 10) * US),
-            duration=10 * US,
-            track=recording.main,
-            name="SGD#1",
-            category="optimizer",
-            operation="optimizer",
-            source="recorder",
-        )
+        recording.optimizer(now + took)
         now += took
-    end = round((window[-1] + 1_000) * US) - 1
-    recording.builder.add_row(
-        "coverage", what=WINDOW, track=recording.process, start=round(window[0] * US), end=end, lost=0
-    )
+    recording.window(window[0], window[-1] + 1_000)
     evidence = Evidence(recording.build())
     trainer = evidence.get(find_main_trainer)
     assert trainer is not None

@@ -8,7 +8,6 @@ import pytest
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import OrdinaryStep, find_ordinary_step
 from perfwrap.measures.main_trainer import find_main_trainer
-from perfwrap.timeline.coverage import WINDOW
 
 US = 1_000
 RECORDED, STEPS = range(20, 25), 60
@@ -31,26 +30,9 @@ def ordinary(
             recording.step(now, took)
             recording.work(now + took - kernel_us, kernel_us, launched=now + took - kernel_us - 3)
             recording.host(now, took - kernel_us, "op")
-        recording.builder.add_row(
-            "spans",
-            start=round((now + took - 10) * US),
-            duration=10 * US,
-            track=recording.main,
-            name="SGD#1",
-            category="optimizer",
-            operation="optimizer",
-            source="recorder",
-        )
+        recording.optimizer(now + took)
         now += took
-    recording.builder.add_row(
-        "coverage",
-        what=WINDOW,
-        track=recording.process,
-        start=round(window[0] * US),
-        end=round((window[-1] + recorded_us) * US) - 1,
-        note=note,
-        lost=0,
-    )
+    recording.window(window[0], window[-1] + recorded_us, note)
     evidence = Evidence(recording.build())
     trainer = evidence.get(find_main_trainer)
     assert trainer is not None

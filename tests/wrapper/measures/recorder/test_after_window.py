@@ -9,9 +9,7 @@ from perfwrap.diagnosis.engine import diagnose
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.recorder.after_window import find_slower_after
-from perfwrap.timeline.coverage import WINDOW
 
-US = 1_000
 FIRST, COUNT, STEPS = 12, 3, 70
 
 
@@ -27,27 +25,11 @@ def record(
         if FIRST <= number < FIRST + COUNT and has_kernels:
             for place in range(30):
                 recording.work(now + 20 * place, kernel_us, launched=now + 20 * place - 3)
-        recording.builder.add_row(
-            "spans",
-            start=round((now + took - 10) * US),
-            duration=10 * US,
-            track=recording.main,
-            name="SGD#1",
-            category="optimizer",
-            operation="optimizer",
-            source="recorder",
-        )
+        recording.optimizer(now + took)
         now += took
         if number == FIRST + COUNT - 1:
             ended = now
-    recording.builder.add_row(
-        "coverage",
-        what=WINDOW,
-        track=recording.process,
-        start=round(begun * US),
-        end=round(ended * US) - 1,
-        lost=0,
-    )
+    recording.window(begun, ended)
 
 
 def slower(recording: Any) -> float | None:

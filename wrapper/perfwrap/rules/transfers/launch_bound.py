@@ -89,8 +89,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     levers = evidence.get(find_levers, trainer)
     account = evidence.get(find_account, trainer)
     outside = account.shares.get("python", 0.0)
-    is_outside = outside >= limits.min_outside_share and share >= HOST_BOUND_SHARE
-    hot = _hottest_outside(evidence, trainer, limits) if is_outside else None
+    hot = None
+    if outside >= limits.min_outside_share and share >= HOST_BOUND_SHARE:
+        hot = _hottest_outside(evidence, trainer, limits)
     is_outside = hot is not None
     if hot is None and share >= limits.min_named_share:
         hot = _hottest(evidence, trainer, limits)
