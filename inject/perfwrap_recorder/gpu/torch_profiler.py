@@ -9,8 +9,8 @@ its own, in C++.
 
 After a recording, Kineto leaves CUPTI, the driver's profiling library, attached to the process, which makes every later
 launch slower: on an H200, steps of launch-bound loops took 13 to 27 % longer. It detaches CUPTI at the next call of
-CUDA if TEARDOWN_CUPTI is 1 in C's environment (Kineto's CuptiActivityApi::teardownContext), so the variable has this value
-while a recording stops; ``os.environ`` does not show it.
+CUDA if TEARDOWN_CUPTI is 1 in C's environment (Kineto's CuptiActivityApi::teardownContext), so the variable has
+this value while a recording stops; ``os.environ`` does not show it.
 """
 
 from __future__ import annotations
