@@ -21,6 +21,7 @@ class Settings:
         "changes",
         "data",
         "host",
+        "inspect",
         "max_overhead",
         "nvtx",
         "ptracer_pid",
@@ -55,6 +56,7 @@ class Settings:
         trial_precision=0.0,
         trial_writes="skip",
         watched=False,
+        inspect=False,
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -90,6 +92,8 @@ class Settings:
         """Whether such a process writes checkpoints: "allow" or "skip"."""
         self.watched = watched
         """Whether to record only as long as ``perfwrap attach`` runs."""
+        self.inspect = inspect
+        """Whether to write what each operation of a few steps reads and writes."""
 
 
 def host_name() -> str:
@@ -125,4 +129,5 @@ def read(data: str, run_dir: str) -> Settings:
         float(values.get("trial_precision") or 0),
         values.get("trial_writes") or "skip",
         values.get("watched") == "1",
+        values.get("inspect") == "1",
     )

@@ -37,10 +37,12 @@ def start(settings):
     os.register_at_fork(after_in_child=guard.protect("fork", _begin_in_child))
     if not _role.inert:
         _watch_import()
-        if settings.changes or settings.trial_steps:
+        if settings.changes or settings.trial_steps or settings.inspect:
             thinning.may_pause = False  # every step and every module must be recorded
         if settings.changes:
             guard.run("changes", _prepare_changes, settings.changes)
+        if settings.inspect:
+            guard.run("dataflow", _prepare_dataflow)
         if settings.trial_steps:
             guard.run("trial", _prepare_trial, settings)
         if settings.watched:
@@ -97,6 +99,13 @@ def _prepare_trial(settings):
     from perfwrap_recorder.experiments import trial
 
     trial.prepare(settings)
+
+
+def _prepare_dataflow():
+    """Prepare the dataflow windows; they are loaded for ``perfwrap inspect`` only."""
+    from perfwrap_recorder.dataflow import operation_windows
+
+    operation_windows.prepare()
 
 
 def _prepare_detaching(settings):

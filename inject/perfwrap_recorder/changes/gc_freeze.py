@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from perfwrap_recorder import journal_format
-from perfwrap_recorder.experiments import step_ends
+from perfwrap_recorder.journal import step_ends
 from perfwrap_recorder.journal import journal
 
 STEPS = 5

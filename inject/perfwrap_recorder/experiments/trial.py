@@ -25,9 +25,9 @@ import threading
 from _thread import get_ident, interrupt_main
 
 from perfwrap_recorder import guard, journal_format, on_import, roles
-from perfwrap_recorder.experiments import backward_calls, skipped_writes, step_ends
+from perfwrap_recorder.experiments import backward_calls, skipped_writes
 from perfwrap_recorder.instrumenting import wrapping
-from perfwrap_recorder.journal import journal
+from perfwrap_recorder.journal import journal, step_ends
 
 AUTO = "auto"
 ENOUGH, PRECISE, LOOP_ENDED = "enough steps", "precise", "loop ended"
@@ -172,7 +172,7 @@ def _step_ended(torch, moment, is_step):
     if not is_step or _trial is None or not _may_end(journal.step_kind()):
         return True
     _look_at_ranks(torch)
-    if _trial.learn(journal.count_steps(), moment):
+    if _trial.learn(journal.count_steps(), moment) and not _must_wait():
         if not Ending.is_reported:
             Ending.is_reported = True
             guard.run("trial_facts", _report, _trial.end, journal.count_steps())
@@ -183,6 +183,12 @@ def _step_ended(torch, moment, is_step):
 def _may_end(kind):
     """Return whether steps of that kind are training steps: not batches, nor forwards, which may be evaluation."""
     return kind == journal_format.OPTIMIZER or (kind == journal_format.BACKWARD and not Ending.has_optimizer)
+
+
+def _must_wait():
+    """Return whether dataflow windows are still to come."""
+    windows = sys.modules.get("perfwrap_recorder.dataflow.operation_windows")
+    return windows is not None and not windows.is_over()
 
 
 def _look_at_ranks(torch):

@@ -25,7 +25,7 @@ from time import sleep
 from perfwrap_recorder import guard, journal_format
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.gpu import torch_profiler
-from perfwrap_recorder.journal import journal, switching
+from perfwrap_recorder.journal import journal, step_ends, switching
 
 WHAT = "torch_profiler"
 """The name of its coverage records."""
@@ -134,7 +134,7 @@ def begin(asked, details, all_ranks, may_come):
     """Record a window when it is due; ``may_come`` as ``is_wanted``."""
     global _plan, is_wanted
     _plan, is_wanted = Plan(asked, details, all_ranks), may_come
-    journal.at_step_end = guard.protect("window", _step_ended)
+    step_ends.watch("window", _step_ended)
 
 
 def is_open():
@@ -182,7 +182,7 @@ def forget():
     if _open is not None:
         _forgotten.append(_open)
     _plan, _open, _thread = None, None, 0
-    journal.at_step_end = None
+    step_ends.unwatch("window")
 
 
 def end_with_program():

@@ -34,6 +34,7 @@ MAX_CALLS = 10_000
 
 busy = set()  # threads in such a call
 busy_making = making.busy
+_listeners = {}  # name -> function(tensor, name, frame), see ``listen``
 _installed = {}  # name -> its descriptor in the class
 _torch = []
 _step = -1  # the step that _calls is of
@@ -118,7 +119,7 @@ def watch(torch, name, finish, kind, is_called=None):
     method = getattr(tensor, name, None)
     if type(method) is not MethodDescriptorType or name in vars(tensor):
         return
-    wrapper = _make_nesting(torch, method, finish, is_called) if is_called else _make(method, finish)
+    wrapper = _make_nesting(torch, method, finish, is_called) if is_called else _make(name, method, finish)
     wrapper.__name__, wrapper.__qualname__, wrapper.__doc__ = name, method.__qualname__, method.__doc__
     source_lines.skip_code = source_lines.skip_code or _find_skip(torch)
     descriptor = Method(name, method, wrapper, kind, torch)
@@ -126,6 +127,13 @@ def watch(torch, name, finish, kind, is_called=None):
     _installed[name] = descriptor
     setattr(tensor, name, descriptor)
     journal.after_fork.add(_forget_other_threads)
+
+
+def listen(name, listener):
+    """Call ``listener(tensor, name, frame)`` after each watched call of that method; return whether it is watched."""
+    if name in _installed:
+        _listeners[name] = listener
+    return name in _installed
 
 
 def _count():
@@ -154,8 +162,8 @@ def uninstall():
     _installed.clear()
 
 
-def _make(method, finish):
-    call_from = source_lines.call_from
+def _make(name, method, finish):
+    call_from, listeners = source_lines.call_from, _listeners
 
     def wrapper(*arguments, **options):
         frame, thread = _getframe().f_back, get_ident()
@@ -171,6 +179,8 @@ def _make(method, finish):
         finally:
             if not is_inner:
                 busy.discard(thread)
+        if name in listeners:
+            listeners[name](arguments[0], name, frame)
         if not is_inner:
             finish(frame, start, end, result, arguments, options)
             _count()

@@ -97,7 +97,7 @@ def find_place(frame, is_skipped=None):
     """
     installed = ""
     while frame is not None:
-        sort = HIDDEN if is_skipped and is_skipped(frame) else _sort_of(frame)
+        sort = HIDDEN if is_skipped and is_skipped(frame) else sort_of(frame)
         if sort == USERS:
             return SEPARATOR.join(_place_of(frame))
         if sort == INSTALLED and not installed:
@@ -120,7 +120,7 @@ def define(name, function):
     unfiled = path.startswith("<")
     if (_sort_of_unfiled(path, function.__globals__) if unfiled else _sort_of_file(path)) == HIDDEN:
         return journal.text(name)
-    place = _absolute(path), str(code.co_firstlineno), getattr(code, "co_qualname", code.co_name)
+    place = absolute(path), str(code.co_firstlineno), getattr(code, "co_qualname", code.co_name)
     return journal.text(SEPARATOR.join((name,) + place))
 
 
@@ -166,12 +166,17 @@ def drop_frames(error):
     error.__traceback__ = trace
 
 
+def is_caller(code):
+    """Return whether ``call_from`` made that code: it has the place of its caller."""
+    return code.co_varnames == _call.__code__.co_varnames
+
+
 def _is_own(frame):
     module, code = dict.get(frame.f_globals, "__name__"), frame.f_code
     if type(module) is str and module.startswith(_package):
         return True
     # The code that `call_from` makes has the globals, file and name of its caller.
-    return code.co_varnames == _call.__code__.co_varnames
+    return is_caller(code)
 
 
 def _table_of(code):
@@ -192,7 +197,7 @@ def _table_of(code):
 
 def _learn(key, name, frame, via):
     """Add a place to its table and return its value: a text id, CALLER, or the place in an installed package."""
-    sort = _sort_of(frame)
+    sort = sort_of(frame)
     if sort == USERS:
         fields = (name,) + _place_of(frame)
         if via:
@@ -209,10 +214,11 @@ def _learn(key, name, frame, via):
 def _place_of(frame):
     """Return file, line and function as texts."""
     code = frame.f_code
-    return _absolute(code.co_filename), str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
+    return absolute(code.co_filename), str(frame.f_lineno or 0), getattr(code, "co_qualname", code.co_name)
 
 
-def _absolute(path):
+def absolute(path):
+    """Return a path that does not depend on the current directory."""
     # No function of os.path: Dynamo would trace it as part of the region that it compiles.
     if path[:1] not in "/<":
         path = _start_directory + "/" + (path[2:] if path.startswith("./") else path)
@@ -226,7 +232,8 @@ def _short(path):
     return path
 
 
-def _sort_of(frame):
+def sort_of(frame):
+    """Return which of the three sorts of code a frame runs."""
     name = frame.f_code.co_filename
     if name.startswith("<"):
         return _sort_of_unfiled(name, frame.f_globals)

@@ -39,6 +39,7 @@ def run(
     no_window: record.NoWindow = False,
     window_detail: record.WindowDetail = "",
     window_ranks: record.WindowRanks = "0",
+    inspect: record.Inspect = False,
     nsys: record.Nsys = False,
     nsys_options: record.NsysOptions = "",
     ncu: record.Ncu = False,
@@ -91,6 +92,7 @@ def run(
             trial_precision,
             allow_writes,
         ),
+        inspect=inspect,
         nsys=option_values.tool_options(nsys_options, nsys_tool.OURS) if nsys else None,
         ncu=option_values.tool_options(ncu_options, ncu_tool.OURS) if ncu else None,
     )

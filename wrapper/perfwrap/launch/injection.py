@@ -50,13 +50,14 @@ def prepare(
     trial: Trial = NO_TRIAL,
     host: str | None = None,
     watched: bool = False,
+    inspect: bool = False,
 ) -> dict[str, str]:
     """Fill ``folder.inject`` and return the additional environment variables of the command.
 
     ``environment`` is that of the command without perfwrap. ``host`` replaces the machine's name in file names;
     ``sample_hz`` is how often the recorder samples lines of Python, 0 for never; ``ptracer_pid`` the only process that
     may attach to the command; ``window…`` and ``trial`` are as in Options; with ``watched`` the recorder ends with
-    ``hold_watch``. Raises PerfwrapError if no place is suitable, OSError if it cannot be written.
+    ``hold_watch``, with ``inspect`` it opens dataflow windows. Raises PerfwrapError if no place is suitable, OSError if it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
@@ -82,6 +83,7 @@ def prepare(
         "trial_writes": "allow" if trial.writes else "skip",
         "original_pythonpath_empty": int(not previous),
         "watched": int(watched),
+        "inspect": int(inspect),
     }
     _make_directory(data)
     _copy_sources(_source() / PACKAGE, data / PACKAGE)

@@ -52,6 +52,8 @@ class Options(MonitorOptions):
     window_ranks: str = "0"
     """Which of several ranks it captures: ``0`` or ``all``."""
     trial: Trial = Trial()
+    inspect: bool = False
+    """Whether the recorder writes what each operation of a few steps reads and writes."""
     nsys: tuple[str, ...] | None = None
     """Additional options for `nsys profile`; None for no nsys."""
     ncu: tuple[str, ...] | None = None

@@ -57,6 +57,7 @@ class Recording:
                 window_detail=options.window_detail,
                 window_ranks=options.window_ranks,
                 trial=options.trial,
+                inspect=options.inspect,
             )
         except (PerfwrapError, OSError) as error:
             self.problems.append(f"the Python processes of this run are not recorded: {error}")

@@ -12,6 +12,9 @@ RECORDER = "recorder"
 WINDOW = "torch_profiler"
 """``what`` of the rows that say when torch.profiler recorded a process for perfwrap, or why it did not."""
 
+DATAFLOW = "dataflow"
+"""``what`` of the rows that say when a dataflow window was open, or why there was none."""
+
 
 def notes(timeline: Timeline, what: str) -> tuple[str, ...]:
     """Return the different notes about something, in order."""

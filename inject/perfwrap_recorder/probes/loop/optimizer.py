@@ -71,6 +71,11 @@ def install(torch):
     journal.cover("probe/optimizer")
 
 
+def numbered():
+    """Return the optimizers that have a number and are alive."""
+    return [each for each in (known[0]() for known in list(_numbers.values())) if each is not None]
+
+
 def _pass(state, result):
     """Never called: ``begin`` returns no state."""
 
@@ -156,10 +161,7 @@ def _finish(frame, optimizer, known, start, end):
 
 
 def _look_at_gradients():
-    known = [
-        optimizer for optimizer in (each[0]() for each in list(_numbers.values())) if optimizer is not None
-    ]
-    guard.run("unused_gradients", unused_gradients.look, sys.modules["torch"], known)
+    guard.run("unused_gradients", unused_gradients.look, sys.modules["torch"], numbered())
 
 
 def _learn(optimizer):

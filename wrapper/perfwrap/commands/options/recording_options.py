@@ -239,6 +239,15 @@ Budget: TypeAlias = Annotated[
     ),
 ]
 
+Inspect: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--inspect",
+        help="Record each tensor operation of six steps, and report wasted work line by line.",
+        rich_help_panel=PROFILER,
+    ),
+]
+
 Change: TypeAlias = Annotated[list[str] | None, typer.Option("--change", hidden=True)]
 TrialSteps: TypeAlias = Annotated[int, typer.Option("--trial-steps", min=0, hidden=True)]
 TrialWarmUp: TypeAlias = Annotated[str, typer.Option("--trial-warm-up", hidden=True)]

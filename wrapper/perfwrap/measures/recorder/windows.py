@@ -1,4 +1,4 @@
-"""When torch.profiler captured steps of a trainer for perfwrap: these steps are slower than usual."""
+"""When torch.profiler or a dataflow window recorded steps of a trainer: these steps are slower than usual."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 
 from perfwrap.measures.account.loop_events import Flags, Integers
 from perfwrap.measures.trainers import Trainer
-from perfwrap.timeline.coverage import WINDOW
+from perfwrap.timeline.coverage import DATAFLOW, WINDOW
 from perfwrap.timeline.model import Timeline
 
 PART_OF_STEP = "a part of step"
@@ -17,7 +17,9 @@ PART_OF_STEP = "a part of step"
 def find_windows(timeline: Timeline, trainer: Trainer) -> tuple[Integers, Integers]:
     """Return starts and ends of the windows of a trainer's process, each from its start to its export."""
     rows = timeline.coverage.filter(
-        pl.col("what") == WINDOW, pl.col("track") == trainer.process, pl.col("end") > pl.col("start")
+        pl.col("what").is_in((WINDOW, DATAFLOW)),
+        pl.col("track") == trainer.process,
+        pl.col("end") > pl.col("start"),
     ).sort("start")
     return rows["start"].to_numpy(), rows["end"].to_numpy()
 

@@ -1,0 +1,355 @@
+"""The dispatch mode of one dataflow window: calls each operation, then writes a row of what it read, wrote and took.
+
+No result changes: the operation is called first, with the arguments that it got. The mode holds no tensor. It is on the
+stack of modes from the end of one step to the end of another; if its own code fails, it passes everything through until
+then. On a GPU, two events around each operation give its duration; they are read when the window has ended.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from _thread import get_ident
+
+from perfwrap_recorder import guard
+from perfwrap_recorder.clock import now
+from perfwrap_recorder.dataflow import operation_flags as flags
+from perfwrap_recorder.dataflow.operation_kinds import NORMS, RUNNING, TRAINS, Kind
+from perfwrap_recorder.dataflow.operation_stacks import Stacks
+from perfwrap_recorder.dataflow.tensor_values import TensorValues
+from perfwrap_recorder.dataflow.value_sums import UNKNOWN, ValueSums
+
+MAX_OPERATIONS = 300_000
+MAX_NS = 60_000_000_000
+"""A window that has more operations, or takes longer, is given up."""
+
+MAX_LEAVES = 100_000
+ACCUMULATES = 1 << 62
+"""The sequence numbers of nodes that accumulate gradients are larger."""
+
+FAILED = "dataflow_window"
+"""The name under which errors of the handler are recorded."""
+
+
+class Watched:
+    """What one window has seen; ``operations`` are its rows, in the order of ``ROW``."""
+
+    ROW = (
+        *("function", "inside", "outside", "flags", "reads", "scalars", "writes"),
+        *("start", "duration", "gap", "node", "backward", "nth", "module"),
+    )
+
+    def __init__(self, torch, bare_ns):
+        self.torch = torch
+        self.is_on, self.why = True, ""
+        self.bare_ns = bare_ns
+        """Durations of the steps before the window."""
+        self.thread = get_ident()
+        self.stacks, self.values, self.sums = Stacks(torch), TensorValues(torch), ValueSums(torch)
+        self.operations, self.functions, self.kinds = [], [], {}
+        self.ends, self.first_operations = [], [0]
+        self.nodes = {}
+        """Sequence number of a node -> the operation that made it."""
+        self.unowned = set()
+        """Storages of gradients whose parameters are in no optimizer."""
+        self.events = []
+        """Of operations on a GPU: (operation, event before, event after)."""
+        self.own_ns = 0
+        self.opened = self.last = now()
+        self._lock = threading.Lock()
+        self._no_function = getattr(torch._C, "DisableTorchFunction", None) or torch._C.DisableTorchFunctionSubclass
+        self._node = getattr(torch._C, "_current_autograd_node", None) or (lambda: None)
+        self._task = torch._C._current_graph_task_id
+        self._sequence = torch._C._autograd._get_sequence_nr
+        self._leaves = {}
+        self._counts, self._seen, self._before = {}, {}, {}
+        self._stream_events = None
+        self._plain = torch.Tensor, torch.nn.Parameter
+
+    def note(self, function, arguments, options, result, times, frame):
+        """Write the row of one operation; ``times`` are when the handler began, and when the operation began and ended."""
+        entered, began, ended = times
+        number = len(self.operations)
+        if number >= MAX_OPERATIONS or ended - self.opened > MAX_NS:
+            self.give_up("the steps are too long")
+            return
+        with self._lock, self._no_function():
+            row = self._row(number, function, arguments, options, result, frame)
+            self.operations.append((*row[:7], entered - self.opened, ended - began, entered - self.last, *row[7:]))
+            self.values.prune()
+        left = now()
+        self.own_ns += left - entered - (ended - began)
+        self.last = left
+
+    def give_up(self, why):
+        """Watch nothing any more."""
+        self.is_on, self.why = False, self.why or why
+
+    def read(self, tensor, name, frame):
+        """Write that the program took the memory of a tensor."""
+        if not self.is_on or get_ident() != self.thread or type(tensor) not in self._plain:
+            return
+        with self._lock, self._no_function():
+            found = self.values.find(tensor)
+            if found is None:
+                return
+            inside, outside, bits, module = self.stacks.look(frame)
+            reads = [found[0].value, self.values.geometry(tensor)]
+            bits |= flags.HOST | flags.READ
+            kind = self._number_of_read(name)
+            row = kind, inside, outside, bits, reads, 0, [], now() - self.opened, 0, 0, -1, -1, -1, module
+            self.operations.append(row)
+
+    def step_ended(self, moment, parameters):
+        """Begin the next step; ``parameters`` are the ids of all parameters of optimizers."""
+        self._note_unowned(parameters)
+        self.ends.append(moment - self.opened)
+        self.first_operations.append(len(self.operations))
+        self.values.step += 1
+        self._before, self._seen, self._counts = self._seen, {}, {}
+
+    def forget(self):
+        """Release all references to tensors and modules."""
+        self.values.forget()
+        self._leaves, self.events = {}, []
+
+    def _row(self, number, function, arguments, options, result, frame):
+        kind = self.kinds.get(function) or self._learn(function)
+        task = self._task()
+        bits, node = self._phase(task)
+        inside, outside, found, module = self.stacks.look(frame)
+        bits |= found
+        if kind.is_random(arguments, options):
+            bits |= flags.RANDOM
+        inputs, writes, scalars = self._arguments(kind, arguments, options)
+        scalar = _hashed(scalars)
+        reads, fresh, tracked, complete = self._reads(inputs)
+        if tracked and not bits & (flags.NO_GRAD | flags.BACKWARD):
+            bits |= flags.TRACKED
+        nth, key = -1, None
+        if task == -1:
+            place = inside, kind.number
+            nth = self._counts.get(place, 0)
+            self._counts[place] = nth + 1
+            key = (*place, nth)
+        stable, converted = self._is_stable(key, bits, reads, fresh, scalar) if complete else (False, False)
+        bits |= (flags.STABLE if stable else 0) | (flags.CONVERT if converted else 0)
+        written, reads, bits = self._writes(number, kind, bits, stable, writes, result, reads, bool(inputs))
+        if bits & flags.TRACKED:
+            made = self._sequence() - 1
+            if self.nodes.setdefault(made, number) == number:
+                node = made
+        return kind.number, inside, outside, bits, reads, scalar, written, node, task, nth, module
+
+    def _learn(self, function):
+        kind = self.kinds[function] = Kind(self.torch, function, len(self.functions))
+        self.functions.append(kind.row)
+        return kind
+
+    def _number_of_read(self, name):
+        number = self.kinds.get(name)
+        if number is None:
+            number = self.kinds[name] = len(self.functions)
+            self.functions.append((name, name, "read", False, False, False, False))
+        return number
+
+    def _phase(self, task):
+        """Return flags and the number of the node whose backward runs, -1 without one."""
+        bits, number = 0, -1
+        if task != -1:
+            bits |= flags.BACKWARD
+            node = self._node()
+            if node is not None:
+                number = node._sequence_nr()
+                if number > ACCUMULATES:
+                    bits |= flags.ACCUMULATE
+                    number = -1
+        if get_ident() != self.thread:
+            bits |= flags.OTHER_THREAD
+        if not self.torch.is_grad_enabled():
+            bits |= flags.NO_GRAD
+        return bits, number
+
+    def _arguments(self, kind, arguments, options):
+        """Return the tensors that an operation reads, those that it writes, and its other arguments."""
+        inputs, writes, scalars, written, unread = [], [], [], kind.written, ()
+        if kind.name in NORMS and len(arguments) > TRAINS and arguments[TRAINS]:
+            written = unread = RUNNING
+        tensor = self.torch.Tensor
+        for at, each in [*enumerate(arguments), *options.items()]:
+            if isinstance(each, tensor):
+                if at not in unread:
+                    inputs.append(each)
+                if at in written:
+                    writes.append(each)
+            elif type(each) in (list, tuple) and any(isinstance(one, tensor) for one in each):
+                inputs += [one for one in each if isinstance(one, tensor)]
+                scalars.append(tuple(one if not isinstance(one, tensor) else None for one in each))
+                if at in written:
+                    writes += each
+            else:
+                scalars.append((at, tuple(each) if type(each) is list else each))
+        return inputs, writes, scalars
+
+    def _reads(self, inputs):
+        """Return (value and geometry of each, those that are new, whether one needs a gradient, whether all are known)."""
+        reads, fresh, tracked, complete = [], [], False, True
+        values = self.values
+        for each in inputs:
+            found = values.find(each)
+            if found is None:
+                complete = False
+                continue
+            held, is_new, storage = found
+            if is_new:
+                fresh.append((held, storage))
+            reads += held.value, values.geometry(each)
+            if each.requires_grad:
+                tracked = True
+                if each.is_leaf and id(each) not in self._leaves and len(self._leaves) < MAX_LEAVES:
+                    self._leaves[id(each)] = weakref.ref(each)
+        return reads, fresh, tracked, complete
+
+    def _is_stable(self, key, bits, reads, fresh, scalar):
+        """Return whether the operation follows from what is the same in each step, and whether it reads conversions."""
+        values, converted = self.values, False
+        stable = not bits & (flags.BACKWARD | flags.OPTIMIZER | flags.DATA | flags.RANDOM)
+        if key is None:
+            return False, False
+        total = 0
+        if fresh and not bits & (flags.OPTIMIZER | flags.DATA):
+            total = hash(tuple(self.sums.sum_of(storage, held.bytes) for held, storage in fresh))
+        then = self._before.get(key)
+        if then is None or then[0] != scalar:
+            stable = False
+        if fresh:
+            # Not seen before this step: converted, or of a batch. It is stable if it was the same in the last step.
+            converted = then is not None and then[1] == total and total != UNKNOWN and not bits & flags.DATA
+            for held, _ in fresh:
+                values.stable[held.value] = converted
+        self._seen[key] = scalar, total
+        return stable and all(self._is_value_stable(value) for value in reads[::2]), converted
+
+    def _is_value_stable(self, value):
+        values = self.values
+        made = values.op[value]
+        if made == -1:
+            return values.stable[value] or values.storages[values.storage[value]][0] < values.step
+        return made >= self.first_operations[values.step] and values.stable[value]
+
+    def _writes(self, number, kind, bits, stable, writes, result, reads, has_inputs):
+        """Return what an operation wrote, (value, geometry, how) flat, and its reads and flags."""
+        values, written, done = self.values, [], set()
+        is_summed = stable and values.step > 0
+        for each in writes:
+            found = values.find(each)
+            if found is None:
+                continue
+            held = found[0]
+            done.add(held.number)
+            if kind.overwrites and len(writes) == 1 and each.numel() * each.element_size() >= held.bytes:
+                old = held.value  # not read
+                reads = [one for at in range(0, len(reads), 2) if reads[at] != old for one in reads[at : at + 2]]
+            held.value = values.add(held.number, number, stable)
+            written += held.value, values.geometry(each), flags.WRITTEN
+        for each in result if type(result) in (list, tuple) else (result,):
+            if not isinstance(each, self.torch.Tensor):
+                if each is not None and has_inputs:
+                    bits |= flags.HOST
+                continue
+            found = values.find(each)
+            if found is None or found[0].number in done:
+                continue
+            held, is_new, storage = found
+            if is_new:
+                values.op[held.value] = number
+                values.stable[held.value] = stable and not kind.is_empty
+                if is_summed and not kind.is_empty:
+                    values.sums[held.value] = self.sums.sum_of(storage, held.bytes)
+            written += held.value, values.geometry(each), flags.NEW if is_new else flags.VIEW
+        if is_summed:
+            for each in writes:
+                found = values.find(each)
+                if found is not None:
+                    values.sums[found[0].value] = self.sums.sum_of(found[2], found[0].bytes)
+        return written, reads, bits
+
+    def _note_unowned(self, parameters):
+        with self._no_function():
+            for number, reference in list(self._leaves.items()):
+                leaf = reference()
+                if leaf is None or number in parameters or leaf.grad is None:
+                    continue
+                found = self.values.find_number(leaf.grad)
+                if found is not None:
+                    self.unowned.add(found)
+
+
+def _hashed(scalars):
+    """Return a hash of the arguments that are not tensors."""
+    try:
+        return hash(tuple(scalars))
+    except TypeError:
+        return hash(repr(scalars))
+
+
+def make(torch, watched):
+    """Return the mode that writes to ``watched``; its class is made here, because its base comes with torch."""
+    plain = {torch.Tensor, torch.nn.Parameter}
+    events = _events_for(torch)
+    note = guard.protect(FAILED, watched.note)
+
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+        supports_higher_order_operators = True
+
+        @classmethod
+        def is_infra_mode(cls):
+            """Tell Dynamo to compile frames as without the mode."""
+            return True
+
+        @classmethod
+        def ignore_compile_internals(cls):
+            """Tell Dynamo that operations of compiled code need not be seen."""
+            return True
+
+        @classmethod
+        def _should_skip_dynamo(cls):
+            return False  # the other value would import torch._dynamo
+
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            entered = now()
+            options = options or {}
+            if not watched.is_on:
+                return function(*arguments, **options)
+            if types and not plain.issuperset(types):
+                return NotImplemented  # its own dispatch is called, and the operations that it makes come here
+            pair = events and events()
+            began = now()
+            result = function(*arguments, **options)
+            ended = now()
+            if pair:
+                pair[1].record()
+                watched.events.append((len(watched.operations), *pair))
+            note(function, arguments, options, result, (entered, began, ended), sys._getframe(1))
+            if FAILED in guard.failed and watched.is_on:
+                watched.give_up("perfwrap's own code failed: %s" % guard.failed[FAILED])
+            return result
+
+    return Mode()
+
+
+def _events_for(torch):
+    """Return a function that records an event and returns it with one for the end; None without CUDA."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return None
+    make_event = torch.cuda.Event
+
+    def events():
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        before = make_event(enable_timing=True)
+        before.record()
+        return before, make_event(enable_timing=True)
+
+    return events
