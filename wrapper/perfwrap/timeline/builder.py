@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from perfwrap.redaction import masked
+from perfwrap.timeline.operation_window import OperationWindow
 from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
 
 TABLES = tuple(name for name in SCHEMAS if name != "tracks")
@@ -43,6 +44,7 @@ class TimelineBuilder:
         self._latest: dict[tuple[str, int], int] = {}
         self._pieces: dict[str, list[pl.DataFrame]] = {table: [] for table in TABLES}
         self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
+        self._operations: list[OperationWindow] = []
         self._warnings: list[str] = []
 
     def host(self, name: str) -> int:
@@ -181,6 +183,10 @@ class TimelineBuilder:
         _demand_in_range(values)
         self._rows[table].append(values)
 
+    def add_operations(self, window: OperationWindow) -> None:
+        """Append a dataflow window."""
+        self._operations.append(window)
+
     def warn(self, text: str) -> None:
         """Keep a sentence for the user; the same sentence only once."""
         text = masked(text)
@@ -191,7 +197,13 @@ class TimelineBuilder:
         """Return the finished timeline; the builder is used up."""
         tables = {table: self._finish(table) for table in TABLES}
         tracks = pl.DataFrame(list(map(_named_safely, self._tracks)), schema=SCHEMAS["tracks"], orient="row")
-        return Timeline(run=dict(run), tracks=tracks, warnings=tuple(self._warnings), **tables)
+        return Timeline(
+            run=dict(run),
+            tracks=tracks,
+            operation_windows=tuple(self._operations),
+            warnings=tuple(self._warnings),
+            **tables,
+        )
 
     def _finish(self, table: str) -> pl.DataFrame:
         """Return the sorted table and release its pieces."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import polars as pl
 
+from perfwrap.timeline.operation_window import OperationWindow
+
 CATEGORIES = (
     "step",
     "data",
@@ -175,6 +177,7 @@ class Timeline:
     marks: pl.DataFrame = field(default_factory=lambda: empty("marks"))
     facts: pl.DataFrame = field(default_factory=lambda: empty("facts"))
     coverage: pl.DataFrame = field(default_factory=lambda: empty("coverage"))
+    operation_windows: tuple[OperationWindow, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @cached_property

@@ -28,6 +28,7 @@ from perfwrap.sources.journals.journal_file import (
     read_file,
     read_header,
 )
+from perfwrap.sources.dataflow import operation_files
 from perfwrap.sources.journals.journal_tables import JournalTables
 from perfwrap.sources.journals.log_lines import LogLines
 from perfwrap.sources.journals.starts import MAX_BYTES, MAX_STARTS, Identity, Start, add_starts, read_starts
@@ -120,6 +121,7 @@ def assemble(
         if clocks:
             profiler_windows.add_all(folder, builder, next(iter(clocks.values())), files, shown)
         memory_files.add_all(folder, builder, shown)
+        operation_files.add_all(folder, builder, shown)
         pyspy_trace.add_run(
             builder, folder.py_spy, partial(_moment, clocks), str(run.get("cwd") or ""), shown
         )

@@ -1,0 +1,177 @@
+"""The judged step by lines of the program: forward, its backward, optimizer, and Python in between.
+
+All of the step is attributed: each operation to the user's line that called it (library code folds into that line),
+backward to the line of its forward operation, and the gap before an operation, as far as it is longer than the
+operation's own preparation, to Python at that line. Waits for data in such gaps are a part of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.dataflow.dataflow import MAX_GAP_NS, Dataflow, find_dataflow
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.operation_window import BACKWARD, DATA, OPTIMIZER, READ
+
+MAX_KINDS = 4
+
+FORWARD, BACKWARD_PART, OPTIMIZER_PART, PYTHON, WAIT = "forward", "backward", "optimizer", "python", "data"
+PARTS = (FORWARD, BACKWARD_PART, OPTIMIZER_PART, PYTHON, WAIT)
+
+Interval = tuple[int, int]
+
+
+@dataclass
+class LineCost:
+    """What one line costs in a step, in nanoseconds by part."""
+
+    line: Line
+    parts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    operations: int = 0
+    kinds: tuple[tuple[str, int], ...] = ()
+    """The functions that it calls most, and how often, backward included."""
+    shape: str = ""
+    """Type and shape of the first result of its most expensive operation."""
+    module: str = ""
+    """The path of the module in which it spends most."""
+
+    @property
+    def ns(self) -> float:
+        """All parts together."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class ModuleCost:
+    """What one module costs in a step without its children, in nanoseconds."""
+
+    path: str
+    kind: str
+    forward_ns: float
+    backward_ns: float
+    operations: int
+
+
+@dataclass(frozen=True)
+class LineAccount:
+    """The step by lines, the most expensive first, by modules, and by stacks."""
+
+    step_ns: float
+    bare_ns: float
+    """The time of a step that was not watched."""
+    lines: tuple[LineCost, ...]
+    modules: tuple[ModuleCost, ...]
+    stacks: dict[tuple[str, ...], float]
+    """Frames from the outermost, ``train.py:12 step``, and the part at the end -> nanoseconds."""
+
+    def share(self, cost: LineCost) -> float:
+        """Return the share of the step that a line costs."""
+        return cost.ns / self.step_ns
+
+
+def find_line_account(evidence: Evidence, trainer: Trainer) -> LineAccount | None:
+    """Return the account of the trainer's first dataflow window; None without one."""
+    flow = evidence.get(find_dataflow, trainer)
+    if flow is None:
+        return None
+    spans = evidence.timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "data")
+    ends = (spans["start"] + spans["duration"]).to_list()
+    return account_of(flow, list(zip(spans["start"].to_list(), ends, strict=True)))
+
+
+def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
+    """Return the account of a step; ``waits`` are the times of its thread in which it waited for data."""
+    costs: dict[Line, LineCost] = {}
+    kinds: dict[Line, Counter[str]] = defaultdict(Counter)
+    modules: dict[Line, Counter[int]] = defaultdict(Counter)
+    dearest: dict[Line, tuple[float, int]] = {}
+    stacks: dict[tuple[str, ...], float] = defaultdict(float)
+    by_module: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+    for number in flow.step:
+        operation = flow.operations[number]
+        part = _part_of(operation.flags)
+        line = flow.line(number)
+        cost = costs.setdefault(line, LineCost(line))
+        gap = flow.own_gaps[number - flow.first]
+        own = min(gap, MAX_GAP_NS)
+        waited = min(gap - own, _waited(flow, number, waits))
+        worked = flow.time(number) + own
+        cost.parts[part] += worked
+        cost.parts[WAIT] += waited
+        cost.parts[PYTHON] += gap - own - waited
+        if not operation.flags & READ:
+            cost.operations += 1
+            kinds[line][flow.name(number)] += 1
+        module = _module_of(flow, number)
+        modules[line][module] += int(worked)
+        entry = by_module[module]
+        entry[part == BACKWARD_PART] += worked
+        entry[2] += 1
+        if worked > dearest.get(line, (0.0, 0))[0]:
+            dearest[line] = worked, number
+        frames = tuple(f"{_short(frame.file)}:{frame.line} {frame.function}" for frame in flow.stack(number)[::-1])
+        stacks[(*frames, part)] += worked
+        if gap - own - waited > 0:
+            stacks[(*frames, PYTHON)] += gap - own - waited
+    for line, cost in costs.items():
+        cost.kinds = tuple(kinds[line].most_common(MAX_KINDS))
+        module = modules[line].most_common(1)[0][0]
+        cost.module = flow.window.modules[module].path if module >= 0 else ""
+        cost.shape = _shape_of(flow, dearest[line][1]) if line in dearest else ""
+    return LineAccount(
+        flow.step_ns,
+        flow.bare_ns,
+        tuple(sorted(costs.values(), key=lambda cost: -cost.ns)),
+        tuple(
+            ModuleCost(flow.window.modules[number].path, flow.window.modules[number].kind, *entry)  # type: ignore[arg-type]
+            for number, entry in sorted(by_module.items())
+            if number >= 0
+        ),
+        dict(stacks),
+    )
+
+
+def _part_of(flags: int) -> str:
+    """Return the part of the step to which an operation belongs."""
+    if flags & BACKWARD:
+        return BACKWARD_PART
+    if flags & OPTIMIZER:
+        return OPTIMIZER_PART
+    return WAIT if flags & DATA else FORWARD
+
+
+def _module_of(flow: Dataflow, number: int) -> int:
+    """Return the module that ran an operation, or its forward operation; -1 without one."""
+    operation = flow.operations[number]
+    forward = flow.forward_of(number)
+    return operation.module if operation.module >= 0 or forward is None else flow.operations[forward].module
+
+
+def _waited(flow: Dataflow, number: int, waits: Sequence[Interval]) -> float:
+    """Return how long the thread waited for data in the gap before an operation."""
+    if not waits:
+        return 0.0
+    operation = flow.operations[number]
+    end = flow.window.opened + operation.start
+    begin = end - operation.gap
+    return float(sum(max(0, min(end, until) - max(begin, since)) for since, until in waits))
+
+
+def _shape_of(flow: Dataflow, number: int) -> str:
+    """Return type and shape of an operation's first result, e.g. ``float32[8, 64]``."""
+    writes = flow.operations[number].writes
+    if not writes:
+        return ""
+    geometry = flow.window.geometries[writes[1]]
+    return f"{geometry.dtype.removeprefix('torch.')}[{', '.join(map(str, geometry.shape))}]"
+
+
+def _short(path: str) -> str:
+    """Return the name of a file."""
+    return path.rpartition("/")[2]

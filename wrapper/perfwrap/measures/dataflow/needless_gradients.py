@@ -1,0 +1,66 @@
+"""Gradients that nobody uses: of a part of the model that is not trained, or of weights that another pass will zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfwrap.measures.dataflow.dataflow import Dataflow
+from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.timeline.operation_window import BACKWARD, DATA, OPTIMIZER, RANDOM, VIEW
+
+BATCH, STATE, NOISE = 1, 2, 4
+"""What a value follows from: the batch, memory that training writes, random numbers."""
+
+
+def split_by_training(flow: Dataflow, unused: Sequence[Waste]) -> tuple[list[Waste], list[Waste]]:
+    """Return the unused gradients of parts that are not trained, and those of parts that are."""
+    untrained = find_untrained(flow)
+    frozen, trained = [], []
+    for waste in unused:
+        mine = [number for number in waste.operations if flow.forward_of(number) in untrained]
+        rest = [number for number in waste.operations if flow.forward_of(number) not in untrained]
+        for numbers, found in ((mine, frozen), (rest, trained)):
+            if numbers:
+                found.append(
+                    Waste(
+                        tuple(numbers),
+                        flow.share(numbers),
+                        tuple(flow.lines(numbers)),
+                        waste.callers,
+                        other=waste.other,
+                        in_backward=True,
+                    )
+                )
+    return frozen, trained
+
+
+def find_untrained(flow: Dataflow) -> set[int]:
+    """Return the forward operations of the step that follow from the batch and from nothing that training changes."""
+    taint: dict[int, int] = {}
+    found = set()
+    for number in flow.step:
+        operation = flow.operations[number]
+        mine = 0
+        for value in operation.reads[::2]:
+            mine |= taint[value] if value in taint else _origin(flow, value)
+        if operation.flags & DATA:
+            mine |= BATCH
+        if operation.flags & RANDOM:
+            mine |= NOISE if operation.reads else BATCH
+        for value, _, how in operation.outputs():
+            if how != VIEW:
+                taint[value] = mine
+        if mine in (0, BATCH, NOISE, BATCH | NOISE) and not operation.flags & (BACKWARD | OPTIMIZER | DATA):
+            found.add(number)
+    return found
+
+
+def _origin(flow: Dataflow, value: int) -> int:
+    """Return what a value follows from that no operation of the step made."""
+    window = flow.window
+    storage = window.value_storage[value]
+    if window.value_operation[value] != -1:
+        return STATE
+    if window.storages[storage].first_step >= 1:
+        return BATCH
+    return STATE if flow.writers.get(storage) else 0

@@ -1,0 +1,116 @@
+"""Loops of Python that call many small operations on parts of the same tensor, none of which needs the one before."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.dataflow.dataflow import Dataflow
+from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.timeline.operation_window import BACKWARD, DATA, HOST, OPTIMIZER, VIEW
+
+MIN_TURNS = 32
+MAX_MEAN_NS = 120_000
+"""Longer operations gain little from being one."""
+MIN_DIFFERENT = 0.75
+"""Part of the turns, up to MIN_TURNS, that must read different parts of one tensor."""
+MAX_CHAINED = 0.5
+"""Part of a line's calls that may follow from an earlier one: a recurrence has nearly all."""
+MIN_FREE = 0.6
+"""Part of a loop's time that must be free of recurrences."""
+SAVED = 0.9
+"""Part of the time without one turn that one operation on all of it saves."""
+
+Called = tuple[Line, int]
+
+
+def find_small_loops(flow: Dataflow, unchanging: Collection[int]) -> list[Waste]:
+    """Return the loops by function of the program."""
+    members: dict[Called, list[int]] = defaultdict(list)
+    for number in flow.step:
+        operation = flow.operations[number]
+        if not operation.flags & (BACKWARD | OPTIMIZER | DATA | HOST) and operation.inside >= 0:
+            members[flow.line(number), operation.function].append(number)
+    many = {called: numbers for called, numbers in members.items() if len(numbers) >= MIN_TURNS}
+    if not many:
+        return []
+    chained = _chained(flow, many)
+    by_function: dict[tuple[str, str], list[Called]] = defaultdict(list)
+    shared: Counter[tuple[str, str]] = Counter()
+    for called, numbers in many.items():
+        function = called[0].file, called[0].function
+        by_function[function].append(called)
+        shared[function] += _reads_parts(flow, numbers)
+    loops = [
+        _loop(flow, {called: many[called] for called in calls}, chained, unchanging)
+        for function, calls in by_function.items()
+        if shared[function]
+    ]
+    return [loop for loop in loops if loop is not None]
+
+
+def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> Counter[Called]:
+    """Return how many calls of each line follow from an earlier call of the same line."""
+    bit_of = {called: 1 << at for at, called in enumerate(many)}
+    own = {number: called for called, numbers in many.items() for number in numbers}
+    follows: dict[int, int] = {}
+    found: Counter[Called] = Counter()
+    for number in flow.step:
+        operation = flow.operations[number]
+        bits = 0
+        for value in operation.reads[::2]:
+            bits |= follows.get(value, 0)
+        called = own.get(number)
+        if called is not None:
+            found[called] += bool(bits & bit_of[called])
+            if not flow.is_view(number):
+                bits |= bit_of[called]
+        for value, _, how in operation.outputs():
+            if how != VIEW:
+                follows[value] = bits
+    return found
+
+
+def _reads_parts(flow: Dataflow, numbers: list[int]) -> int:
+    """Return how many different parts of one tensor these calls read; 0 if too few."""
+    ways: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for number in numbers:
+        operation = flow.operations[number]
+        for value, geometry in operation.inputs():
+            ways[flow.window.value_storage[value]].add((geometry, operation.scalars))
+    needed = MIN_DIFFERENT * min(len(numbers), MIN_TURNS)
+    return max((len(each) for each in ways.values() if len(each) >= needed), default=0)
+
+
+def _loop(
+    flow: Dataflow, calls: dict[Called, list[int]], chained: Counter[Called], unchanging: Collection[int]
+) -> Waste | None:
+    """Return the loop of one function, None if it is a recurrence, or if its operations are not small."""
+    every: list[int] = []
+    free = 0.0
+    names: Counter[str] = Counter()
+    lines: Counter[Line] = Counter()
+    turns: Counter[int] = Counter()
+    for (line, _), numbers in calls.items():
+        whole = flow.with_backward(numbers)
+        cost = sum(flow.cost(number) for number in whole)
+        every += whole
+        if chained[line, _] < MAX_CHAINED * len(numbers):
+            free += cost
+        names[flow.name(numbers[0])] += len(numbers)
+        lines[line] += cost  # type: ignore[assignment]
+        turns[len(numbers)] += 1
+    total = sum(flow.cost(number) for number in every)
+    is_large = total / len(every) > MAX_MEAN_NS
+    if free < MIN_FREE * total or is_large or all(n in unchanging or flow.is_view(n) for n in every):
+        return None
+    count = turns.most_common(1)[0][0]
+    return Waste(
+        tuple(every),
+        SAVED * total * (1 - 1 / count) / flow.step_ns,
+        tuple(line for line, _ in lines.most_common(4)),
+        tuple(flow.callers(every)),
+        names=tuple(names.most_common(4)),
+        count=count,
+    )

@@ -1,0 +1,37 @@
+"""Operations of one step that need not run, as the measures of wasted work return them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfwrap.measures.account.lines import Line
+
+
+@dataclass(frozen=True)
+class Waste:
+    """Wasted operations with one cause.
+
+    ``share`` is the part of the step that a fix removes; it is smaller than what the operations cost if a part of them
+    remains.
+    """
+
+    operations: tuple[int, ...]
+    share: float
+    lines: tuple[Line, ...]
+    """The lines to change, the most expensive first."""
+    callers: tuple[Line, ...] = ()
+    """Lines that call those."""
+    other: Line | None = None
+    """The other end: where the same was computed first, for example."""
+    names: tuple[tuple[str, int], ...] = ()
+    """The functions of the operations and how often each is called, the most frequent first."""
+    count: int = 0
+    """How often the same is done in a step, or how many turns a loop has."""
+    used: float | None = None
+    """The part of the results that is used."""
+    converted: bool = False
+    """Whether Python or NumPy values are converted each time."""
+    certain_share: float | None = None
+    """The part of ``share`` that any fix removes, if it is smaller."""
+    in_backward: bool = False
+    """Whether the work is that of a backward pass."""

@@ -1,0 +1,110 @@
+"""All wasted work of a trainer's dataflow window, each operation counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from perfwrap.measures.account.loop_figures import mean_step_ns
+from perfwrap.measures.dataflow.broadcasts import find_broadcasts
+from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow
+from perfwrap.measures.dataflow.live_operations import find_dead
+from perfwrap.measures.dataflow.needless_gradients import split_by_training
+from perfwrap.measures.dataflow.recast_weights import split_casts
+from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
+from perfwrap.measures.dataflow.small_loops import find_small_loops
+from perfwrap.measures.dataflow.softmax_logs import find_softmax_logs
+from perfwrap.measures.dataflow.unchanging_operations import find_unchanging
+from perfwrap.measures.dataflow.unused_operations import find_partly_unused, find_unused
+from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
+
+UNCHANGING, REPEATED, UNUSED, LOOP = "unchanging", "repeated", "unused", "loop"
+SOFTMAX, FROZEN, WEIGHTS, RECAST, BROADCAST = "softmax", "frozen", "weights", "recast", "broadcast"
+KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, SOFTMAX)
+"""The kinds of waste; of two that need the same operations, the first has the stronger proof."""
+
+MIN_SHARE = 0.01
+"""Smaller wastes are dropped."""
+MAX_UNEVEN = 1.3
+"""Steps are too different if one has more operations than this times another."""
+
+
+@dataclass(frozen=True)
+class WastedWork:
+    """The wastes of one window by kind, largest first, and what they are shares of."""
+
+    flow: Dataflow
+    wastes: Mapping[str, tuple[Waste, ...]]
+    loop_share: float
+    """The share of the training loop that a step of the window is: waits and checkpoints may be outside of it."""
+    recomputed_share: float = 0.0
+    """The share of the step that activation checkpointing computes again, on purpose."""
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Why a kind was not looked for, as a sentence."""
+
+
+def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
+    """Return the wasted work; None without a dataflow window."""
+    flow = evidence.get(find_dataflow, trainer)
+    if flow is None:
+        return None
+    mean_ns = mean_step_ns(evidence, trainer)
+    loop_share = min(1.0, flow.bare_ns / mean_ns) if mean_ns else 1.0
+    unknown: dict[str, str] = {}
+    dead = find_dead(flow)
+    if dead is None:
+        why = "An optimizer reads gradients that no recorded operation made."
+        unknown = dict.fromkeys((UNUSED, FROZEN, WEIGHTS), why)
+        dead = frozenset()
+    unchanging, same = find_unchanging(flow, dead)
+    recast, repeated = split_casts(flow, find_repeated(flow, dead, same))
+    unused = find_unused(flow, dead)
+    frozen, weights = split_by_training(flow, [waste for waste in unused if waste.in_backward])
+    partly = find_partly_unused(flow, dead)
+    found = {
+        UNCHANGING: unchanging,
+        REPEATED: [*repeated, *find_repeated_backward(flow)],
+        UNUSED: [*(waste for waste in unused if not waste.in_backward), *partly],
+        FROZEN: frozen,
+        WEIGHTS: weights,
+        RECAST: recast,
+        LOOP: find_small_loops(flow, same),
+        BROADCAST: find_broadcasts(flow, same | dead),
+        SOFTMAX: find_softmax_logs(flow),
+    }
+    recomputed = [number for number in flow.step if flow.has(number, RECOMPUTE) and flow.has(number, BACKWARD)]
+    return WastedWork(flow, _once(flow, found), loop_share, flow.share(recomputed), unknown)
+
+
+def why_no_window(evidence: Evidence, trainer: Trainer) -> str | None:
+    """Return why there is no dataflow window, as a sentence; None if there is one."""
+    if evidence.get(find_dataflow, trainer) is not None:
+        return None
+    from perfwrap.timeline.coverage import DATAFLOW, notes
+
+    reasons = [note.partition(": ")[2] for note in notes(evidence.timeline, DATAFLOW) if ": " in note]
+    if reasons:
+        return f"Operations were not recorded: {reasons[-1]}."
+    return "Needs the operations of some steps; use `perfwrap inspect`."
+
+
+def _once(flow: Dataflow, found: Mapping[str, list[Waste]]) -> dict[str, tuple[Waste, ...]]:
+    """Return the wastes with each operation in one of them: the largest waste takes its operations first."""
+    order = sorted(
+        ((kind, waste) for kind in KINDS for waste in found[kind]),
+        key=lambda each: (-each[1].share, KINDS.index(each[0])),
+    )
+    taken: set[int] = set()
+    kept: dict[str, list[Waste]] = {kind: [] for kind in KINDS}
+    for kind, waste in order:
+        mine = [number for number in waste.operations if number not in taken]
+        whole = flow.share(waste.operations)
+        share = waste.share * flow.share(mine) / whole if whole else 0.0
+        if share < MIN_SHARE:
+            continue
+        taken.update(mine)
+        kept[kind].append(replace(waste, operations=tuple(mine), share=share))
+    return {kind: tuple(wastes) for kind, wastes in kept.items()}

@@ -1,0 +1,1 @@
+"""Dataflow windows that the recorder wrote for ``perfwrap inspect``."""

@@ -1,0 +1,76 @@
+"""Reads the dataflow windows of a run, ``tools/operations-<host>-<pid>-<number>.json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import chain
+
+import msgspec
+
+from perfwrap.run_folder import TOOLS, RunFolder
+from perfwrap.sources.damage import UNFORESEEN
+from perfwrap.timeline.builder import TimelineBuilder
+from perfwrap.timeline.operation_window import STEPS, OperationWindow
+
+FORMAT = 1
+NAME = re.compile(r"operations-(?P<host>.+)-(?P<pid>\d{1,10})-(?P<number>\d{1,3})\.json", re.ASCII)
+MAX_BYTES = 1 << 30
+MAX_WINDOWS = 64
+
+
+def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], str] = str) -> None:
+    """Add the windows of a run; ``shown`` returns the name in the run of a host that a file names."""
+    paths = sorted((folder.path / TOOLS).glob("operations-*.json"))
+    for path in paths[:MAX_WINDOWS]:
+        name = NAME.fullmatch(path.name)
+        if name is None:
+            continue
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise ValueError("it is too large")
+            window = msgspec.json.decode(path.read_bytes(), type=OperationWindow)
+            _check(window)
+        except (*UNFORESEEN, msgspec.DecodeError) as error:
+            builder.warn(f"The dataflow window {path.name} cannot be read ({error}); it was skipped.")
+            continue
+        process = builder.latest_process(shown(name["host"]), int(name["pid"]))
+        builder.add_operations(msgspec.structs.replace(window, process=process))
+
+
+def _check(window: OperationWindow) -> None:
+    """Raise ValueError if the window is of another format, or if a number in it refers to nothing."""
+    if window.format != FORMAT:
+        raise ValueError(f"its format is {window.format}, this perfwrap reads {FORMAT}")
+    count = len(window.operations)
+    firsts = window.first_operations
+    if len(window.ends) != STEPS or len(firsts) != STEPS + 1 or firsts != sorted(firsts) or firsts[-1] > count:
+        raise ValueError("its steps are damaged")
+    values, operations = len(window.value_storage), window.operations
+    _demand(chain.from_iterable(each.reads[::2] for each in operations), values)
+    _demand(chain.from_iterable(each.reads[1::2] for each in operations), len(window.geometries))
+    _demand(chain.from_iterable(each.writes[::3] for each in operations), values)
+    _demand(chain.from_iterable(each.writes[1::3] for each in operations), len(window.geometries))
+    _demand((each.function for each in operations), len(window.functions))
+    _demand((each.inside for each in operations), len(window.stacks), -1)
+    _demand((each.outside for each in operations), len(window.stacks), -1)
+    _demand((each.module for each in operations), len(window.modules), -1)
+    _demand(window.value_storage, len(window.storages))
+    _demand(window.value_operation, count, -1)
+    _demand((storage for storage, _ in window.alive), len(window.storages))
+    _demand((value for _, value in window.alive), values)
+    _demand(window.unowned, len(window.storages))
+    _demand((number for number, _ in window.gpu), count)
+    _demand(window.nodes.values(), count)
+    if len(window.value_operation) != values or not window.bare:
+        raise ValueError("its values are damaged")
+    if any(len(each.reads) % 2 or len(each.writes) % 3 for each in operations):
+        raise ValueError("its operations are damaged")
+    if any(len(each.shape) != len(each.stride) for each in window.geometries):
+        raise ValueError("its geometries are damaged")
+
+
+def _demand(numbers: Iterable[int], end: int, least: int = 0) -> None:
+    """Raise ValueError if a number is not below ``end``, or below ``least``."""
+    if any(not least <= number < end for number in numbers):
+        raise ValueError("a number in it refers to nothing")
