@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 
 from perfwrap_recorder import journal_format
-from perfwrap_recorder.journal import step_ends
-from perfwrap_recorder.journal import journal
+from perfwrap_recorder.journal import journal, step_ends
 
 STEPS = 5
 """Steps before that: they create the long-lived objects."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 OVERWRITES = frozenset(
     (
         *("copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"),
-        *("geometric_", "log_normal_", "cauchy_", "_foreach_zero_", "_foreach_copy_", "set_", "eye", "arange"),
+        *(
+            "geometric_",
+            "log_normal_",
+            "cauchy_",
+            "_foreach_zero_",
+            "_foreach_copy_",
+            "set_",
+            "eye",
+            "arange",
+        ),
     )
 )
 """They write every element without reading it."""

@@ -58,7 +58,9 @@ class Watched:
         self.own_ns = 0
         self.opened = self.last = now()
         self._lock = threading.Lock()
-        self._no_function = getattr(torch._C, "DisableTorchFunction", None) or torch._C.DisableTorchFunctionSubclass
+        self._no_function = (
+            getattr(torch._C, "DisableTorchFunction", None) or torch._C.DisableTorchFunctionSubclass
+        )
         self._node = getattr(torch._C, "_current_autograd_node", None) or (lambda: None)
         self._task = torch._C._current_graph_task_id
         self._sequence = torch._C._autograd._get_sequence_nr
@@ -68,7 +70,7 @@ class Watched:
         self._plain = torch.Tensor, torch.nn.Parameter
 
     def note(self, function, arguments, options, result, times, frame):
-        """Write the row of one operation; ``times`` are when the handler began, and when the operation began and ended."""
+        """Write the row of one operation; ``times``: when the handler began, when the operation began and ended."""
         entered, began, ended = times
         number = len(self.operations)
         if number >= MAX_OPERATIONS or ended - self.opened > MAX_NS:
@@ -76,7 +78,9 @@ class Watched:
             return
         with self._lock, self._no_function():
             row = self._row(number, function, arguments, options, result, frame)
-            self.operations.append((*row[:7], entered - self.opened, ended - began, entered - self.last, *row[7:]))
+            self.operations.append(
+                (*row[:7], entered - self.opened, ended - began, entered - self.last, *row[7:])
+            )
             self.values.prune()
         left = now()
         self.own_ns += left - entered - (ended - began)
@@ -193,7 +197,7 @@ class Watched:
         return inputs, writes, scalars
 
     def _reads(self, inputs):
-        """Return (value and geometry of each, those that are new, whether one needs a gradient, whether all are known)."""
+        """Return (value and geometry of each, the new ones, whether one needs a gradient, whether all are known)."""
         reads, fresh, tracked, complete = [], [], False, True
         values = self.values
         for each in inputs:
@@ -250,7 +254,9 @@ class Watched:
             done.add(held.number)
             if kind.overwrites and len(writes) == 1 and each.numel() * each.element_size() >= held.bytes:
                 old = held.value  # not read
-                reads = [one for at in range(0, len(reads), 2) if reads[at] != old for one in reads[at : at + 2]]
+                reads = [
+                    one for at in range(0, len(reads), 2) if reads[at] != old for one in reads[at : at + 2]
+                ]
             held.value = values.add(held.number, number, stable)
             written += held.value, values.geometry(each), flags.WRITTEN
         for each in result if type(result) in (list, tuple) else (result,):
@@ -323,7 +329,9 @@ def make(torch, watched):
             if not watched.is_on:
                 return function(*arguments, **options)
             if types and not plain.issuperset(types):
-                return NotImplemented  # its own dispatch is called, and the operations that it makes come here
+                return (
+                    NotImplemented  # its own dispatch is called, and the operations that it makes come here
+                )
             pair = events and events()
             began = now()
             result = function(*arguments, **options)

@@ -136,7 +136,9 @@ class Stacks:
                 continue
             self._add(module, path)
             children = vars(module).get("_modules") or {}
-            waiting += [("%s.%s" % (path, key), child) for key, child in children.items() if child is not None]
+            waiting += [
+                ("%s.%s" % (path, key), child) for key, child in children.items() if child is not None
+            ]
 
     def _add(self, module, path):
         if len(self.paths) < MAX_MODULES:

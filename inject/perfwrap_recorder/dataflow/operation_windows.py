@@ -1,7 +1,7 @@
 """Opens and closes the dataflow windows of ``perfwrap inspect``, and writes them.
 
-There are two windows of three steps each, at least ``GAP_STEPS`` steps apart, when step times are steady. A window opens
-and closes at the end of a step: behind an optimizer, outside of backward, with no other dispatch mode on the stack. It
+There are two windows of three steps each, at least ``GAP_STEPS`` steps apart, when step times are steady. One opens and
+closes at the end of a step: behind an optimizer, outside of backward, with no other dispatch mode on the stack. It
 closes early before a fork, if it takes too long, and on an error; then it is tried again, up to ``MAX_TRIES`` times.
 
 There is no window, and a fact says why, where the mode would change the program or not see its operations: other
@@ -87,7 +87,10 @@ class Plan:
             return False
         if len(last) < 2:
             return False
-        return last[-1] <= STEADY_FACTOR * sorted(last)[len(last) // 2] or count >= self.next_at + MAX_WAITED_STEPS
+        return (
+            last[-1] <= STEADY_FACTOR * sorted(last)[len(last) // 2]
+            or count >= self.next_at + MAX_WAITED_STEPS
+        )
 
 
 def prepare():
@@ -117,7 +120,12 @@ def _install(torch):
 def _find_lack(torch):
     """Return what this version of PyTorch lacks, "" if nothing."""
     base = getattr(getattr(torch.utils, "_python_dispatch", None), "TorchDispatchMode", None)
-    needed = "_current_graph_task_id", "_len_torch_dispatch_stack", "_get_dispatch_stack_at", "_DisableTorchDispatch"
+    needed = (
+        "_current_graph_task_id",
+        "_len_torch_dispatch_stack",
+        "_get_dispatch_stack_at",
+        "_DisableTorchDispatch",
+    )
     if base is None or not all(hasattr(torch._C, name) for name in needed):
         return "this version of PyTorch lacks what it needs"
     if not hasattr(torch._C._autograd, "_get_sequence_nr"):
@@ -181,7 +189,10 @@ def _uses_compiler():
 def _kinds_of_modules(torch):
     """Return the classes that are derived from FSDP's, as far as the program has imported it."""
     found = []
-    for name in ("torch.distributed.fsdp.fully_sharded_data_parallel", "torch.distributed.fsdp._fully_shard._fully_shard"):
+    for name in (
+        "torch.distributed.fsdp.fully_sharded_data_parallel",
+        "torch.distributed.fsdp._fully_shard._fully_shard",
+    ):
         module = sys.modules.get(name)
         for sharded in SHARDED:
             kind = getattr(module, sharded, None)

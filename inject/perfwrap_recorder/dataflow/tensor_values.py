@@ -39,7 +39,7 @@ class TensorValues:
         self.storages = []
         """Number -> (step in which it was first seen, bytes, whether it is on another device than the CPU)."""
         self.storage, self.op, self.stable, self.sums = [], [], [], {}
-        """Of each value: its storage, the operation that made it or -1, whether it is the same in each step, checksum."""
+        """Of each value: storage, the operation that made it or -1, whether it is the same in each step, checksum."""
 
     def find(self, tensor):
         """Return (Held, whether it is new, storage) of a tensor; None if it has no plain storage."""
@@ -72,8 +72,13 @@ class TensorValues:
         if found is None:
             found = self._geometries[key] = len(self.geometries)
             self.geometries.append(
-                (int(key[0]), [int(size) for size in key[1]], [int(size) for size in key[2]], str(key[3]),
-                 tensor.element_size())
+                (
+                    int(key[0]),
+                    [int(size) for size in key[1]],
+                    [int(size) for size in key[2]],
+                    str(key[3]),
+                    tensor.element_size(),
+                )
             )
         return found
 

@@ -1,7 +1,7 @@
 """Notices when the program takes the memory of a tensor in a way that no operation shows.
 
-Watches ``numpy tolist data_ptr untyped_storage`` of tensors, of which the first two are recorded anyway, and instruments
-``Tensor.__dlpack__``. ``storage()``, ``__array__`` and ``copy.deepcopy`` call one of them. For ``perfwrap inspect``.
+Watches ``numpy tolist data_ptr untyped_storage`` of tensors, of which the first two are recorded anyway, and
+instruments ``Tensor.__dlpack__``. ``storage()``, ``__array__`` and ``copy.deepcopy`` call one of them.
 """
 
 from __future__ import annotations

@@ -36,7 +36,11 @@ class ValueSums:
             return EMPTY
         began = now()
         try:
-            found = self._on_cpu(storage, size) if storage.device.type == "cpu" else self._elsewhere(storage, size)
+            found = (
+                self._on_cpu(storage, size)
+                if storage.device.type == "cpu"
+                else self._elsewhere(storage, size)
+            )
         finally:
             self.ns += now() - began
         return found

@@ -11,8 +11,8 @@ _watchers = {}  # name -> function
 def watch(name, function):
     """Call ``function(moment, is_step)`` after each end of a step or phase; true: detail must go on.
 
-    What it raises is recorded under ``name``, except KeyboardInterrupt and SystemExit. Functions are called in the order
-    in which they came.
+    What it raises is recorded under ``name``, except KeyboardInterrupt and SystemExit. Functions are called in their
+    order.
     """
     _watchers[name] = guard.protect(name, function)
     _set()
@@ -26,12 +26,16 @@ def unwatch(name):
 
 def _set():
     functions = tuple(_watchers.values())
-    journal.at_step_end = None if not functions else functions[0] if len(functions) == 1 else _all_of(functions)
+    journal.at_step_end = (
+        None if not functions else functions[0] if len(functions) == 1 else _all_of(functions)
+    )
 
 
 def _all_of(functions):
     def call_all(moment, is_step):
-        # All of them are called, whatever the first ones want.
-        return any([function(moment, is_step) for function in functions])
+        wants_detail = False
+        for function in functions:
+            wants_detail = function(moment, is_step) or wants_detail
+        return wants_detail
 
     return call_all

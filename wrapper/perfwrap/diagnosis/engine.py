@@ -24,6 +24,7 @@ from perfwrap.diagnosis.run_figures import (
 )
 from perfwrap.diagnosis.verdict import failed, judge
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.dataflow.line_account import find_line_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import Gpu, find_gpus
 from perfwrap.measures.health.gpu_memory import GpuMemory, find_gpu_memory
@@ -140,6 +141,7 @@ def _diagnose(
         step_blocks=find_step_blocks(evidence.get(find_steps, main)) if main else StepBlocks(),
         conditions=evidence.get(find_conditions),
         whole_run=guarded(lambda: evidence.get(find_whole_run), None)[0],
+        line_account=guarded(lambda: evidence.get(find_line_account, main), None)[0] if main else None,
         processors=evidence.get(find_processors, main) if main else None,
         other_programs=evidence.get(find_other_programs, main) if main else None,
         claimed=claimed,

@@ -10,6 +10,8 @@ import polars as pl
 
 from perfwrap.measures.account.parts import NO_PHASES as NO_PHASES
 from perfwrap.measures.account.parts import UNKNOWN as UNKNOWN
+from perfwrap.measures.dataflow.line_account import LineAccount as LineAccount
+from perfwrap.measures.dataflow.line_account import LineCost as LineCost
 from perfwrap.measures.gpu.gpu_state import Gpu as Gpu
 from perfwrap.measures.health.gpu_memory import GpuMemory as GpuMemory
 from perfwrap.measures.host.cores_taken import OtherPrograms as OtherPrograms
@@ -119,6 +121,8 @@ class Diagnosis:
     conditions: dict[str, str] = field(default_factory=dict)
     """The conditions of the run; see measures.conditions."""
     whole_run: WholeRun | None = None
+    line_account: LineAccount | None = None
+    """The step by lines of the program, if a dataflow window was recorded."""
     """How the time of the whole run divides; None if unknown."""
     processors: Processors | None = None
     """The CPU load on the machine of the main training thread."""

@@ -57,7 +57,8 @@ def prepare(
     ``environment`` is that of the command without perfwrap. ``host`` replaces the machine's name in file names;
     ``sample_hz`` is how often the recorder samples lines of Python, 0 for never; ``ptracer_pid`` the only process that
     may attach to the command; ``window…`` and ``trial`` are as in Options; with ``watched`` the recorder ends with
-    ``hold_watch``, with ``inspect`` it opens dataflow windows. Raises PerfwrapError if no place is suitable, OSError if it cannot be written.
+    ``hold_watch``, with ``inspect`` it opens dataflow windows. Raises
+    PerfwrapError if no place is suitable, OSError if it cannot be written.
     """
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)

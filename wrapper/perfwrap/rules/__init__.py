@@ -18,10 +18,24 @@ from perfwrap.rules import (
     recorder,
     run,
     transfers,
+    wasted_work,
 )
 from perfwrap.rules.model import Rule
 
-TOPICS = (data_loading, host_sync, loop, ranks, host, transfers, kernels, gpu, run, health, recorder)
+TOPICS = (
+    data_loading,
+    host_sync,
+    wasted_work,
+    loop,
+    ranks,
+    host,
+    transfers,
+    kernels,
+    gpu,
+    run,
+    health,
+    recorder,
+)
 """In the order in which they are shown."""
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in TOPICS for rule in topic.RULES)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from perfwrap.measures.account.parts import NO_PHASES
+from perfwrap.measures.dataflow.wasted_work import why_no_window
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.models import find_devices
@@ -107,6 +108,12 @@ def _kernels(evidence: Evidence) -> str | None:
     return "GPU kernels were not recorded" + (f": {why}." if why else ".")
 
 
+def _operations(evidence: Evidence) -> str | None:
+    """Check that a dataflow window was recorded."""
+    reasons = [why_no_window(evidence, trainer) for trainer in evidence.get(find_trainers)]
+    return None if None in reasons else next(iter(reasons), None) or _trainer(evidence)
+
+
 PHASES = ("data", "forward", "backward", "optimizer", "scaler_step")
 
 
@@ -154,6 +161,7 @@ NEEDS: dict[str, Callable[[Evidence], str | None]] = {
     "gpu": _used_gpu,
     "kernels": _kernels,
     "stacks": _stacks,
+    "operations": _operations,
     "phases": _phases,
     "start_up": _start_up,
     "values": _recorder("the values that the program reads"),

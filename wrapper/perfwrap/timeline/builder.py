@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from perfwrap.redaction import masked
-from perfwrap.timeline.operation_window import OperationWindow
 from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
+from perfwrap.timeline.operation_window import OperationWindow
 
 TABLES = tuple(name for name in SCHEMAS if name != "tracks")
 

@@ -1,4 +1,4 @@
-"""What each tensor operation of three consecutive steps read, wrote and took: a dataflow window of ``perfwrap inspect``.
+"""What each tensor operation of three consecutive steps read, wrote and took: a dataflow window.
 
 Rows are in the order of the recorder, ``inject/perfwrap_recorder/dataflow``; numbers refer to places in the other lists
 of the same window. Times are nanoseconds.

@@ -67,7 +67,7 @@ def load(folder: Path) -> Timeline:
         tables = {table: _read(folder / f"{table}.parquet", table) for table in SCHEMAS}
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise PerfwrapError(f"The timeline saved in {folder} is damaged: {error}", hint) from error
-    return Timeline(run=run, warnings=tuple(warnings), **tables)
+    return Timeline(run=run, warnings=tuple(warnings), **tables)  # type: ignore[arg-type]
 
 
 def _read(path: Path, table: str) -> pl.DataFrame:

@@ -14,14 +14,54 @@ MIN_COPIES = 4.0
 MIN_ELEMENTS = 1 << 15
 ELEMENTWISE = frozenset(
     (
-        *("add", "sub", "mul", "div", "pow", "abs", "neg", "exp", "log", "sqrt", "relu", "leaky_relu", "tanh"),
-        *("sigmoid", "where", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge", "cat", "elu", "clamp"),
+        *(
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "pow",
+            "abs",
+            "neg",
+            "exp",
+            "log",
+            "sqrt",
+            "relu",
+            "leaky_relu",
+            "tanh",
+        ),
+        *(
+            "sigmoid",
+            "where",
+            "maximum",
+            "minimum",
+            "eq",
+            "ne",
+            "lt",
+            "gt",
+            "le",
+            "ge",
+            "cat",
+            "elu",
+            "clamp",
+        ),
         *("gelu", "silu", "softplus", "_to_copy", "rsub", "square"),
     )
 )
 REDUCTIONS = frozenset(
     (
-        *("sum", "mean", "amax", "amin", "max", "min", "linalg_vector_norm", "norm", "prod", "logsumexp", "any"),
+        *(
+            "sum",
+            "mean",
+            "amax",
+            "amin",
+            "max",
+            "min",
+            "linalg_vector_norm",
+            "norm",
+            "prod",
+            "logsumexp",
+            "any",
+        ),
         *("all", "argmin", "argmax", "mm", "addmm", "bmm", "var", "std", "topk", "sort", "_softmax"),
     )
 )

@@ -17,12 +17,10 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.operation_window import (
     BACKWARD,
     CONVERT,
-    NEW,
     STABLE,
     VIEW,
     WRITTEN,
     Frame,
-    Operation,
     OperationWindow,
 )
 
@@ -243,5 +241,3 @@ def find_dataflow(evidence: Evidence, trainer: Trainer) -> Dataflow | None:
     """Return the judged step of the trainer's first dataflow window; None without one."""
     windows = [each for each in evidence.timeline.operation_windows if each.process == trainer.process]
     return Dataflow(windows[0], windows[1:]) if windows else None
-
-

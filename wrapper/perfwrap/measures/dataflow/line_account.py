@@ -91,7 +91,7 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
     kinds: dict[Line, Counter[str]] = defaultdict(Counter)
     modules: dict[Line, Counter[int]] = defaultdict(Counter)
     dearest: dict[Line, tuple[float, int]] = {}
-    stacks: dict[tuple[str, ...], float] = defaultdict(float)
+    stacks: dict[tuple[str, ...], float] = {}
     by_module: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
     for number in flow.step:
         operation = flow.operations[number]
@@ -115,10 +115,12 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
         entry[2] += 1
         if worked > dearest.get(line, (0.0, 0))[0]:
             dearest[line] = worked, number
-        frames = tuple(f"{_short(frame.file)}:{frame.line} {frame.function}" for frame in flow.stack(number)[::-1])
-        stacks[(*frames, part)] += worked
+        frames = tuple(
+            f"{_short(frame.file)}:{frame.line} {frame.function}" for frame in flow.stack(number)[::-1]
+        )
+        _add(stacks, (*frames, part), worked)
         if gap - own - waited > 0:
-            stacks[(*frames, PYTHON)] += gap - own - waited
+            _add(stacks, (*frames, PYTHON), gap - own - waited)
     for line, cost in costs.items():
         cost.kinds = tuple(kinds[line].most_common(MAX_KINDS))
         module = modules[line].most_common(1)[0][0]
@@ -133,8 +135,12 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
             for number, entry in sorted(by_module.items())
             if number >= 0
         ),
-        dict(stacks),
+        stacks,
     )
+
+
+def _add(stacks: dict[tuple[str, ...], float], stack: tuple[str, ...], ns: float) -> None:
+    stacks[stack] = stacks.get(stack, 0.0) + ns
 
 
 def _part_of(flags: int) -> str:

@@ -70,7 +70,7 @@ def _outlives(flow: Dataflow, number: int, storage: int) -> bool:
 
 def _gradients(flow: Dataflow) -> set[int]:
     """Return the storages in which gradients of leaves are accumulated."""
-    found = set()
+    found: set[int] = set()
     for operation in flow.operations:
         if operation.flags & ACCUMULATE:
             values = (*operation.reads[::2], *operation.writes[::3])

@@ -15,7 +15,8 @@ BATCH, STATE, NOISE = 1, 2, 4
 def split_by_training(flow: Dataflow, unused: Sequence[Waste]) -> tuple[list[Waste], list[Waste]]:
     """Return the unused gradients of parts that are not trained, and those of parts that are."""
     untrained = find_untrained(flow)
-    frozen, trained = [], []
+    frozen: list[Waste] = []
+    trained: list[Waste] = []
     for waste in unused:
         mine = [number for number in waste.operations if flow.forward_of(number) in untrained]
         rest = [number for number in waste.operations if flow.forward_of(number) not in untrained]

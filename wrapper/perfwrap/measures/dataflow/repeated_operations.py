@@ -28,16 +28,24 @@ from perfwrap.timeline.operation_window import (
 
 FACTORIES = frozenset(
     (
-        *("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"),
+        *(
+            "zeros",
+            "ones",
+            "full",
+            "zeros_like",
+            "ones_like",
+            "full_like",
+            "new_zeros",
+            "new_ones",
+            "new_full",
+        ),
         *("scalar_tensor", "lift_fresh", "empty", "empty_like", "new_empty", "empty_strided", "arange"),
         *("new_empty_strided", "_record_function_enter_new", "_record_function_exit"),
     )
 )
 """Functions whose equal results are separate on purpose."""
 
-CASTS = frozenset(
-    ("_to_copy", "t", "transpose", "view", "clone", "permute", "detach", "unsqueeze", "expand")
-)
+CASTS = frozenset(("_to_copy", "t", "transpose", "view", "clone", "permute", "detach", "unsqueeze", "expand"))
 
 Key = tuple[object, ...]
 
@@ -149,13 +157,17 @@ def _numbered(flow: Dataflow) -> list[Key | None]:
         key: Key | None = None
         function = window.functions[operation.function]
         if not operation.flags & RANDOM and function.name not in FACTORIES and not function.is_empty:
-            inputs = tuple((numbers.get(value, ("value", value)), shape) for value, shape in operation.inputs())
+            inputs = tuple(
+                (numbers.get(value, ("value", value)), shape) for value, shape in operation.inputs()
+            )
             key = operation.function, operation.scalars, hash(inputs)
         keys.append(key)
         for place, (value, geometry, how) in enumerate(operation.outputs()):
             if how != VIEW:
                 is_known = key is not None and number >= flow.first
-                numbers[value] = ("made", hash((key, place, geometry)), place) if is_known else ("own", number, place)
+                numbers[value] = (
+                    ("made", hash((key, place, geometry)), place) if is_known else ("own", number, place)
+                )
     return keys
 
 

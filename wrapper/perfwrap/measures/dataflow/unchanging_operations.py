@@ -12,7 +12,15 @@ from collections.abc import Collection
 
 from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.measures.dataflow.waste import Waste
-from perfwrap.timeline.operation_window import BACKWARD, CONVERT, DATA, OPTIMIZER, RANDOM, VIEW, OperationWindow
+from perfwrap.timeline.operation_window import (
+    BACKWARD,
+    CONVERT,
+    DATA,
+    OPTIMIZER,
+    RANDOM,
+    VIEW,
+    OperationWindow,
+)
 
 Sums = dict[tuple[object, ...], tuple[tuple[int, ...], int]]
 
@@ -52,7 +60,10 @@ def _confirmed(flow: Dataflow, dead: Collection[int]) -> set[int]:
         operation = flow.operations[number]
         if not flow.is_stable(number) or number in dead or not operation.writes:
             continue
-        if flow.has(number, BACKWARD | OPTIMIZER | DATA | RANDOM) or window.functions[operation.function].is_empty:
+        if (
+            flow.has(number, BACKWARD | OPTIMIZER | DATA | RANDOM)
+            or window.functions[operation.function].is_empty
+        ):
             continue
         if any(not window.value_sums.get(value) for value in flow.made(number)):
             continue  # not confirmed

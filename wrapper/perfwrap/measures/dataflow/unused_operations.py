@@ -16,8 +16,31 @@ MAX_USED = 0.5
 
 ROW_BY_ROW = frozenset(
     (
-        *("addmm", "mm", "bmm", "native_layer_norm", "add", "mul", "sub", "div", "relu", "gelu", "silu", "tanh"),
-        *("sigmoid", "_softmax", "_log_softmax", "native_dropout", "_unsafe_view", "clone", "linear", "pow", "neg"),
+        *(
+            "addmm",
+            "mm",
+            "bmm",
+            "native_layer_norm",
+            "add",
+            "mul",
+            "sub",
+            "div",
+            "relu",
+            "gelu",
+            "silu",
+            "tanh",
+        ),
+        *(
+            "sigmoid",
+            "_softmax",
+            "_log_softmax",
+            "native_dropout",
+            "_unsafe_view",
+            "clone",
+            "linear",
+            "pow",
+            "neg",
+        ),
         *("exp", "log", "_to_copy", "threshold", "leaky_relu", "elu", "hardtanh", "clamp", "rsqrt", "sqrt"),
         *("softplus", "mkldnn_linear", "baddbmm", "_fused_rms_norm"),
     )
@@ -36,8 +59,8 @@ def find_unused(flow: Dataflow, dead: Collection[int]) -> list[Waste]:
         if flow.has(number, DATA | RECOMPUTE):
             continue
         if flow.has(number, BACKWARD):
-            caller = flow.caller_of_backward(number)
-            backward[line_of(caller[0]) if caller else flow.outermost(number)].append(number)
+            outside = flow.caller_of_backward(number)
+            backward[line_of(outside[0]) if outside else flow.outermost(number)].append(number)
         else:
             forward[flow.outermost(number), flow.line(number).function].append(number)
     found = [
@@ -118,9 +141,7 @@ def _used_part(flow: Dataflow, number: int, used: dict[int, float]) -> float | N
     return sum(parts.values()) / size if parts else None
 
 
-def _read_part(
-    flow: Dataflow, reader: int, shown: int, value: int, size: int, width: int
-) -> float | None:
+def _read_part(flow: Dataflow, reader: int, shown: int, value: int, size: int, width: int) -> float | None:
     """Return how many elements of a value an operation reads, in whole rows; None if it reads all or single ones."""
     operation, geometries = flow.operations[reader], flow.window.geometries
     shape = geometries[shown]

@@ -19,6 +19,7 @@ from perfwrap.measures.dataflow.unused_operations import find_partly_unused, fin
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.coverage import DATAFLOW, notes
 from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
 
 UNCHANGING, REPEATED, UNUSED, LOOP = "unchanging", "repeated", "unused", "loop"
@@ -75,7 +76,9 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         BROADCAST: find_broadcasts(flow, same | dead),
         SOFTMAX: find_softmax_logs(flow),
     }
-    recomputed = [number for number in flow.step if flow.has(number, RECOMPUTE) and flow.has(number, BACKWARD)]
+    recomputed = [
+        number for number in flow.step if flow.has(number, RECOMPUTE) and flow.has(number, BACKWARD)
+    ]
     return WastedWork(flow, _once(flow, found), loop_share, flow.share(recomputed), unknown)
 
 
@@ -83,8 +86,6 @@ def why_no_window(evidence: Evidence, trainer: Trainer) -> str | None:
     """Return why there is no dataflow window, as a sentence; None if there is one."""
     if evidence.get(find_dataflow, trainer) is not None:
         return None
-    from perfwrap.timeline.coverage import DATAFLOW, notes
-
     reasons = [note.partition(": ")[2] for note in notes(evidence.timeline, DATAFLOW) if ": " in note]
     if reasons:
         return f"Operations were not recorded: {reasons[-1]}."

@@ -44,7 +44,12 @@ def _check(window: OperationWindow) -> None:
         raise ValueError(f"its format is {window.format}, this perfwrap reads {FORMAT}")
     count = len(window.operations)
     firsts = window.first_operations
-    if len(window.ends) != STEPS or len(firsts) != STEPS + 1 or firsts != sorted(firsts) or firsts[-1] > count:
+    if (
+        len(window.ends) != STEPS
+        or len(firsts) != STEPS + 1
+        or firsts != sorted(firsts)
+        or firsts[-1] > count
+    ):
         raise ValueError("its steps are damaged")
     values, operations = len(window.value_storage), window.operations
     _demand(chain.from_iterable(each.reads[::2] for each in operations), values)

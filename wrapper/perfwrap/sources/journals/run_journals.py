@@ -18,6 +18,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE
 from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources.damage import UNFORESEEN
+from perfwrap.sources.dataflow import operation_files
 from perfwrap.sources.gpu_memory import memory_files
 from perfwrap.sources.journals import notebook_files, profiler_windows
 from perfwrap.sources.journals.joined_parts import Part, find_parts
@@ -28,7 +29,6 @@ from perfwrap.sources.journals.journal_file import (
     read_file,
     read_header,
 )
-from perfwrap.sources.dataflow import operation_files
 from perfwrap.sources.journals.journal_tables import JournalTables
 from perfwrap.sources.journals.log_lines import LogLines
 from perfwrap.sources.journals.starts import MAX_BYTES, MAX_STARTS, Identity, Start, add_starts, read_starts

@@ -1,0 +1,117 @@
+"""What the rules about wasted work inside a step share; their evidence are the dataflow windows of perfwrap inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from perfwrap import units
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.account.what_if import NEARLY_ALL, without_measured
+from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.measures.dataflow.wasted_work import find_wasted_work
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
+
+MIN_WASTE_SHARE = 0.03
+"""Share of the training loop below which wasted work is not reported: smaller shares are not certain enough."""
+
+MAX_FINDINGS = 3
+"""Findings of one rule, the largest first."""
+
+MAX_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Words:
+    """The sentences of one finding."""
+
+    title: str
+    evidence: tuple[str, ...]
+    advice: str
+
+
+def found(
+    evidence: Evidence,
+    trainer: Trainer,
+    kind: str,
+    min_share: float,
+    describe: Callable[[Waste], Words],
+    nothing: str,
+) -> Answer:
+    """Return the wastes of a kind as findings; ``nothing`` is the sentence if there are none of that share."""
+    work = evidence.get(find_wasted_work, trainer)
+    if work is None:
+        return NotChecked("This training thread has no recorded operations.")
+    if kind in work.unknown:
+        return NotChecked(work.unknown[kind])
+    on_gpu = trains_on_gpu(evidence, trainer)
+    findings = []
+    for waste in work.wastes[kind][:MAX_FINDINGS]:
+        share = waste.share * work.loop_share
+        if share < min_share:
+            continue
+        words = describe(waste)
+        location = next((line for line in (*waste.lines, *waste.callers) if line.file), None)
+        findings.append(
+            Finding(
+                title=words.title,
+                share=share,
+                saving=_saving(share, waste, on_gpu),
+                evidence=(*words.evidence, *_called_from(waste)),
+                advice=words.advice,
+                verdict="compute-bound",
+                location=locate(location),
+                confidence="inferred" if on_gpu else "measured",
+            )
+        )
+    return findings or Clear(nothing)
+
+
+def _saving(share: float, waste: Waste, on_gpu: bool) -> tuple[float, float]:
+    """Return the step time after the fix over that now, best and worst; on a GPU the host may be the limit."""
+    best, worst = without_measured(share)
+    if waste.certain_share is not None and waste.share:
+        worst = 1.0 - NEARLY_ALL * share * min(1.0, waste.certain_share / waste.share)
+    return best, 1.0 if on_gpu else worst
+
+
+def _called_from(waste: Waste) -> tuple[str, ...]:
+    """Return the lines that call the wasted work, as a sentence."""
+    shown = {(line.file, line.line) for line in waste.lines}
+    callers = [line for line in waste.callers if line.file and (line.file, line.line) not in shown]
+    return (f"Called from {lines(callers)}.",) if callers else ()
+
+
+def lines(known: Sequence[Line]) -> str:
+    """Return e.g. ``net.py:9, 10 and 11, train.py:30``."""
+    by_file: dict[str, list[int]] = {}
+    for line in known[:MAX_NAMED]:
+        if line.file and line.line not in by_file.setdefault(line.file, []):
+            by_file[line.file].append(line.line)
+    return ", ".join(
+        f"{PurePath(file).name}:{_joined([str(number) for number in sorted(numbers)])}"
+        for file, numbers in by_file.items()
+    )
+
+
+def at(waste: Waste) -> str:
+    """Return the first known line of a waste."""
+    return place(next((line for line in waste.lines if line.file), None), "an unknown line")
+
+
+def many(waste: Waste) -> str:
+    """Return e.g. ``27 operations``."""
+    return units.counted(len(waste.operations), "operation")
+
+
+def functions(waste: Waste) -> str:
+    """Return e.g. ``384 select, 256 add and 128 clamp``."""
+    return _joined([f"{count} {name}" for name, count in waste.names])
+
+
+def _joined(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1] if words else "")))
