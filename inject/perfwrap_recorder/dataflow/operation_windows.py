@@ -21,7 +21,7 @@ import sys
 import threading
 from _thread import get_ident
 
-from perfwrap_recorder import guard, on_import, static_access
+from perfwrap_recorder import guard, on_import, roles, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.dataflow import operation_mode, unseen_reads
 from perfwrap_recorder.journal import journal, step_ends, switching
@@ -39,6 +39,8 @@ STEPS = 3
 WINDOWS = 2
 FIRST_STEPS, MAX_WAITED_STEPS = 12, 20
 """Steps before the first window, and how many more are waited for until step times are steady."""
+RANKS_FIRST_STEPS = 20
+"""The same for several ranks, which must agree without communication."""
 GAP_STEPS = 20
 """Steps between the windows."""
 LONG_NS = 20_000_000_000
@@ -79,8 +81,10 @@ class Plan:
         """Return the durations of the last steps."""
         return [after - before for before, after in zip(self.moments, self.moments[1:])]  # noqa: B905 - Python 3.8
 
-    def is_due(self, count, moment):
-        """Return whether the next step is the first of a window."""
+    def is_due(self, count, moment, has_others):
+        """Return whether the next step is the first of a window; the ranks of a job all take the same steps."""
+        if has_others:
+            return count >= max(self.next_at, RANKS_FIRST_STEPS)
         last = self.durations()[-LAST_STEPS:]
         is_late = self.written and moment - self.closed > LONG_NS and len(last) >= 2
         if count < self.next_at and not is_late:
@@ -145,13 +149,21 @@ def _step_ended(torch, moment, is_step):
                 _close(torch, plan)
         return True
     plan.learn(moment)
-    if plan.is_due(journal.count_steps(), moment):
+    if plan.is_due(journal.count_steps(), moment, has_others(torch)):
         reason = _find_reason(torch)
         if reason:
             _retry(plan, reason)
         else:
             _open(torch, plan)
     return True
+
+
+def has_others(torch):
+    """Return whether other ranks train, too."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size() > 1
+    return (roles.find_ranks(os.environ)[2] or "1").strip() != "1"
 
 
 def _ids_of_parameters():

@@ -34,6 +34,11 @@ class Command:
 COMMANDS = (
     Command("run", "Run a command unchanged, record it, and report what slows it down.", passes_through=True),
     Command("try", "Measure what changes would bring, without editing the program.", "try_", True),
+    Command(
+        "inspect",
+        "Show what each line of a training step costs, and which of its work is wasted.",
+        passes_through=True,
+    ),
     Command("top", "Show a running job live in the terminal."),
     Command("attach", "Watch a job that is already running, without restarting it."),
     Command("report", "Print the report of a recorded run."),

@@ -46,6 +46,8 @@ class Settings:
     timeout_s: float = 600.0
     allow_writes: bool = False
     grace_s: float = GRACE_SECONDS
+    inspect: bool = False
+    """Whether the recorder opens dataflow windows; the run ends after them."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[s
         *("--trial-steps", str(settings.steps), "--trial-warm-up", settings.warm_up),
         *("--trial-precision", str(settings.precision)),
         *(["--allow-writes"] if settings.allow_writes else []),
+        *(["--inspect"] if settings.inspect else []),
         *(word for change in changes for word in ("--change", change)),
     ]
 

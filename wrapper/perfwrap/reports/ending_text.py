@@ -27,6 +27,8 @@ def sentence(run: Mapping[str, Any]) -> str:
         return f"attached to process {attached.get('pid')}{how}, {then}"
     if not isinstance(how, dict):
         return "no end was recorded"
+    if _ended_by_perfwrap(run):
+        return "ended by perfwrap after enough steps"
     number = how.get("signal")
     text = f"killed by {_signal(number)}" if isinstance(number, int) else _exit_code(how.get("code"))
     if how.get("core_dumped"):
@@ -40,11 +42,21 @@ def failure(run: Mapping[str, Any]) -> str:
     how = run.get("exit")
     if "imported" in run or run.get("attached") or not isinstance(how, dict) or how.get("code") == 0:
         return ""
+    if _ended_by_perfwrap(run):
+        return ""
     missing = _missing_script(run)
     if missing and how.get("code") == 2:
         return f"The command failed ({sentence(run)}): there is no file {missing}."
     hint = "" if "signal" in how or "oom_kill" in how else " Its error message is in its output."
     return f"The command failed: {sentence(run)}.{hint}"
+
+
+def _ended_by_perfwrap(run: Mapping[str, Any]) -> bool:
+    """Return whether a trial's process interrupted itself, as it does after enough steps."""
+    options, how = run.get("options"), run.get("exit")
+    trial = options.get("trial") if isinstance(options, dict) else None
+    steps = trial.get("steps") if isinstance(trial, dict) else None
+    return bool(steps) and isinstance(how, dict) and how.get("signal") == signal.SIGINT
 
 
 def _missing_script(run: Mapping[str, Any]) -> str:

@@ -123,8 +123,7 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
             _add(stacks, (*frames, PYTHON), gap - own - waited)
     for line, cost in costs.items():
         cost.kinds = tuple(kinds[line].most_common(MAX_KINDS))
-        module = modules[line].most_common(1)[0][0]
-        cost.module = flow.window.modules[module].path if module >= 0 else ""
+        cost.module = _path_of(flow, modules[line])
         cost.shape = _shape_of(flow, dearest[line][1]) if line in dearest else ""
     return LineAccount(
         flow.step_ns,
@@ -157,6 +156,22 @@ def _module_of(flow: Dataflow, number: int) -> int:
     operation = flow.operations[number]
     forward = flow.forward_of(number)
     return operation.module if operation.module >= 0 or forward is None else flow.operations[forward].module
+
+
+def _path_of(flow: Dataflow, costs: Counter[int]) -> str:
+    """Return the path that the modules of a line have in common, with ``*`` for numbers that differ."""
+    paths = [flow.window.modules[number].path.split(".") for number in costs if number >= 0]
+    if not paths:
+        return ""
+    common: list[str] = []
+    for names in zip(*paths, strict=False):
+        if len(set(names)) == 1:
+            common.append(names[0])
+        elif all(name.isdecimal() for name in names):
+            common.append("*")
+        else:
+            break
+    return ".".join(common).removesuffix(".*")
 
 
 def _waited(flow: Dataflow, number: int, waits: Sequence[Interval]) -> float:

@@ -17,6 +17,7 @@ from perfwrap.reports.terminal.activity import draw_gpus
 from perfwrap.reports.terminal.checked import draw_checked
 from perfwrap.reports.terminal.fleet_table import draw_fleet
 from perfwrap.reports.terminal.kernels import draw_kernels
+from perfwrap.reports.terminal.line_table import draw_lines
 from perfwrap.reports.terminal.machine import draw_machine
 from perfwrap.reports.terminal.memory_table import draw_memory
 from perfwrap.reports.terminal.page import Page
@@ -56,6 +57,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
     if diagnosis.account:
         page.blank()
         _account(diagnosis, page)
+    if diagnosis.line_account is not None:
+        page.blank()
+        draw_lines(diagnosis.line_account, diagnosis.run, page)
     if diagnosis.fleet is not None:
         page.blank()
         draw_fleet(diagnosis.fleet, page)
@@ -101,11 +105,23 @@ def next_command(diagnosis: Diagnosis, folder: Path, columns: int = 80) -> str:
         return "perfwrap doctor"
     if first is None:
         return f"perfwrap report {shlex.quote(str(folder))}"
+    if (
+        diagnosis.verdict.id == "compute-bound"
+        and diagnosis.line_account is None
+        and can_inspect(diagnosis.run)
+    ):
+        return before("perfwrap inspect")
     return (
         before(f"perfwrap run {first.rerun_options}")
         if first.rerun_options
         else f"perfwrap explain {first.rule}"
     )
+
+
+def can_inspect(run: dict[str, object]) -> bool:
+    """Return whether `perfwrap inspect` can be run on the command, and was not."""
+    options = run.get("options")
+    return "imported" not in run and isinstance(options, dict) and not options.get("inspect")
 
 
 def _heading(diagnosis: Diagnosis, page: Page) -> None:

@@ -40,6 +40,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
+from perfwrap.measures.dataflow.line_account import LineAccount, find_line_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
@@ -85,6 +86,7 @@ class Limits:
     """Share of the samples from which a line inside the model is named."""
 
 
+MAX_NAMED_LINES = 3
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
 FEW_SAMPLES = "Too few stack samples inside the model or loss."
 NOT_SAMPLED = (
@@ -132,6 +134,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         found = replace(found, title=f"{SHARE} of the training loop is model work and the loss.")
     # If another rule blames the loss, that time is not healthy: it belongs to one of them only.
     found = replace(found, claims=reduce(or_, (gap.segments for gap in losses), _at_work()))
+    lines = evidence.get(find_line_account, trainer)
+    if lines is not None:
+        return [_of_inspected(found, lines, levers)]
     sampled = sampled_computing(evidence, trainer, losses)
     if sampled is not None:
         # With several training threads each may have another hottest line, and shared ones would be repeated.
@@ -144,6 +149,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if find_windows(evidence.timeline, trainer)[0].size:
         return [found]
     return [replace(found, evidence=(*found.evidence, NOT_SAMPLED), rerun_options="--py-spy")]
+
+
+def _of_inspected(found: Finding, account: LineAccount, levers: Levers) -> Finding:
+    """Return the finding with the costliest lines of a step whose operations were recorded."""
+    known = [cost for cost in account.lines if cost.line.file][:MAX_NAMED_LINES]
+    named = ", ".join(f"{units.share(account.share(cost))} at {place(cost.line, '')}" for cost in known)
+    return replace(
+        found,
+        evidence=(*found.evidence, f"Of a step, forward and backward together: {named}."),
+        advice="These lines do what the model needs, as far as `perfwrap inspect` can prove. "
+        + levers.sentence,
+        location=locate(known[0].line) if known else None,
+    )
 
 
 def _with_lines(

@@ -1,0 +1,100 @@
+"""Show what each line of a training step costs, and which of its work is wasted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfwrap import run_folder
+from perfwrap.commands.options import recording_options as record
+from perfwrap.commands.run_report import show
+from perfwrap.commands.try_progress import TryProgress
+from perfwrap.errors import PerfwrapError
+from perfwrap.experiments.reading import read, read_timeline
+from perfwrap.experiments.runner import Settings, run_once
+from perfwrap.experiments.trial import Run
+from perfwrap.launch import environment, process
+from perfwrap.shown_text import say
+from perfwrap.timeline.coverage import DATAFLOW, notes
+
+NOT_INSPECTED = 1
+"""Exit code if the program made no steps that could be inspected."""
+INTERRUPTED = 130
+DEFAULT_TIMEOUT_S = 600.0
+
+NAME = "inspect"
+STEPS = 30
+"""Steps after the warm-up; the windows are among them."""
+
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Maximum duration of the run.")]
+InspectOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder for the run; must be new or empty.",
+        show_default="perfwrap-runs/<UTC time>-inspect-<name>",
+    ),
+]
+AllowWrites = Annotated[
+    bool,
+    typer.Option(
+        "--allow-writes", help="Let the program write checkpoints; by default torch.save writes nothing."
+    ),
+]
+
+
+def inspect(
+    command: record.Command = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    allow_writes: AllowWrites = False,
+    out: InspectOut = None,
+) -> None:
+    """Show what each line of a training step costs, and which of its work is wasted.
+
+    The unmodified program runs until its steps are steady. Then perfwrap records every tensor operation of three steps,
+    twice, and ends the program. Wasted work is reported only if these steps prove it. Exit code 1: the program made no
+    steps that could be inspected.
+    """
+    _check(command)
+    command = list(command or ())
+    folder = run_folder.create_parent(out, f"{NAME}-{run_folder.stem(command)}")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C: the run has its own session and would outlive this process.
+        signal.signal(number, signal.default_int_handler)
+    settings = Settings(STEPS, "auto", 0.0, timeout, allow_writes, inspect=True)
+    with TryProgress(sys.stderr) as progress:
+        progress.begins(NAME, 1, 1)
+        ended = run_once(command, (), folder / NAME, settings, progress.ticks, timeout)
+        timeline = read_timeline(ended.run)
+        reading = read(ended, (), timeline)
+        progress.ends(Run(NAME, ended.folder, reading, ended.wall_s))
+    if reading.status != "measured" or timeline is None:
+        say(f"perfwrap: the program could not be inspected: {reading.reason or reading.status}.")
+        say(f"  Its output: {ended.folder / 'stdout.txt'} and {ended.folder / 'stderr.txt'}")
+        raise typer.Exit(INTERRUPTED if reading.status == "interrupted" else NOT_INSPECTED)
+    show(ended.folder / "run")
+    if not timeline.operation_windows:
+        reasons = [note.partition(": ")[2] for note in notes(timeline, DATAFLOW)]
+        say(f"perfwrap: operations were not recorded: {reasons[-1] if reasons else 'no step was seen'}.")
+        raise typer.Exit(NOT_INSPECTED)
+
+
+def _check(command: list[str] | None) -> None:
+    """Raise PerfwrapError if the command cannot be inspected."""
+    if not command:
+        raise PerfwrapError("No command was given.", "For example: perfwrap inspect -- python train.py")
+    if process.find(command[0], os.environ) is None:
+        raise PerfwrapError(
+            f"The command {command[0]!r} was not found.", "For example: perfwrap inspect -- python train.py"
+        )
+    if environment.is_off(os.environ) or environment.outer_run(os.environ) is not None:
+        raise PerfwrapError(
+            "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
+            "Run `perfwrap inspect` on its own, without PERFWRAP_OFF.",
+        )
