@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import PurePath
+
+import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.account.what_if import NEARLY_ALL, without_measured
+from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.measures.dataflow.waste import Waste
-from perfwrap.measures.dataflow.wasted_work import find_wasted_work
+from perfwrap.measures.dataflow.wasted_work import WastedWork, find_wasted_work
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.timeline.operation_window import BACKWARD
 
 MIN_WASTE_SHARE = 0.03
 """Share of the training loop below which wasted work is not reported: smaller shares are not certain enough."""
+
+EXPLAINED_PART = 0.5
+"""Part of a section of the program's own code from which the waste in it explains the section."""
 
 MAX_FINDINGS = 3
 """Findings of one rule, the largest first."""
@@ -66,9 +76,44 @@ def found(
                 verdict="compute-bound",
                 location=locate(location),
                 confidence="inferred" if on_gpu else "measured",
+                claims=_claims(evidence, trainer, work, waste),
             )
         )
     return findings or Clear(nothing)
+
+
+def _claims(evidence: Evidence, trainer: Trainer, work: WastedWork, waste: Waste) -> pl.Expr | None:
+    """Select the program's own code between the phases if most of it is this waste; None if there is no such code."""
+    flow, claimed = work.flow, []
+    for gap in evidence.get(find_python_gaps, trainer):
+        if gap.after is None or gap.until_line is None:
+            continue
+        inside = [number for number in waste.operations if _is_in(gap, flow, number)]
+        if inside and flow.share(inside) * work.loop_share >= EXPLAINED_PART * gap.share:
+            claimed.append(gap.segments)
+    return reduce(or_, claimed) if claimed else None
+
+
+def _is_in(gap: PythonGap, flow: Dataflow, number: int) -> bool:
+    """Return whether an operation was called by code of a section."""
+    after, until = gap.after, gap.until_line
+    if after is None or until is None or flow.operations[number].flags & BACKWARD:
+        return False
+    return any(frame.file == after.file and after.line <= frame.line <= until for frame in flow.stack(number))
+
+
+def explains(evidence: Evidence, trainer: Trainer, kinds: Sequence[str], line: Line | None = None) -> bool:
+    """Return whether wasted work of these kinds was found, in the function of a line if it is given."""
+    work = evidence.get(find_wasted_work, trainer)
+    wastes = [waste for kind in kinds for waste in work.wastes[kind]] if work is not None else []
+    return any(
+        waste.share * (work.loop_share if work else 1.0) >= MIN_WASTE_SHARE
+        and (
+            line is None
+            or any((each.file, each.function) == (line.file, line.function) for each in waste.lines)
+        )
+        for waste in wastes
+    )
 
 
 def _saving(share: float, waste: Waste, on_gpu: bool) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.operation_window import (
     BACKWARD,
     CONVERT,
+    READ,
     STABLE,
     VIEW,
     WRITTEN,
@@ -31,6 +32,9 @@ MAX_GAP_NS = 200_000
 """A longer gap before an operation is not its own preparation but other Python code of the program."""
 
 MAX_LINES = 4
+
+NEARLY_ALL = 0.95
+"""Part of a line's time that must be wasted for the line to be the one to change."""
 
 
 class Dataflow:
@@ -54,6 +58,7 @@ class Dataflow:
             for value, _, how in operation.outputs():
                 if how == WRITTEN:
                     self.writers[window.value_storage[value]].append(number)
+        self._frames: dict[tuple[str, int, str], int] = {}
         self.last_values = {value for _, value in window.alive}
         """The values that existed at the end of the window."""
 
@@ -143,6 +148,41 @@ class Dataflow:
                 if not frame.is_installed:
                     costs[line_of(frame)] += self.cost(number)  # type: ignore[assignment]
         return [line for line, _ in costs.most_common(MAX_LINES)]
+
+    def roots(self, numbers: Iterable[int]) -> dict[int, Line]:
+        """Return the line to change for each of these operations: the outermost one all of whose operations are wasted.
+
+        Nearly all: what is not counts for less than a twentieth of the time of that line.
+        """
+        wasted = set(numbers)
+        whole: Counter[tuple[int, ...]] = Counter()
+        own: Counter[tuple[int, ...]] = Counter()
+        for number in self.step:
+            if self.operations[number].flags & (BACKWARD | READ):
+                continue
+            cost = self.cost(number)
+            for chain in self._chains(number):
+                whole[chain] += cost  # type: ignore[assignment]
+                if number in wasted:
+                    own[chain] += cost  # type: ignore[assignment]
+        return {number: self._root(number, whole, own) for number in wasted}
+
+    def _root(self, number: int, whole: Counter[tuple[int, ...]], own: Counter[tuple[int, ...]]) -> Line:
+        stack = self.stack(number)
+        for depth, chain in enumerate(self._chains(number), start=1):
+            frame = stack[-depth]
+            if not frame.is_installed and own[chain] >= NEARLY_ALL * whole[chain]:
+                return line_of(frame)
+        return self.line(number)
+
+    def _chains(self, number: int) -> list[tuple[int, ...]]:
+        """Return the calls that lead to an operation, from the outermost alone to all of them."""
+        stack = self.stack(number)[::-1]
+        keys = [
+            self._frames.setdefault((frame.file, frame.line, frame.function), len(self._frames))
+            for frame in stack
+        ]
+        return [tuple(keys[:depth]) for depth in range(1, len(keys) + 1)]
 
     def signature(self, number: int) -> tuple[object, ...]:
         """Return what identifies an operation in other steps and windows."""

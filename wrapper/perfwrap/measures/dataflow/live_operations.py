@@ -7,6 +7,8 @@ threads, compiled regions, or extensions in C++.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.timeline.operation_window import ACCUMULATE, HOST, OPTIMIZER, READ, VIEW, WRITTEN
 
@@ -14,8 +16,21 @@ PURE = ("aten", "prims")
 """Namespaces of operations without other effects than those in their schemas."""
 
 
-def find_dead(flow: Dataflow) -> frozenset[int] | None:
-    """Return the operations of the step whose results reach nothing; None if that cannot be known."""
+@dataclass(frozen=True)
+class Liveness:
+    """What reaches nothing."""
+
+    operations: frozenset[int]
+    """Operations of the step, all of whose results reach nothing."""
+    values: frozenset[int]
+    """Values that operations of the step made, and that reach nothing."""
+
+
+NOTHING_DEAD = Liveness(frozenset(), frozenset())
+
+
+def find_dead(flow: Dataflow) -> Liveness | None:
+    """Return what reaches nothing; None if that cannot be known."""
     if _has_unseen_gradients(flow):
         return None
     window = flow.window
@@ -40,7 +55,7 @@ def find_dead(flow: Dataflow) -> frozenset[int] | None:
             live.add(number)
             if not is_view or operation.flags & (HOST | READ):
                 live_values.update(operation.reads[::2])
-    return frozenset(
+    dead = frozenset(
         number
         for number in flow.step
         if number not in live
@@ -48,6 +63,8 @@ def find_dead(flow: Dataflow) -> frozenset[int] | None:
         and flow.operations[number].writes
         and not window.functions[flow.operations[number].function].is_empty
     )
+    made = {value for number in flow.step for value in flow.made(number)}
+    return Liveness(dead, frozenset(made - live_values - remaining))
 
 
 def _has_effects(flow: Dataflow, number: int) -> bool:

@@ -15,10 +15,8 @@ MAX_MEAN_NS = 120_000
 """Longer operations gain little from being one."""
 MIN_DIFFERENT = 0.75
 """Part of the turns, up to MIN_TURNS, that must read different parts of one tensor."""
-MAX_CHAINED = 0.5
-"""Part of a line's calls that may follow from an earlier one: a recurrence has nearly all."""
 MIN_FREE = 0.6
-"""Part of a loop's time that must be free of recurrences."""
+"""Part of a loop's time in operations that do not follow from an earlier call at their line, as in a recurrence."""
 SAVED = 0.9
 """Part of the time without one turn that one operation on all of it saves."""
 
@@ -50,12 +48,12 @@ def find_small_loops(flow: Dataflow, unchanging: Collection[int]) -> list[Waste]
     return [loop for loop in loops if loop is not None]
 
 
-def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> Counter[Called]:
-    """Return how many calls of each line follow from an earlier call of the same line."""
+def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
+    """Return the operations that follow from an earlier call of the same function at their line."""
     bit_of = {called: 1 << at for at, called in enumerate(many)}
     own = {number: called for called, numbers in many.items() for number in numbers}
     follows: dict[int, int] = {}
-    found: Counter[Called] = Counter()
+    found: set[int] = set()
     for number in flow.step:
         operation = flow.operations[number]
         bits = 0
@@ -63,7 +61,8 @@ def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> Counter[Called]:
             bits |= follows.get(value, 0)
         called = own.get(number)
         if called is not None:
-            found[called] += bool(bits & bit_of[called])
+            if bits & bit_of[called]:
+                found.add(number)
             if not flow.is_view(number):
                 bits |= bit_of[called]
         for value, _, how in operation.outputs():
@@ -84,7 +83,7 @@ def _reads_parts(flow: Dataflow, numbers: list[int]) -> int:
 
 
 def _loop(
-    flow: Dataflow, calls: dict[Called, list[int]], chained: Counter[Called], unchanging: Collection[int]
+    flow: Dataflow, calls: dict[Called, list[int]], chained: Collection[int], unchanging: Collection[int]
 ) -> Waste | None:
     """Return the loop of one function, None if it is a recurrence, or if its operations are not small."""
     every: list[int] = []
@@ -96,8 +95,9 @@ def _loop(
         whole = flow.with_backward(numbers)
         cost = sum(flow.cost(number) for number in whole)
         every += whole
-        if chained[line, _] < MAX_CHAINED * len(numbers):
-            free += cost
+        free += sum(
+            flow.cost(number) for number in flow.with_backward(n for n in numbers if n not in chained)
+        )
         names[flow.name(numbers[0])] += len(numbers)
         lines[line] += cost  # type: ignore[assignment]
         turns[len(numbers)] += 1

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.dataflow import Dataflow, line_of
+from perfwrap.measures.dataflow.live_operations import Liveness
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import BACKWARD, DATA, NEW, OPTIMIZER, RECOMPUTE
 
@@ -47,38 +48,57 @@ ROW_BY_ROW = frozenset(
 )
 """Functions each row of whose result depends on the same row of their input only."""
 
+WEIGHTS_PART = 0.5
+"""Part of a convolution's backward that computes the gradients of its weights; the other one is that of its input."""
+
 PICKS = ("index", "index_select", "masked_select")
 PRODUCTS = ("mm", "addmm", "bmm")
 
 
-def find_unused(flow: Dataflow, dead: Collection[int]) -> list[Waste]:
+def find_unused(flow: Dataflow, dead: Liveness) -> list[Waste]:
     """Return the dead operations by the line of the training loop that called them, gradients apart."""
-    forward: dict[tuple[Line, str], list[int]] = defaultdict(list)
+    forward: dict[Line, list[int]] = defaultdict(list)
     backward: dict[Line, list[int]] = defaultdict(list)
-    for number in sorted(dead):
-        if flow.has(number, DATA | RECOMPUTE):
-            continue
+    numbers = [number for number in sorted(dead.operations) if not flow.has(number, DATA | RECOMPUTE)]
+    roots = flow.roots([number for number in numbers if not flow.has(number, BACKWARD)])
+    for number in numbers:
         if flow.has(number, BACKWARD):
             outside = flow.caller_of_backward(number)
             backward[line_of(outside[0]) if outside else flow.outermost(number)].append(number)
         else:
-            forward[flow.outermost(number), flow.line(number).function].append(number)
+            forward[roots[number]].append(number)
+    halves = _half_used(flow, dead)
+    for number in halves:
+        outside = flow.caller_of_backward(number)
+        backward[line_of(outside[0]) if outside else flow.outermost(number)].append(number)
     found = [
-        Waste(tuple(each), flow.share(each), tuple(flow.lines(each)), (*flow.callers(each), outer))
-        for (outer, _), each in forward.items()
+        Waste(tuple(each), flow.share(each), (root, *flow.lines(each)), tuple(flow.callers(each)))
+        for root, each in forward.items()
     ]
     for caller, each in backward.items():
-        roots = Counter(flow.outermost(number) for number in each)
+        outer = Counter(flow.outermost(number) for number in each)
+        half = [number for number in each if number in halves]
         found.append(
             Waste(
                 tuple(each),
-                flow.share(each),
+                flow.share(each) - (1.0 - WEIGHTS_PART) * flow.share(half),
                 tuple(flow.lines(each)),
-                (*(line for line, _ in roots.most_common(3)), caller),
+                (*(line for line, _ in outer.most_common(3)), caller),
                 other=caller,
                 in_backward=True,
             )
         )
+    return found
+
+
+def _half_used(flow: Dataflow, dead: Liveness) -> list[int]:
+    """Return backward operations of convolutions of which only the gradient of the input is used."""
+    found = []
+    for number in flow.step:
+        if flow.name(number) == "convolution_backward" and number not in dead.operations:
+            made = flow.made(number)
+            if len(made) > 1 and all(value in dead.values for value in made[1:]):
+                found.append(number)
     return found
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
 from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow
-from perfwrap.measures.dataflow.live_operations import find_dead
+from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
-from perfwrap.measures.dataflow.recast_weights import split_casts
+from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
 from perfwrap.measures.dataflow.small_loops import find_small_loops
 from perfwrap.measures.dataflow.softmax_logs import find_softmax_logs
@@ -55,14 +55,14 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     mean_ns = mean_step_ns(evidence, trainer)
     loop_share = min(1.0, flow.bare_ns / mean_ns) if mean_ns else 1.0
     unknown: dict[str, str] = {}
-    dead = find_dead(flow)
-    if dead is None:
+    alive = find_dead(flow)
+    if alive is None:
         why = "An optimizer reads gradients that no recorded operation made."
         unknown = dict.fromkeys((UNUSED, FROZEN, WEIGHTS), why)
-        dead = frozenset()
+    dead = (alive or NOTHING_DEAD).operations
     unchanging, same = find_unchanging(flow, dead)
     recast, repeated = split_casts(flow, find_repeated(flow, dead, same))
-    unused = find_unused(flow, dead)
+    unused = find_unused(flow, alive or NOTHING_DEAD)
     frozen, weights = split_by_training(flow, [waste for waste in unused if waste.in_backward])
     partly = find_partly_unused(flow, dead)
     found = {

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.dataflow.wasted_work import LOOP
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.model_loops import find_model_loop
@@ -36,6 +37,7 @@ from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
 from perfwrap.rules.stack_samples import join_passes, where
+from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("phases", "steady_steps", "stacks")
 
@@ -60,6 +62,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     for hot in (*sampled.functions, *reversed(sampled.common)):
         if hot.count >= limits.min_share * sampled.count:
             loop = find_model_loop(evidence, trainer, hot.line)
+            if loop is not None and explains(evidence, trainer, (LOOP,), hot.line):
+                return Clear("Explained by loop_of_small_operations.")
             if loop is not None:
                 return [_finding(hot, loop, sampled)]
     return Clear("No line of the model or the loss with many samples is in a loop of independent passes.")

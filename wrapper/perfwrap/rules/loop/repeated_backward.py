@@ -32,6 +32,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.dataflow.wasted_work import REPEATED
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.repeated_backward import RepeatedBackward, find_repeated_backward
@@ -39,6 +40,7 @@ from perfwrap.measures.models import find_models
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("steady_steps", "options")
 
@@ -72,6 +74,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     share = found.vain_ns / step_ns if found is not None and step_ns else 0.0
     if found is None or share < limits.minor_share:
         return Clear(f"Repeated passes through one graph take {units.share(share)} of the loop.")
+    if explains(evidence, trainer, (REPEATED,), found.lines[0]):
+        return Clear("Explained by repeated_work.")
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
         return NotChecked("With several ranks, a backward pass also waits for other ranks.")
     if not limits.no_model <= found.forwards < limits.one_model:

@@ -39,11 +39,13 @@ import polars as pl
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import busiest_line, trains_on_gpu
+from perfwrap.measures.dataflow.wasted_work import FROZEN, WEIGHTS
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.models import Gradients, find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("steady_steps", "options")
 
@@ -103,6 +105,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     cleared = _cleared_gradients(evidence, trainer, limits)
     if not wasted and not cleared:
         return Clear("No parameter gets gradients that are never used.")
+    if explains(evidence, trainer, (FROZEN, WEIGHTS)):
+        return Clear("Explained by frozen_part_with_gradients or needless_weight_gradients.")
     if trains_on_gpu(evidence, trainer):
         return NotChecked("The cost of unused gradients on a GPU needs a record of its kernels.")
     if trainer.rank is not None and len(evidence.get(find_trainers)) > 1:
