@@ -21,6 +21,8 @@ CONVERT = 1 << 10
 """It reads what is new but has the same bytes as at this place in the last step: converted from Python or NumPy."""
 READ = 1 << 11
 """Not an operation: the program took the memory of a tensor, and no operation shows what it does with it."""
+CHECKPOINTED = 1 << 13
+"""Inside of activation checkpointing, in the forward pass."""
 STABLE = 1 << 12
 """It follows from what is the same in every step."""
 

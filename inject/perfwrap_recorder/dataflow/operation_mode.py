@@ -57,7 +57,9 @@ class Watched:
         """Of operations on a GPU: (operation, event before, event after)."""
         self.own_ns = 0
         self.opened = self.last = now()
-        self._lock = threading.Lock()
+        # Of the backward threads of devices. A signal handler of the program may run operations inside of it.
+        self._lock = threading.RLock()
+        self._is_busy = False
         self._no_function = (
             getattr(torch._C, "DisableTorchFunction", None) or torch._C.DisableTorchFunctionSubclass
         )
@@ -77,11 +79,15 @@ class Watched:
             self.give_up("the steps are too long")
             return
         with self._lock, self._no_function():
+            if self._is_busy:
+                return
+            self._is_busy = True
             row = self._row(number, function, arguments, options, result, frame)
             self.operations.append(
                 (*row[:7], entered - self.opened, ended - began, entered - self.last, *row[7:])
             )
             self.values.prune()
+            self._is_busy = False
         left = now()
         self.own_ns += left - entered - (ended - began)
         self.last = left
@@ -92,7 +98,7 @@ class Watched:
 
     def read(self, tensor, name, frame):
         """Write that the program took the memory of a tensor."""
-        if not self.is_on or get_ident() != self.thread or type(tensor) not in self._plain:
+        if self._is_busy or not self.is_on or get_ident() != self.thread or type(tensor) not in self._plain:
             return
         with self._lock, self._no_function():
             found = self.values.find(tensor)
@@ -201,14 +207,15 @@ class Watched:
         reads, fresh, tracked, complete = [], [], False, True
         values = self.values
         for each in inputs:
-            found = values.find(each)
-            if found is None:
-                complete = False
-                continue
-            held, is_new, storage = found
-            if is_new:
-                fresh.append((held, storage))
-            reads += held.value, values.geometry(each)
+            for part in values.parts(each):
+                found = values.find(part)
+                if found is None:
+                    complete = False
+                    continue
+                held, is_new, _ = found
+                if is_new:
+                    fresh.append((held, part))
+                reads += held.value, values.geometry(part)
             if each.requires_grad:
                 tracked = True
                 if each.is_leaf and id(each) not in self._leaves and len(self._leaves) < MAX_LEAVES:
@@ -223,7 +230,7 @@ class Watched:
             return False, False
         total = 0
         if fresh and not bits & (flags.OPTIMIZER | flags.DATA):
-            total = hash(tuple(self.sums.sum_of(storage, held.bytes) for held, storage in fresh))
+            total = hash(tuple(self.sums.of_tensor(part) for _, part in fresh))
         then = self._before.get(key)
         if then is None or then[0] != scalar:
             stable = False
@@ -264,21 +271,22 @@ class Watched:
                 if each is not None and has_inputs:
                     bits |= flags.HOST
                 continue
-            found = values.find(each)
-            if found is None or found[0].number in done:
-                continue
-            held, is_new, storage = found
-            if is_new:
-                values.op[held.value] = number
-                values.stable[held.value] = stable and not kind.is_empty
-                if is_summed and not kind.is_empty:
-                    values.sums[held.value] = self.sums.sum_of(storage, held.bytes)
-            written += held.value, values.geometry(each), flags.NEW if is_new else flags.VIEW
+            for part in values.parts(each):
+                found = values.find(part)
+                if found is None or found[0].number in done:
+                    continue
+                held, is_new, _ = found
+                if is_new:
+                    values.op[held.value] = number
+                    values.stable[held.value] = stable and not kind.is_empty
+                    if is_summed and not kind.is_empty:
+                        values.sums[held.value] = self.sums.of_tensor(part)
+                written += held.value, values.geometry(part), flags.NEW if is_new else flags.VIEW
         if is_summed:
             for each in writes:
                 found = values.find(each)
                 if found is not None:
-                    values.sums[found[0].value] = self.sums.sum_of(found[2], found[0].bytes)
+                    values.sums[found[0].value] = self.sums.of_storage(found[2], found[0].bytes)
         return written, reads, bits
 
     def _note_unowned(self, parameters):

@@ -5,7 +5,7 @@ Code objects are known by their id and kept alive, so that ids stay theirs, unti
 
 from __future__ import annotations
 
-from perfwrap_recorder.dataflow.operation_flags import DATA, OPTIMIZER, RECOMPUTE
+from perfwrap_recorder.dataflow.operation_flags import CHECKPOINTED, DATA, OPTIMIZER, RECOMPUTE
 from perfwrap_recorder.program import source_lines
 
 MAX_FRAMES = 12
@@ -68,7 +68,9 @@ class Stacks:
                     flags |= DATA
             frame = frame.f_back
         if inner is None:
-            return self._number(key), -1, flags & ~RECOMPUTE, module
+            if flags & RECOMPUTE:
+                flags = flags & ~RECOMPUTE | CHECKPOINTED
+            return self._number(key), -1, flags, module
         return self._number(inner), self._number(key), flags, module
 
     def _sort_of(self, frame):

@@ -28,6 +28,7 @@ class TensorValues:
 
     def __init__(self, torch):
         core = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase  # before torch 2.2
+        self._torch = torch
         self._storage_of = core.untyped_storage
         self._reference = torch.multiprocessing.reductions.StorageWeakRef
         self._held = {}
@@ -57,6 +58,19 @@ class TensorValues:
         self.storages.append((self.step, size, storage.device.type != "cpu"))
         self._young.append(held)
         return held, True, storage
+
+    def parts(self, tensor):
+        """Return the tensors that hold the data of a tensor: those of a sparse one, or the tensor itself."""
+        layout = tensor.layout
+        torch = self._torch
+        if layout is torch.strided:
+            return (tensor,)
+        with torch._C._DisableTorchDispatch():
+            if layout is torch.sparse_coo:
+                return tensor._indices(), tensor._values()
+            if layout is torch.sparse_csr:
+                return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+        return (tensor,)
 
     def add(self, storage, op, stable):
         """Return the number of a new value in that storage."""

@@ -14,7 +14,7 @@ STEPS = 3
 BACKWARD, OPTIMIZER, DATA, NO_GRAD, TRACKED, RECOMPUTE, HOST, RANDOM, ACCUMULATE, OTHER_THREAD = (
     1 << bit for bit in range(10)
 )
-CONVERT, READ, STABLE = 1 << 10, 1 << 11, 1 << 12
+CONVERT, READ, STABLE, CHECKPOINTED = 1 << 10, 1 << 11, 1 << 12, 1 << 13
 """The bits of ``flags``, as in the recorder's ``operation_flags.py``."""
 
 NEW, WRITTEN, VIEW = range(3)

@@ -1,4 +1,4 @@
-"""Copies of broadcast tensors: memory for all pairs is filled by repeat, contiguous or cat, and reduced afterwards."""
+"""All pairs in memory: copies of broadcast tensors, or differences of broadcast tensors, which are reduced afterwards."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ COPIES = ("repeat", "clone", "cat", "_to_copy", "copy_", "contiguous")
 MIN_COPIES = 4.0
 """How many times larger the copy must be than what it copies."""
 MIN_ELEMENTS = 1 << 15
+CERTAIN_PART = 0.5
+"""Part of the time of a distance by differences that a function for distances saves at least."""
 ELEMENTWISE = frozenset(
     (
         *(
@@ -47,6 +49,9 @@ ELEMENTWISE = frozenset(
         *("gelu", "silu", "softplus", "_to_copy", "rsub", "square"),
     )
 )
+DIFFERENCES = ("sub", "rsub")
+DISTANCES = frozenset(("pow", "abs", "square", "linalg_vector_norm", "norm"))
+"""One of these follows on a difference if it is part of a distance."""
 REDUCTIONS = frozenset(
     (
         *(
@@ -71,6 +76,7 @@ def find_broadcasts(flow: Dataflow, known: Collection[int]) -> list[Waste]:
     """Return the copies with the operations on them until they are reduced, without operations in ``known``."""
     big: dict[int, int] = {}  # value -> its copy
     copies: set[int] = set()
+    differences: set[int] = set()
     chains: dict[int, list[int]] = {}
     reduced: set[int] = set()
     geometries = flow.window.geometries
@@ -83,10 +89,16 @@ def find_broadcasts(flow: Dataflow, known: Collection[int]) -> list[Waste]:
         roots = {big[read] for read in operation.reads[::2] if read in big}
         if how == VIEW:
             continue
-        if flow.name(number) in COPIES and how == NEW and size >= MIN_ELEMENTS and not roots:
+        is_copy = flow.name(number) in COPIES
+        if (
+            (is_copy or flow.name(number) in DIFFERENCES)
+            and how == NEW
+            and size >= MIN_ELEMENTS
+            and not roots
+        ):
             distinct = sum(geometries[shown].elements for shown in operation.reads[1::2])
             if distinct and size >= MIN_COPIES * distinct:
-                copies.add(number)
+                (copies if is_copy else differences).add(number)
                 big[value] = number
                 chains[number] = [number]
                 continue
@@ -107,18 +119,20 @@ def find_broadcasts(flow: Dataflow, known: Collection[int]) -> list[Waste]:
     for copy in sorted(reduced):
         numbers = sorted(set(chains[copy]) - seen)
         own = [number for number in numbers if number in copies]
-        if not own:
+        is_distance = any(flow.name(number) in DISTANCES for number in numbers)
+        if not own and not is_distance:
             continue
         seen.update(numbers)
         whole = flow.with_backward(numbers)
-        certain = flow.share(flow.with_backward(own))
+        # A function for distances, such as cdist, also reads and writes its inputs and results.
+        certain = flow.share(flow.with_backward(own)) if own else CERTAIN_PART * flow.share(whole)
         found.append(
             Waste(
                 tuple(whole),
                 flow.share(whole),
                 tuple(flow.lines(numbers)),
-                tuple(flow.callers(own)),
-                other=flow.line(own[0]),
+                tuple(flow.callers(own or numbers)),
+                other=flow.line(own[0]) if own else None,
                 certain_share=certain,
                 names=tuple((flow.name(number), 1) for number in numbers),
             )

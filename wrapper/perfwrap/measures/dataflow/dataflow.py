@@ -1,7 +1,7 @@
 """The middle step of a dataflow window as a graph: who made and read each value, which line called, what it costs.
 
-The costs are those of a bare step. Each operation is in up to four watched steps (two per window): its time is the
-lower quartile of these, because other programs only add. The recorder makes the gap between two operations longer by a
+The costs are those of a bare step. Each operation is in up to six watched steps (three per window): its time is the
+shortest of these, because other programs only add. The recorder makes the gap between two operations longer by a
 constant, which is chosen so that the whole step takes as long as the steps before the window.
 """
 
@@ -19,6 +19,7 @@ from perfwrap.timeline.operation_window import (
     CONVERT,
     READ,
     STABLE,
+    STEPS,
     VIEW,
     WRITTEN,
     Frame,
@@ -199,15 +200,15 @@ class Dataflow:
         rows = []
         for window in (self.window, *self.others):
             own = dict(window.gpu)
-            for step in (1, 2):
+            for step in range(STEPS):
                 begin, end = window.first_operations[step], window.first_operations[step + 1]
                 part = window.operations[begin:end]
                 if [window.functions[each.function].name for each in part] == kinds:
                     rows.append(
                         [(own.get(at, each.duration), each.gap) for at, each in enumerate(part, start=begin)]
                     )
-        times = [low(row[at][0] for row in rows) for at in range(len(kinds))]
-        gaps = [low(row[at][1] for row in rows) for at in range(len(kinds))]
+        times = [float(min(row[at][0] for row in rows)) for at in range(len(kinds))]
+        gaps = [float(min(row[at][1] for row in rows)) for at in range(len(kinds))]
         return times, gaps
 
     @cached_property
@@ -264,12 +265,6 @@ class Dataflow:
 def line_of(frame: Frame | None) -> Line:
     """Return the line of a frame; one without a file if there is none."""
     return Line("", 0) if frame is None else Line(frame.file, frame.line, frame.function)
-
-
-def low(values: Iterable[float]) -> float:
-    """Return the lower quartile."""
-    ordered = sorted(values)
-    return float(ordered[len(ordered) // 4]) if ordered else 0.0
 
 
 def middle(values: Sequence[float]) -> float:

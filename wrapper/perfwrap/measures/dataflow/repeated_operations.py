@@ -15,6 +15,7 @@ from perfwrap.measures.dataflow.dataflow import Dataflow, line_of
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import (
     BACKWARD,
+    CHECKPOINTED,
     DATA,
     HOST,
     NO_GRAD,
@@ -131,7 +132,7 @@ def _pairs(flow: Dataflow) -> list[tuple[int, int]]:
         operation, key = flow.operations[number], keys[number]
         if key is None or not operation.reads or not operation.writes:
             continue
-        if operation.flags & (OPTIMIZER | DATA | HOST | READ):
+        if operation.flags & (OPTIMIZER | DATA | HOST | READ | CHECKPOINTED):
             continue
         if flow.is_view(number) and flow.name(number) != "detach":
             continue

@@ -92,12 +92,13 @@ def find_unused(flow: Dataflow, dead: Liveness) -> list[Waste]:
 
 
 def _half_used(flow: Dataflow, dead: Liveness) -> list[int]:
-    """Return backward operations of convolutions of which only the gradient of the input is used."""
+    """Return backward operations of convolutions of which only the gradient of the input or of the weights is used."""
     found = []
     for number in flow.step:
         if flow.name(number) == "convolution_backward" and number not in dead.operations:
             made = flow.made(number)
-            if len(made) > 1 and all(value in dead.values for value in made[1:]):
+            unused = [value in dead.values for value in made]
+            if len(made) > 1 and (unused[0] or all(unused[1:])):
                 found.append(number)
     return found
 

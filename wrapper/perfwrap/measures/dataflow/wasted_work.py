@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import polars as pl
+
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
-from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow
+from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow, line_of
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
-from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
 from perfwrap.measures.dataflow.small_loops import find_small_loops
 from perfwrap.measures.dataflow.softmax_logs import find_softmax_logs
 from perfwrap.measures.dataflow.unchanging_operations import find_unchanging
 from perfwrap.measures.dataflow.unused_operations import find_partly_unused, find_unused
 from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.source_calls import independent_loop
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import DATAFLOW, notes
 from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
@@ -53,7 +57,8 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     if flow is None:
         return None
     mean_ns = mean_step_ns(evidence, trainer)
-    loop_share = min(1.0, flow.bare_ns / mean_ns) if mean_ns else 1.0
+    usual = evidence.get(find_steps, trainer).table.filter("steady", ~pl.col("windowed"))["duration"].median()
+    loop_share = min(1.0, float(usual) / mean_ns) if mean_ns and usual is not None else 1.0  # type: ignore[arg-type]
     unknown: dict[str, str] = {}
     alive = find_dead(flow)
     if alive is None:
@@ -72,7 +77,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         FROZEN: frozen,
         WEIGHTS: weights,
         RECAST: recast,
-        LOOP: find_small_loops(flow, same),
+        LOOP: [_at_loop(evidence, flow, waste) for waste in find_small_loops(flow, same)],
         BROADCAST: find_broadcasts(flow, same | dead),
         SOFTMAX: find_softmax_logs(flow),
     }
@@ -80,6 +85,19 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         number for number in flow.step if flow.has(number, RECOMPUTE) and flow.has(number, BACKWARD)
     ]
     return WastedWork(flow, _once(flow, found), loop_share, flow.share(recomputed), unknown)
+
+
+def _at_loop(evidence: Evidence, flow: Dataflow, waste: Waste) -> Waste:
+    """Return a loop with the line in front that the source shows inside of a loop: it may call the others."""
+    number = max(waste.operations, key=flow.cost)
+    for frame in flow.stack(number):
+        line = line_of(frame)
+        if (
+            not frame.is_installed
+            and independent_loop(evidence.timeline.run, line.file, line.line) is not None
+        ):
+            return replace(waste, lines=tuple(dict.fromkeys((line, *waste.lines))))
+    return waste
 
 
 def why_no_window(evidence: Evidence, trainer: Trainer) -> str | None:

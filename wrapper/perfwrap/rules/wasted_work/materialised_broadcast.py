@@ -3,7 +3,8 @@
 What it finds
     repeat, expand followed by contiguous or reshape, or cat, whose result is at least four times larger than what it
     copies, and which elementwise operations use until a sum, mean, norm, maximum or matrix product makes it small
-    again. Reported from 3 % of the training loop.
+    again; and differences of broadcast tensors that are squared or made absolute, and summed. Reported from 3 % of the
+    training loop.
 
 Why it costs
     All pairs are written to memory and read again, in forward and backward. Broadcasting needs no copy, and an
@@ -51,6 +52,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
+    if waste.other is None:
+        return Words(
+            title=f"{SHARE} of the training loop writes all pairwise differences to memory, at {at(waste)}.",
+            evidence=(
+                f"{many(waste)} with backward, at {lines(waste.lines)}, until the differences are reduced.",
+            ),
+            advice="Use torch.cdist, or `|a|² + |b|² - 2ab` with one matrix product: neither needs the differences.",
+        )
     certain = (
         ""
         if waste.certain_share is None
