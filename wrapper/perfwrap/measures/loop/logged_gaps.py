@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
@@ -19,8 +18,7 @@ MIN_GAP_SHARE = 0.01
 """Share of the account below which a code section is ignored: it has hardly any samples."""
 
 
-@dataclass(frozen=True)
-class LoggedGap:
+class LoggedGap(Struct, frozen=True):
     """A code section with samples on lines that write: ``logged`` of ``sampled``, and the line with most of them."""
 
     gap: PythonGap

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.measures.account.account import Account, find_account
@@ -17,16 +17,14 @@ from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(Struct, frozen=True):
     """The time of one pass through a section at the start of the loop and at its end."""
 
     first_ns: float
     last_ns: float
 
 
-@dataclass(frozen=True)
-class StepTimeTrend:
+class StepTimeTrend(Struct, frozen=True):
     """A section of Python that gets slower, and its effect on the steps; all in the steady loop."""
 
     gap: PythonGap

@@ -6,9 +6,9 @@ milliseconds at best, and phases may be shorter. The time only shows whether it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
@@ -37,8 +37,7 @@ MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
 
 
-@dataclass(frozen=True)
-class HotFunction:
+class HotFunction(Struct, frozen=True):
     """A function of the user with its number of samples, and its line with most of them."""
 
     line: Line
@@ -49,8 +48,7 @@ class HotFunction:
     """The libraries that the line calls, of these samples."""
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """Samples of one kind: their number, and the user's functions in them, most first."""
 
     count: int

@@ -24,7 +24,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
@@ -40,8 +40,7 @@ from perfwrap.rules.stack_samples import join_passes, where
 NEEDS = ("phases", "steady_steps", "stacks")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_share: float = 0.10
