@@ -98,7 +98,7 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     if OUTSIDE in rows["source"]:
         rows, computing = (found.filter(pl.col("source") == OUTSIDE) for found in (rows, computing))
     found = sampled(computing)
-    stacks = list(computing.group_by("stack").agg(pl.col("weight").sum()).iter_rows())
+    stacks = list(computing.group_by("stack", maintain_order=True).agg(pl.col("weight").sum()).iter_rows())
     common = tuple(
         HotFunction(Line(file, line, function), count, count)
         for file, function, line, count in common_lines(stacks)
@@ -160,7 +160,7 @@ def _with_libraries(functions: tuple[HotFunction, ...], rows: pl.DataFrame) -> t
     found = []
     for hot in functions[:WITH_LIBRARIES]:
         here = rows.filter(pl.col("file") == hot.line.file, pl.col("line") == hot.line.line)
-        stacks = list(here.group_by("stack").agg(pl.col("weight").sum()).iter_rows())
+        stacks = list(here.group_by("stack", maintain_order=True).agg(pl.col("weight").sum()).iter_rows())
         found.append(replace(hot, library=library_time(stacks, hot.line.file, hot.line.line)))
     return (*found, *functions[WITH_LIBRARIES:])
 
