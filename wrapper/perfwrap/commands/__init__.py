@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from msgspec import Struct
 
-
-class Command(Struct, frozen=True):
+@dataclass(frozen=True)
+class Command:
     """One command. Its module holds a function of the module's own name, whose docstring begins with the summary."""
 
     name: str

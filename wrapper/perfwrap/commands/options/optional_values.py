@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import typer
-from msgspec import Struct
 from typer.core import TyperCommand
 
 from perfwrap.commands.options.recording_options import OTHER
@@ -52,7 +52,8 @@ def skip_needless_conversions(parameters: Iterable[Any]) -> None:
             parameter.get_runtime_param = partial(_ValueConversion, parameter.get_runtime_param)
 
 
-class _ValueConversion(Struct, frozen=True):
+@dataclass(frozen=True)
+class _ValueConversion:
     """Converts the values of one parameter; a value that needs no conversion is returned as it is."""
 
     convert: Callable[[], Any]
