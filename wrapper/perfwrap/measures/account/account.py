@@ -109,8 +109,8 @@ class Account(Struct, frozen=True, dict=True):
 
     def share_of(self, condition: pl.Expr) -> float:
         """Return the share of the segments that match a condition; 0 if the account is empty."""
-        length = (pl.col("end") - pl.col("start")).sum()
-        return int(self.segments.filter(condition).select(length).item()) / max(1, self.total_ns)
+        length = (pl.col("end") - pl.col("start")).filter(condition).sum()
+        return int(self.segments.select(length).item()) / max(1, self.total_ns)
 
 
 def find_account(evidence: Evidence, trainer: Trainer) -> Account:

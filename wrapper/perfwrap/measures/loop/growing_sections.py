@@ -248,7 +248,7 @@ def _section(evidence: Evidence, trainer: Trainer, row: dict[str, Any], rise: _R
         total_ns=round(share * account.total_ns),
         share=share,
     )
-    rows = gap_samples(evidence.timeline, trainer, account, gap, False)
+    rows = gap_samples(evidence, trainer, gap, False)
     return _made(account, "section", gap, where, sampled(rows.filter(pl.col("time") >= half)), rise, segments)
 
 

@@ -80,7 +80,7 @@ def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> S
 
 def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
     """Return the samples in one section of the program's own code; None with too few."""
-    return sampled(gap_samples(evidence.timeline, trainer, evidence.get(find_account, trainer), gap, alone))
+    return sampled(gap_samples(evidence, trainer, gap, alone))
 
 
 def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
@@ -92,7 +92,7 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     alone = sum(gap.share for gap in losses) >= ALONE_SHARE * whole
     account = evidence.get(find_account, trainer)
     rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
-    pieces = [gap_samples(evidence.timeline, trainer, account, gap, alone) for gap in losses]
+    pieces = [gap_samples(evidence, trainer, gap, alone) for gap in losses]
     computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces])
     computing = computing.unique(maintain_order=True)
     if OUTSIDE in rows["source"]:
@@ -112,23 +112,27 @@ def sampled_outside(evidence: Evidence, trainer: Trainer) -> Sampled | None:
     return sampled(rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_null()))
 
 
-def gap_samples(
-    timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
-) -> pl.DataFrame:
+def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> pl.DataFrame:
     """Return the samples in one section of the program's own code; with two samplers only those of py-spy.
 
     A sample with only its innermost line, in another function than the section, counts if the section is ``alone``:
     there is no other place where it could belong.
     """
-    rows = _inside(timeline, account).filter(
-        pl.col("track") == trainer.thread, pl.col("operation").is_null(), pl.col("file").is_not_null()
-    )
+    rows, stacks = evidence.get(_between_calls, trainer)
     # From outside whole stacks are visible: those of one frame are complete.
     alone &= OUTSIDE not in rows["source"]
-    begin = begin_of_statement(timeline.run, gap.after.file, gap.after.line) if gap.after else 0
-    inside = [stack for stack in rows["stack"].unique().to_list() if _is_in(stack, gap, begin, alone)]
+    begin = begin_of_statement(evidence.timeline.run, gap.after.file, gap.after.line) if gap.after else 0
+    inside = [stack for stack in stacks if _is_in(stack, gap, begin, alone)]
     found = rows.filter(pl.col("stack").is_in(inside))
     return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
+
+
+def _between_calls(evidence: Evidence, trainer: Trainer) -> tuple[pl.DataFrame, list[str]]:
+    """Return the samples of the training thread between recorded calls, and their distinct stacks."""
+    rows = _inside(evidence.timeline, evidence.get(find_account, trainer)).filter(
+        pl.col("track") == trainer.thread, pl.col("operation").is_null(), pl.col("file").is_not_null()
+    )
+    return rows, rows["stack"].unique().to_list()
 
 
 def sampled(rows: pl.DataFrame, besides: pl.DataFrame | None = None) -> Sampled | None:
