@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.rules import RULES
@@ -39,8 +40,7 @@ def write(run: Any, steps: int = 40, pid: int = 100, data: float = 0, python: fl
     return journal
 
 
-@dataclass(frozen=True)
-class NoLimits:
+class NoLimits(Struct, frozen=True):
     pass
 
 

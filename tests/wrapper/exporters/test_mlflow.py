@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.export_model import Destination, Exported
 

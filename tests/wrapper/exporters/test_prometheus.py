@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.export_model import Destination, Exported
 

@@ -100,7 +100,7 @@ def test_step_tables_name_files_beside_them_only(tmp_path: Path) -> None:
     pl.DataFrame({"step": [1]}).write_parquet(elsewhere)
     folder = tmp_path / "steps"
     folder.mkdir()
-    known = {field.name: None for field in fields(step_tables.Summary)}
+    known = dict.fromkeys(step_tables.Summary.__struct_fields__)
     for name in (str(elsewhere), "../elsewhere.parquet"):
         index = {"format": step_tables.FORMAT, "trainers": [{**known, "file": name}]}
         (folder / step_tables.INDEX).write_text(json.dumps(index))

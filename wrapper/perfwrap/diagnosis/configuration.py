@@ -16,9 +16,10 @@ import difflib
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import read_plain
@@ -31,8 +32,7 @@ MAX_BYTES = 16 << 20
 KEYS = ("rules", "ignore", "thresholds")
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which rules run, and with which thresholds."""
 
     skipped: Mapping[str, str] = field(default_factory=dict)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 NEW_LINE = re.compile(rb"\r\n|\r|\n")
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """The new argument: its name, its position (None for keywords), its new text.
 
     ``callees`` matches the name of the called function or class, without the part before its last dot.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 
@@ -25,8 +26,7 @@ MAX_VALUE = 1_000_000
 """Largest number that a change takes."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change: ``takes`` is "" for none, ``N`` for a number of at least ``minimum``, ``MODE`` for a compile mode."""
 
     name: str

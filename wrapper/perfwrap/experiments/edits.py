@@ -10,8 +10,9 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfwrap.experiments.arguments import Argument, set_argument
 from perfwrap.experiments.snippets import snippet
@@ -28,8 +29,7 @@ CONTEXT_LINES = 2
 MAX_BYTES = 16 << 20
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """A line where a change was made while the program ran: the old and the new value."""
 
     file: str
@@ -38,8 +38,7 @@ class Site:
     after: str = ""
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """What to do: ``diff`` for the user's files, and ``snippets`` for all other changes."""
 
     diff: str = ""

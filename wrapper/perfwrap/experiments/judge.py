@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
@@ -36,8 +36,7 @@ LOSS_SPREADS = 3.0
 """The deviation may also be this many times the spread of the baseline runs."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One variant, or the baseline, whose ``ratio`` is None."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import BY_NAME
@@ -27,8 +28,7 @@ FEW_VARIANTS = 3
 """Up to this number, each is repeated; with more variants, there are enough baseline runs to measure the noise."""
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A variant, and the ratios of step times that its finding predicts, best and worst."""
 
     variant: Variant

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from perfwrap import units
@@ -40,8 +40,7 @@ OUT_OF_MEMORY = re.compile(
 PEAK_MEMORY = "peak_allocated_bytes"
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """The state of one change: applied, refused or unused, and where it was made."""
 
     status: str
@@ -49,8 +48,7 @@ class Made:
     sites: tuple[Site, ...] = ()
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """The measured steps: their numbers in the program's loop, how long each took, and its samples (0: unknown)."""
 
     number: NDArray[np.int64]
@@ -66,8 +64,7 @@ class Steps:
 NO_STEPS = Steps(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """The recording of one run; ``reason`` says why it was not measured."""
 
     status: Status

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
+from msgspec import Struct
 
 from perfwrap.private_files import opener
 from perfwrap.run_folder import RunFolder
@@ -36,8 +36,7 @@ END_OF_STEPS = b"trial/end"
 How = Literal["ended", "too slow", "interrupted"]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings of each run."""
 
     steps: int = 50
@@ -50,8 +49,7 @@ class Settings:
     """Whether the recorder opens dataflow windows; the run ends after them."""
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a run ended: by itself, by the time limit or by the user; ``status`` is as in subprocess."""
 
     folder: Path

@@ -7,9 +7,9 @@ longer than the same step of all others, is caused by the machine: suspended, mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfwrap.experiments.reading import Steps
 

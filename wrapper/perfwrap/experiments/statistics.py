@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -35,8 +35,7 @@ OUTSIDE = 0.025
 """On each side of a 95 % interval."""
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """The step time over that of the baseline; ``low`` and ``high`` are None without repeats."""
 
     value: float
@@ -44,8 +43,7 @@ class Ratio:
     high: float | None
 
 
-@dataclass(frozen=True)
-class TimedRun:
+class TimedRun(Struct, frozen=True):
     """One run, in the order of execution: its variant and the durations of its steps."""
 
     name: str

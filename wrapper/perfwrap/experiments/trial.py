@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
@@ -25,8 +27,7 @@ UNEVEN = 1.05
 """Mean over median of steps of which some are much longer, e.g. with a checkpoint or at the start of an epoch."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """One run of a trial."""
 
     name: str
@@ -48,8 +49,7 @@ class Progress(Protocol):
         """The run has ended."""
 
 
-@dataclass(frozen=True)
-class BatchSize:
+class BatchSize(Struct, frozen=True):
     """The result of the search: ``largest`` fits, ``smallest`` does not, for that ``reason``."""
 
     largest: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import BY_NAME, CEILING, FIX, NUMERICS, checked
@@ -20,8 +20,7 @@ KINDS = {
 """From the most harmless to what is not an edit."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """Changes as a user types them: ``workers=2+pin-memory``."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perfwrap.run_folder import OLD_RUNS, RUNS
 
@@ -23,8 +24,7 @@ Files = Mapping[str, tuple[int, int]]
 """Modification time and size of each file, by its path below the folder."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """What is different after the runs; ``unknown`` if the folder was too large."""
 
     changed: tuple[str, ...] = ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.metrics import Metric
@@ -16,8 +17,7 @@ Labels = Mapping[str, str]
 """The labels of a metric: the part, the rule, the GPU; empty for the whole run."""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One number about the whole run."""
 
     metric: Metric
@@ -25,8 +25,7 @@ class Figure:
     value: float
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """The time series of a metric: values by wall clock (nanoseconds since 1970) and, for steps, by their numbers."""
 
     metric: Metric
@@ -36,8 +35,7 @@ class Series:
     steps: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """A phase of a step, on the wall clock; ``place`` is the line, empty if unknown."""
 
     name: str
@@ -46,8 +44,7 @@ class Phase:
     place: str
 
 
-@dataclass(frozen=True)
-class ChosenStep:
+class ChosenStep(Struct, frozen=True):
     """One step with its phases; ``why`` is the reason for its choice: ``slow`` or ``typical``."""
 
     number: int
@@ -57,8 +54,7 @@ class ChosenStep:
     phases: tuple[Phase, ...]
 
 
-@dataclass(frozen=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """A run, ready for export. Texts are valid UTF-8; times are on the wall clock.
 
     ``is_dated`` is false if the time of the run is unknown: its times then start at the import.
@@ -88,8 +84,7 @@ class Exported:
     version: str
 
 
-@dataclass(frozen=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """The destination that the user gave, or empty. Without ``url`` nothing leaves this machine."""
 
     url: str = ""

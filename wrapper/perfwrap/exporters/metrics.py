@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A metric. The unit is in the format of OpenTelemetry (UCUM): ``s``, ``By``, ``1`` for a share."""
 
     name: str

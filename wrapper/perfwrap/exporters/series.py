@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.exporters import metrics
@@ -27,8 +27,7 @@ MAX_RANKS = 16
 SECOND_NS = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """Counters that are exported as one: values of the same moment are summed."""
 
     metric: Metric

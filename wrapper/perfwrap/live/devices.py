@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.gpu.gpu_state import Gpu, gpus_between
 from perfwrap.measures.trainers import Trainer
@@ -20,16 +20,14 @@ WORDS = 2
 """Words of a command line that identify a process: the program and its first argument."""
 
 
-@dataclass(frozen=True)
-class GpuNow:
+class GpuNow(Struct, frozen=True):
     """One GPU in the last seconds."""
 
     figures: Gpu
     temperature_celsius: float | None
 
 
-@dataclass(frozen=True)
-class ProcessNow:
+class ProcessNow(Struct, frozen=True):
     """One running process; figures are None if they were not sampled."""
 
     pid: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 Word = Literal["starting", "running", "quiet", "ended", "lost", "deleted"]
 
@@ -12,8 +13,7 @@ PATIENCE_NS = 15_000_000_000
 """A run without a running process that has written nothing for this long has ended; monitors write each second."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """``word`` is the state; ``quiet_ns`` is how long nothing has been written, 0 if the run is over.
 
     ``lost``: its processes have ended and no end was recorded. ``quiet``: nothing has been written for a

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.journal_format import SPANS
@@ -43,8 +43,7 @@ class Counted(Protocol):
         """Return for each loader its iterations, and the batches of the current and the previous one."""
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """Progress of the trainer that represents the run; None where unknown.
 
     ``estimated``: steps before the recent part were counted by their optimizer steps (or what else ends them).
@@ -58,8 +57,7 @@ class Progress:
     """Batches of the previous epoch."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """The figures at one moment; ``recent_steps`` is None while they are of the whole run so far.
 
     ``account`` is in nanoseconds, summed over all trainers; ``trend`` has the step times in order, each the median
@@ -81,8 +79,7 @@ class View:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """All that is drawn: the run, its state, its elapsed time, the view, and the last verdict."""
 
     run: dict[str, Any]

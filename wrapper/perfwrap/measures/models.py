@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -17,8 +18,7 @@ PREFIX = "model/"
 GRADIENTS = re.compile(r"(\d{1,9}) (\d{1,18}) (\d{1,9}) (\d{1,18}) (.*)")
 
 
-@dataclass(frozen=True)
-class Gradients:
+class Gradients(Struct, frozen=True):
     """The gradients of one model: tensors and elements, all and unused, and the name of the first unused one."""
 
     tensors: int
@@ -28,8 +28,7 @@ class Gradients:
     first: str
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """One class of models, by its name; what was not recorded is None or empty.
 
     Modules without parameters (loss functions) have at most a name and an autocast.

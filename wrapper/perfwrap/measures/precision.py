@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_host_facts
@@ -22,8 +22,7 @@ INSTRUCTIONS = {
 """The processor's features that compute in each type, as Linux names them."""
 
 
-@dataclass(frozen=True)
-class HalfPrecision:
+class HalfPrecision(Struct, frozen=True):
     """The 16-bit type in which most of the models' elements are computed, by autocast or because they have it."""
 
     kind: str

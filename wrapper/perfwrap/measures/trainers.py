@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.timeline.lookup import once
@@ -30,8 +29,7 @@ MAX_PER_RANK = 64
 start thousands of children that make one step each."""
 
 
-@dataclass(frozen=True)
-class Trainer:
+class Trainer(Struct, frozen=True):
     """One training thread: ``process`` and ``thread`` are tracks, ``rank`` is None outside a job."""
 
     process: int

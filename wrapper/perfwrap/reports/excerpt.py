@@ -6,9 +6,10 @@ import ast
 import stat
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from perfwrap.redaction import masked
 from perfwrap.rules.model import Location
@@ -23,8 +24,7 @@ MAX_BYTES = 4 << 20
 Numbered = tuple[int, str]
 
 
-@dataclass(frozen=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """Numbered lines; ``left_out`` more lines belong to it. ``changed``: the file is newer than the run.
 
     ``around`` are the numbers of those lines that only stand around the range.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path, PurePath
@@ -19,6 +18,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.private_files import replacing
@@ -46,8 +46,7 @@ Drawn = tuple[int, int, bytes]
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """What stands in a trace, and what was left out to keep it small."""
 
     spans: int

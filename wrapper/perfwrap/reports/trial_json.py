@@ -21,9 +21,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from perfwrap import units
 from perfwrap.experiments.judge import Row, best

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.evidence import Evidence
@@ -31,8 +30,7 @@ INDUCTOR = r"^triton_(poi|red|per|tem|for|mm)_"
 """Names of the kernels that torch.compile generates."""
 
 
-@dataclass(frozen=True)
-class Levers:
+class Levers(Struct, frozen=True):
     """What this run uses already, and what remains to be tried."""
 
     half: HalfPrecision | None = None

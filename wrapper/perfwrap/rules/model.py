@@ -195,7 +195,7 @@ class Rule(Protocol):
     """A module of this folder: its docstring explains the problem, ``check`` looks for it in one training thread.
 
     ``NEEDS`` are names of ``rules.needs``; the engine checks them before it calls the rule. ``Limits`` is a frozen
-    dataclass with the thresholds and their defaults; the engine makes one for each diagnosis, with the values that the
+    Struct with the thresholds and their defaults; the engine makes one for each diagnosis, with the values that the
     user has changed.
     """
 

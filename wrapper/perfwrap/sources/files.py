@@ -7,12 +7,13 @@ format, is skipped with a warning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources import SOURCES
@@ -35,8 +36,7 @@ class Source(Protocol):
         """Add the file; PerfwrapError if it cannot be read at all."""
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """One file and its result: ``format`` is None if unknown, ``problem`` is why the file was skipped."""
 
     path: Path

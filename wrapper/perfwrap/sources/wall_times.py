@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+
+from msgspec import Struct
 
 STAMP = re.compile(
     r"^(?P<year>\d{4})[-/]?(?P<month>\d\d)[-/]?(?P<day>\d\d)[T ]+(?P<clock>\d\d:\d\d:\d\d)"
@@ -15,8 +16,7 @@ SECONDS = re.compile(r"^\d{9,10}(\.\d+)?$")
 """Seconds since 1970, from 1973 on."""
 
 
-@dataclass(frozen=True)
-class WallTime:
+class WallTime(Struct, frozen=True):
     """Nanoseconds since 1970; ``zoned`` is whether the text has a time zone, else UTC is assumed."""
 
     nanoseconds: int

@@ -9,11 +9,12 @@ between ranks show it (``measures/ranks/host_clocks.py``), and ``moved`` correct
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.timeline.model import TIME_COLUMN, Timeline
@@ -21,8 +22,7 @@ from perfwrap.timeline.model import TIME_COLUMN, Timeline
 Times: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class HostClock:
+class HostClock(Struct, frozen=True):
     """Pairs of one host, sorted by monotonic time; not empty."""
 
     monotonic: Times

@@ -10,11 +10,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import read_plain
@@ -63,8 +64,7 @@ COLUMNS: dict[str, Any] = {
 """Columns and types of a table, sorted by step."""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """Totals of one trainer, so that they need not be computed from its table."""
 
     name: str
@@ -80,8 +80,7 @@ class Summary:
     account_ns: dict[str, int]
 
 
-@dataclass(frozen=True)
-class StepTable:
+class StepTable(Struct, frozen=True):
     """One trainer's file."""
 
     path: Path

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from msgspec import structs
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.reports.html.html_page import write
 from perfwrap.reports.terminal.activity import WORDS
@@ -242,7 +243,7 @@ def test_no_legend_is_on_a_title(run: Any, fill: Any, tmp_path: Path, open_page:
     assert diagnosis.overview is not None
     moments = [1_000 * MS + 100 * MS * number for number in range(len(WORDS) + 1)]
     states = pl.DataFrame({"start": moments[:-1], "end": moments[1:], "state": list(WORDS)})
-    diagnosis = replace(diagnosis, overview=replace(diagnosis.overview, gpu_states=states))
+    diagnosis = replace(diagnosis, overview=structs.replace(diagnosis.overview, gpu_states=states))
     write(diagnosis, timeline, tmp_path / "report.html")
     page = open_page(tmp_path / "report.html", width)
     boxes = (

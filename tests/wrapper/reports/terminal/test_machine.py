@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from msgspec import structs
 from perfwrap.diagnosis.model import Diagnosis, Gpu
 
 Draw = Callable[..., str]
@@ -21,7 +22,7 @@ def gpu(number: int, **values: object) -> Gpu:
         throttle_reasons=(),
         power_limit_watts=700.0,
     )
-    return replace(plain, **values)  # type: ignore[arg-type]
+    return structs.replace(plain, **values)  # type: ignore[arg-type]
 
 
 ACTIVITY = {"sm": 0.31, "occupancy": 0.2, "tensor": 0.04, "fp64": 0.0, "fp32": 0.12, "dram": 0.22}
@@ -62,7 +63,7 @@ def test_throttling_and_other_people_are_said(diagnosis: Diagnosis, drawn: Draw)
         other_processes=2.0,
         other_memory_used_bytes=12.0 * 2**30,
     )
-    alike = replace(slow, name="NVIDIA H100 80GB HBM3 (gpu/5)", throttled_share=0.2)
+    alike = structs.replace(slow, name="NVIDIA H100 80GB HBM3 (gpu/5)", throttled_share=0.2)
     text = " ".join(section(drawn(replace(diagnosis, gpus=(slow,)))))
     assert "- gpu/3: clocks lowered 40 % of the time (hardware heat, power cap)." in text
     assert "- Processes of other users or jobs also used gpu/3, with 12 GiB of memory." in text

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.measures.recorder.own_cost import ProcessorTime
 from perfwrap.reports.terminal.page import MAX_COLUMNS
@@ -222,7 +223,7 @@ def test_a_command_that_failed_after_it_trained_keeps_its_report(diagnosis: Diag
 
 def test_what_the_whole_run_paid_is_reported(diagnosis: Diagnosis, drawn: Draw) -> None:
     assert diagnosis.perfwrap_cost is not None
-    cost = replace(diagnosis.perfwrap_cost, processor=ProcessorTime(10.5, 0.5, 0.1))
+    cost = structs.replace(diagnosis.perfwrap_cost, processor=ProcessorTime(10.5, 0.5, 0.1))
     words = " ".join(drawn(replace(diagnosis, perfwrap_cost=cost), 80).split())
     assert (
         "In the whole run: 600 ms of CPU time, 6.0 % of the program's 10 s (recorder 500 ms, estimated; "

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from perfwrap import units
 from perfwrap.experiments.edits import Edit
 from perfwrap.experiments.judge import Row

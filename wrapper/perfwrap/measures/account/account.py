@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_events import Flags, Integers, thread_spans
 from perfwrap.measures.account.parts import (
@@ -48,8 +48,7 @@ SEGMENT_COLUMNS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(Struct, frozen=True, dict=True):
     """Segments that cover [start, end) of the training thread without ``holes``: no gap, no overlap, integers only.
 
     ``segments`` has the columns of SEGMENT_COLUMNS. A segment names the innermost recorded event around it. A
@@ -110,8 +109,8 @@ class Account:
 
     def share_of(self, condition: pl.Expr) -> float:
         """Return the share of the segments that match a condition; 0 if the account is empty."""
-        length = (pl.col("end") - pl.col("start")).sum()
-        return int(self.segments.filter(condition).select(length).item()) / max(1, self.total_ns)
+        length = (pl.col("end") - pl.col("start")).filter(condition).sum()
+        return int(self.segments.select(length).item()) / max(1, self.total_ns)
 
 
 def find_account(evidence: Evidence, trainer: Trainer) -> Account:

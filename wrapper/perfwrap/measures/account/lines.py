@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.journal_format import FIELD_SEPARATOR
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """File, line number and function."""
 
     file: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.journal_format import GRAD, INFERENCE, SPANS, TRAINING
@@ -36,8 +36,7 @@ USES = ("sync", "transfer")
 """Operations that use a batch, or its results, outside a model."""
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(Struct, frozen=True):
     """Events of one kind, sorted by start; ``key`` distinguishes loaders, optimizers, models or lines."""
 
     start: Integers
@@ -53,8 +52,7 @@ class Events:
         return Events(self.start[chosen], self.end[chosen], self.key[chosen], self.value[chosen])
 
 
-@dataclass(frozen=True)
-class LoopEvents:
+class LoopEvents(Struct, frozen=True):
     """The outermost events of the training thread.
 
     ``optimizer``: steps of optimizers or gradient scalers, without those called inside another one (wrappers).

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import distinct
 from perfwrap.measures.account.loop_events import Integers
@@ -15,8 +14,7 @@ BLOCK = 1 << 18
 """Moments that are converted to Python integers at once: these take four times the memory."""
 
 
-@dataclass(frozen=True)
-class Tiling:
+class Tiling(Struct, frozen=True):
     """Pieces [cuts[i], cuts[i + 1]) without gap or overlap; ``owner`` is the index of a span, or NO_OWNER."""
 
     cuts: Integers

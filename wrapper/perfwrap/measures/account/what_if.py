@@ -6,11 +6,11 @@ The diagnosis makes sure that two findings do not claim the same time: each segm
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A bottleneck: a step cannot be faster than this, whatever waste is removed."""
 
     name: str

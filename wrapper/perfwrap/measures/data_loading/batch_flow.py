@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.loop_events import Flags, Integers
@@ -23,8 +22,7 @@ VALID_RATIO = (0.7, 1.4)
 """Simulated step over measured step; outside this range the simulation does not describe the loader."""
 
 
-@dataclass(frozen=True)
-class BatchFlow:
+class BatchFlow(Struct, frozen=True):
     """A loader with workers, simulated with the measured times; mean nanoseconds per batch."""
 
     measured_ns: float

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.account.account import Account
 from perfwrap.measures.account.lines import Line, line_of
@@ -19,8 +19,7 @@ MAKING = ("fetch", "getitem", "collate")
 IN_WORKERS = (*MAKING, "idle")
 
 
-@dataclass(frozen=True)
-class SampleTimes:
+class SampleTimes(Struct, frozen=True):
     """The times of single samples in nanoseconds."""
 
     count: int
@@ -29,8 +28,7 @@ class SampleTimes:
     longest_ns: int
 
 
-@dataclass(frozen=True)
-class BatchMaking:
+class BatchMaking(Struct, frozen=True):
     """The time to make one loader's batches in the steady loop, as means over its batches.
 
     Measured in the worker processes if the loader has some, otherwise in the training process. None if not recorded.
@@ -60,8 +58,7 @@ class BatchMaking:
     """Time from the creation of the iterator until a worker waits for its first request: median over the run."""
 
 
-@dataclass(frozen=True)
-class ReadyBatches:
+class ReadyBatches(Struct, frozen=True):
     """How many batches were ready when one was requested; only batches recorded in detail."""
 
     depth: float

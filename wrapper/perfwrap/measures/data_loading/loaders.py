@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, parse_line
@@ -34,8 +35,7 @@ from perfwrap.timeline.lookup import facts_of
 from perfwrap.timeline.model import Timeline
 
 
-@dataclass(frozen=True)
-class LoaderUse:
+class LoaderUse(Struct, frozen=True):
     """One DataLoader of a training thread; figures are for the steady loop unless they say otherwise.
 
     Settings are None if the recorder could not read them.

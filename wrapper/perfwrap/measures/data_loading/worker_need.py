@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import Limit, step_without
@@ -44,8 +46,7 @@ MIN_GAIN_WITH_FREE_CORES, MIN_GAIN_WITH_SHARED_CORES = 0.8, 0.5
 """Minimum share of the modelled gain; compared with the fixed versions of the workloads."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A measured step: ``now_ns`` in total, ``rest_ns`` of it without the wait for its batch."""
 
     now_ns: float

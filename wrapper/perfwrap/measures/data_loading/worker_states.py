@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.data_loading.batch_making import SampleTimes, sample_times, workers_of
@@ -18,8 +17,7 @@ DEFAULT_THREADS = 3
 """Threads of a worker that has started none: its own, the one that sends batches, and one of torch (torch 2.13)."""
 
 
-@dataclass(frozen=True)
-class WorkerState:
+class WorkerState(Struct, frozen=True):
     """One worker in the steady loop; figures are None if not recorded."""
 
     process: int
@@ -41,8 +39,7 @@ class WorkerState:
     """The share of samples in which it waited for a lock of another process; None if unknown."""
 
 
-@dataclass(frozen=True)
-class MakingStates:
+class MakingStates(Struct, frozen=True):
     """The states while batches are made, as means over the workers: shares of that time."""
 
     wanting_share: float

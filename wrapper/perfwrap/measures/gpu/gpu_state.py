@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import partial
 
 import polars as pl
+from msgspec import Struct, field
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
@@ -38,8 +38,7 @@ MIN_UNDISTURBED_SHARE = 0.5
 """Share of the loop that must remain, so that the part before the window's end is left out."""
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU; figures are means over the steady loop, None if not sampled.
 
     Utilization is a duty cycle (some kernel ran); it does not show how well the GPU was used. ``activity`` is by unit

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 LOW, HIGH = 0.30, 0.70
 """A sample below or above is in that state; values in between keep the previous state."""
 
 
-@dataclass(frozen=True)
-class Swings:
+class Swings(Struct, frozen=True):
     """How often utilization rose from LOW to HIGH, and the share of the samples in each state."""
 
     count: int

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.evidence import Evidence
@@ -14,8 +13,7 @@ from perfwrap.timeline.model import Timeline
 FACTS = "snapshot/"
 
 
-@dataclass(frozen=True)
-class HeldLine:
+class HeldLine(Struct, frozen=True):
     """Live blocks that one line allocated; ``where`` is None if no line was recorded.
 
     ``what`` is then what is known of them instead: ``backward pass``, or nothing.
@@ -27,8 +25,7 @@ class HeldLine:
     what: str = ""
 
 
-@dataclass(frozen=True)
-class GpuMemory:
+class GpuMemory(Struct, frozen=True):
     """One device, in bytes.
 
     ``reserved`` is what torch got from the driver, ``allocated`` the live blocks in it, ``free`` the unused rest,

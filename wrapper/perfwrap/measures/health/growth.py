@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 MIN_SAMPLES = 6
@@ -21,8 +21,7 @@ MAX_JUMP_SHARE = 0.5
 """If more than this share of the growth is between two samples, it is a jump and not growth."""
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """A steady rise; ``total`` is that of the fitted line, in the unit of the samples."""
 
     first: float

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, parse_line
 from perfwrap.measures.evidence import Evidence
@@ -19,8 +18,7 @@ KINDS = ("backward", "forward", "inside")
 """Most reliable first."""
 
 
-@dataclass(frozen=True)
-class KeptGraphs:
+class KeptGraphs(Struct, frozen=True):
     """One line: ``alive`` of ``noted`` graphs that are some steps old are still alive."""
 
     where: Line | None

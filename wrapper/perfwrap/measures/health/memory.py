@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.data_loading.workers import worker_processes
 from perfwrap.measures.evidence import Evidence
@@ -19,8 +18,7 @@ SHARED_METRIC = "pss_bytes"
 """Memory in which shared pages are divided by the number of their users."""
 
 
-@dataclass(frozen=True)
-class ProcessGrowth:
+class ProcessGrowth(Struct, frozen=True):
     """Growth of the memory of a trainer's process, or of all its workers together."""
 
     growth: Growth
@@ -29,8 +27,7 @@ class ProcessGrowth:
     """Nothing new is allocated, but pages shared with the parent are copied."""
 
 
-@dataclass(frozen=True)
-class Allocator:
+class Allocator(Struct, frozen=True):
     """The samples of torch's allocator for a trainer's GPU: time and value of each series; ``total`` is GPU memory."""
 
     entity: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import FIELD_SEPARATOR
 from perfwrap.measures.account.lines import Line, line_of, parse_line
@@ -14,8 +13,7 @@ NUMBERS = ("device", "asked", "limit", "free", "allocated", "reserved")
 """The first fields of the mark's detail; file, line and function follow."""
 
 
-@dataclass(frozen=True)
-class GpuShortage:
+class GpuShortage(Struct, frozen=True):
     """One error; bytes, None if not recorded."""
 
     time: int
@@ -33,8 +31,7 @@ class GpuShortage:
         return self.reserved - self.allocated
 
 
-@dataclass(frozen=True)
-class LiveBlocks:
+class LiveBlocks(Struct, frozen=True):
     """Live blocks that one line allocated."""
 
     where: Line | None

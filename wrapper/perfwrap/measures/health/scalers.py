@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.account.loop_events import SKIPPED
@@ -15,8 +14,7 @@ UNKNOWN = -1
 """Value of a scaler step for which it is unknown whether it was skipped."""
 
 
-@dataclass(frozen=True)
-class ScalerLine:
+class ScalerLine(Struct, frozen=True):
     """One line that calls ``GradScaler.step``, after the first step that was not skipped, if any."""
 
     where: Line | None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.timeline.model import Timeline
@@ -16,8 +16,7 @@ RESUMED = "steps resumed"
 SECOND_NS = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """One stall: what was known at once, and how it ended."""
 
     time: int

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
@@ -35,8 +34,7 @@ PROGRAM = r"^program/(.+)/cpu_cores$"
 """Names of the monitor's series about programs that do not belong to the run."""
 
 
-@dataclass(frozen=True)
-class OtherPrograms:
+class OtherPrograms(Struct, frozen=True):
     """The CPU use of other programs while the training needed the cores."""
 
     cores: float

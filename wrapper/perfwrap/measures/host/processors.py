@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
@@ -19,8 +19,7 @@ from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of
 from perfwrap.timeline.model import Timeline
 
 
-@dataclass(frozen=True)
-class TrainerLoad:
+class TrainerLoad(Struct, frozen=True):
     """A trainer with the data that its CPU figures depend on."""
 
     trainer: Trainer
@@ -28,8 +27,7 @@ class TrainerLoad:
     loaders: tuple[LoaderUse, ...]
 
 
-@dataclass(frozen=True)
-class Processors:
+class Processors(Struct, frozen=True):
     """One host during the steady loop; figures are None if not monitored."""
 
     host: str

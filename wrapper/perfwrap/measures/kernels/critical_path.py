@@ -22,10 +22,9 @@ Other GPUs and ranks are not followed: a collective that waits for another rank 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from perfwrap.measures.account.intervals import Intervals, length, union, without
 from perfwrap.measures.account.loop_events import Integers
@@ -51,8 +50,7 @@ Piece = tuple[str | int, int, int]
 """A part of the path: a word or the index of a row, with start and end."""
 
 
-@dataclass(frozen=True)
-class CriticalPath:
+class CriticalPath(Struct, frozen=True):
     """The time of each part on the path, longest first; the parts add up to the window.
 
     ``parts`` are classes of kernels, copy, memset, HOST, LAUNCH and QUEUED. ``host`` divides the host's part by its

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import Intervals, length, without
 from perfwrap.measures.evidence import Evidence
@@ -20,8 +20,7 @@ from perfwrap.timeline.model import Timeline
 KERNEL = pl.col("category") == "kernel"
 
 
-@dataclass(frozen=True)
-class KernelClass:
+class KernelClass(Struct, frozen=True):
     """The kernels of one class on one GPU: their number, total time, and the part of it on tensor cores.
 
     ``tensor_ns`` and ``plain_ns`` are of kernels whose names show whether they use tensor cores.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import Intervals, union
 from perfwrap.measures.account.loop_events import Integers
@@ -53,8 +53,7 @@ EVENT_COLUMNS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class DeviceEvents:
+class DeviceEvents(Struct, frozen=True, dict=True):
     """The events of one GPU: ``table`` has the columns of EVENT_COLUMNS, sorted by start.
 
     ``launched`` to ``launched_end`` is the call that launched a row, on the track ``thread``; null if not recorded.

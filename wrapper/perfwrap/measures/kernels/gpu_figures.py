@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import length
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, KernelClass
@@ -11,8 +11,7 @@ from perfwrap.measures.kernels.matrix_work import MatrixWork
 from perfwrap.measures.kernels.ordinary_step import OrdinaryStep
 
 
-@dataclass(frozen=True)
-class GpuFigures:
+class GpuFigures(Struct, frozen=True):
     """One GPU in the windows in which its work was recorded; GpuActivity explains each number.
 
     ``idle`` maps causes to their share of the windows, largest first. ``step_ns`` and ``steps`` are for the steps that

@@ -8,9 +8,9 @@ point is at best memory-bound (Williams, Waterman, Patterson: Roofline, CACM 52/
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.timeline.lookup import facts_of
@@ -18,8 +18,7 @@ from perfwrap.timeline.lookup import facts_of
 T, G = 1e12, 1e9
 
 
-@dataclass(frozen=True)
-class Peaks:
+class Peaks(Struct, frozen=True):
     """One product: FLOP/s without tensor cores, with TF32, with 16 bits (0: not supported, or not confirmed).
 
     ``source`` names the maker's document and, in brackets, the public tables or copies that were read in 2026.

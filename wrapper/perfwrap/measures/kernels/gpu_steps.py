@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import Intervals, covered
 from perfwrap.measures.kernels.gpu_events import DeviceEvents
@@ -24,8 +24,7 @@ STEP_COLUMNS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class GpuSteps:
+class GpuSteps(Struct, frozen=True):
     """One GPU during the marked steps: ``table`` has the columns of STEP_COLUMNS, in order.
 
     ``start`` to ``end`` is what the program marked, on the host; ``period`` is from one start to the next, null for the

@@ -12,12 +12,12 @@ Both are equal if the host is ahead, and differ much if the GPU waits for the ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import LEAD_BITS
 from perfwrap.measures.account.intervals import covered, union
@@ -40,8 +40,7 @@ US = 1_000
 LEAD_MASK = (1 << LEAD_BITS) - 1
 
 
-@dataclass(frozen=True)
-class GpuWork:
+class GpuWork(Struct, frozen=True, dict=True):
     """The GPU's time during the steady steps of one training thread that were timed on it, one row per step.
 
     ``table`` has the columns of WORK_COLUMNS. ``duration`` is the step's, on the host; ``idle_ns`` is the rest besides

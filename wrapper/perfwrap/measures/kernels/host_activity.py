@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import Intervals, union, without
 from perfwrap.measures.trainers import TRAINING_SIGNS
@@ -36,8 +35,7 @@ MAX_DISPATCH_GAP_NS = 300_000
 of launches: between two launches the framework takes some tens of microseconds, rarely hundreds."""
 
 
-@dataclass(frozen=True)
-class HostActivity:
+class HostActivity(Struct, frozen=True):
     """When the launching threads did what.
 
     ``layers`` maps causes to times, the most specific cause first; ``otherwise`` is the cause if none of them applies.

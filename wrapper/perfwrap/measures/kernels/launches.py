@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import overlap
 from perfwrap.measures.kernels.gpu_events import DeviceEvents
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(Struct, frozen=True):
     """Figures of the kernels with a recorded launch.
 
     They are None without such kernels; those that compare host and GPU are None if their clocks do not match.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 BITS = {"c10::BFloat16": 16, "c10::Half": 16, "float": 32, "double": 64}
 """Types of the elements as PyTorch's traces name them."""
@@ -26,8 +27,7 @@ MAX_TENSORS = 4
 SIZES = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """One operation: ``sizes`` in words, ``bits`` of an element (None: not recorded), ``flops`` and ``bytes``."""
 
     kind: str

@@ -5,11 +5,12 @@ A kernel belongs to the operation during which it was launched, by the host's cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import KERNEL, GpuActivity
@@ -36,8 +37,7 @@ MIN_COUNTED_SHARE = 0.9
 """Share of the matrix kernels' time with counted FLOPs that the MFU needs."""
 
 
-@dataclass(frozen=True)
-class MatrixWork:
+class MatrixWork(Struct, frozen=True, dict=True):
     """``table`` has the columns of COLUMNS, one row per function and set of sizes, most time first.
 
     ``flops`` are those of all its calls, null if the sizes do not give them; ``ns`` is the total time of its kernels.

@@ -8,9 +8,8 @@ steps; this computes 89 %, and NVML sampled 91 % outside of the window. For a tr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import length
 from perfwrap.measures.evidence import Evidence
@@ -24,8 +23,7 @@ SLOWED = ("profiler", "dispatch", "python")
 profiler's own, then the others in proportion."""
 
 
-@dataclass(frozen=True)
-class OrdinaryStep:
+class OrdinaryStep(Struct, frozen=True):
     """The GPU's time as shares of the training loop."""
 
     busy_share: float

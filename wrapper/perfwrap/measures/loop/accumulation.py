@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, parse_key
 from perfwrap.measures.steps.steps import Steps
 
 
-@dataclass(frozen=True)
-class Accumulation:
+class Accumulation(Struct, frozen=True):
     """The busiest line of backward passes: how many there are per optimizer step."""
 
     where: Line | None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
@@ -19,8 +18,7 @@ MIN_READS_PER_STEP = 5
 LENGTH = pl.col("end") - pl.col("start")
 
 
-@dataclass(frozen=True)
-class BusyFunction:
+class BusyFunction(Struct, frozen=True):
     """One function: its time between reads and in them, in the steady loop."""
 
     first: Line

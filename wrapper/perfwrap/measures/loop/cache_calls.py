@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -13,8 +12,7 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class CacheCalls:
+class CacheCalls(Struct, frozen=True):
     """The calls in the steady loop of one training thread."""
 
     count: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, parse_line
 from perfwrap.measures.evidence import Evidence
@@ -13,8 +14,7 @@ from perfwrap.measures.trainers import Trainer
 SITE = re.compile(r"^(?P<topic>[a-z_]+)/(?P<number>\d+)/(?P<option>[a-z_]+)$")
 
 
-@dataclass(frozen=True)
-class CallSite:
+class CallSite(Struct, frozen=True):
     """One line and its options as text; a line that calls with different options has several entries."""
 
     where: Line

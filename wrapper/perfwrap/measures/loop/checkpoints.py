@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -14,8 +14,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class CheckpointLine:
+class CheckpointLine(Struct, frozen=True):
     """One line that saves or loads, in the steady loop outside validation."""
 
     operation: str

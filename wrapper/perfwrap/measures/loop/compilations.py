@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import FIELD_SEPARATOR
 from perfwrap.measures.account.account import find_account
@@ -17,8 +16,7 @@ from perfwrap.timeline.model import Timeline
 MARKS = ("recompile", "recompile_limit", "compile_failed", "graph_break")
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why a function was recompiled or its graph broke: the name of the mark, its line, and Dynamo's message."""
 
     mark: str
@@ -26,8 +24,7 @@ class Reason:
     words: str
 
 
-@dataclass(frozen=True)
-class Compilations:
+class Compilations(Struct, frozen=True):
     """Compilations that started in the steady loop; ``share`` is their time over the whole account."""
 
     count: int

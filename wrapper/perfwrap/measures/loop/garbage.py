@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_spans import loop_spans
@@ -12,8 +11,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class Garbage:
+class Garbage(Struct, frozen=True):
     """Collections on the training thread in the steady loop."""
 
     count: int

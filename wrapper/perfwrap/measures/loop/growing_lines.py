@@ -6,12 +6,12 @@ step, every k steps, after an epoch, in a validation or while a checkpoint is wr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
@@ -59,8 +59,7 @@ MAX_LINES = 2
 LENGTH = pl.col("end") - pl.col("start")
 
 
-@dataclass(frozen=True)
-class GrowingLine:
+class GrowingLine(Struct, frozen=True):
     """A line with its growth over the steady loop; times are means per step, also if it runs rarely."""
 
     line: Line
@@ -76,8 +75,7 @@ class GrowingLine:
     stacks: frozenset[str]
 
 
-@dataclass(frozen=True)
-class _Samples:
+class _Samples(Struct, frozen=True):
     """The samples of the training thread in the steady loop, in order."""
 
     time: Numbers

@@ -9,12 +9,12 @@ not estimated ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -61,8 +61,7 @@ Kind = Literal["section", "save", "rest"]
 """A section of own code, a line that saves, or all that is not training."""
 
 
-@dataclass(frozen=True)
-class GrowingSection:
+class GrowingSection(Struct, frozen=True):
     """A section with its growth in the steady loop; times are those of one occurrence."""
 
     kind: Kind
@@ -85,8 +84,7 @@ class GrowingSection:
     """Segments of it in the last steps: as much time as the extra time."""
 
 
-@dataclass(frozen=True)
-class _Series:
+class _Series(Struct, frozen=True):
     """The time of a section in some steps, and that of the model in them; 0 where it is unknown."""
 
     step: Numbers
@@ -94,8 +92,7 @@ class _Series:
     control: Numbers
 
 
-@dataclass(frozen=True)
-class _Rise:
+class _Rise(Struct, frozen=True):
     """The growth of a section, and the steps in which it does its work."""
 
     steps: Numbers
@@ -251,7 +248,7 @@ def _section(evidence: Evidence, trainer: Trainer, row: dict[str, Any], rise: _R
         total_ns=round(share * account.total_ns),
         share=share,
     )
-    rows = gap_samples(evidence.timeline, trainer, account, gap, False)
+    rows = gap_samples(evidence, trainer, gap, False)
     return _made(account, "section", gap, where, sampled(rows.filter(pl.col("time") >= half)), rise, segments)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FRAME = re.compile(r"(?:^|;)(?P<function>[^;]*?) \((?P<file>[^;]*):(?P<line>\d+)\)(?=;|$)")
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -31,8 +32,7 @@ Step = tuple[str, str]
 """File and function of a frame."""
 
 
-@dataclass(frozen=True)
-class LibraryCall:
+class LibraryCall(Struct, frozen=True):
     """A function of a library with its number of samples."""
 
     package: str
@@ -41,8 +41,7 @@ class LibraryCall:
     count: int
 
 
-@dataclass(frozen=True)
-class LibraryTime:
+class LibraryTime(Struct, frozen=True):
     """The samples in libraries that a line of the program calls.
 
     ``main`` is the deepest function that at least half of them are in, None if they are spread; ``inner`` are the

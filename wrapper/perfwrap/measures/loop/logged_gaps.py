@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
-from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.source_calls import writing_calls
 from perfwrap.measures.loop.stacks import ALONE_SHARE, ENOUGH, OUTSIDE, gap_samples
 from perfwrap.measures.trainers import Trainer
-from perfwrap.timeline.model import Timeline
 
 MIN_GAP_SHARE = 0.01
 """Share of the account below which a code section is ignored: it has hardly any samples."""
 
 
-@dataclass(frozen=True)
-class LoggedGap:
+class LoggedGap(Struct, frozen=True):
     """A code section with samples on lines that write: ``logged`` of ``sampled``, and the line with most of them."""
 
     gap: PythonGap
@@ -42,19 +38,14 @@ def find_logged_gaps(evidence: Evidence, trainer: Trainer) -> tuple[LoggedGap, .
     """Return the sections with samples on lines that write, most time first."""
     gaps = evidence.get(find_python_gaps, trainer)
     large = [gap for gap in gaps if gap.share >= MIN_GAP_SHARE]
-    account = evidence.get(find_account, trainer)
     whole = sum(gap.share for gap in gaps)
-    found = [
-        _logged(evidence.timeline, trainer, account, gap, gap.share >= ALONE_SHARE * whole) for gap in large
-    ]
+    found = [_logged(evidence, trainer, gap, gap.share >= ALONE_SHARE * whole) for gap in large]
     return tuple(sorted((gap for gap in found if gap is not None), key=lambda gap: -gap.share))
 
 
-def _logged(
-    timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
-) -> LoggedGap | None:
+def _logged(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> LoggedGap | None:
     """Return the samples of writing in one code section; None without any, or with too few samples."""
-    rows = gap_samples(timeline, trainer, account, gap, alone)
+    rows = gap_samples(evidence, trainer, gap, alone)
     sampled = int(rows["weight"].sum())
     if sampled < ENOUGH:
         return None
@@ -62,7 +53,7 @@ def _logged(
     writing = [
         (row, calls)
         for row in lines.sort("weight", "file", "line", descending=[True, False, False]).iter_rows(named=True)
-        if (calls := writing_calls(timeline.run, row["file"], row["line"]))
+        if (calls := writing_calls(evidence.timeline.run, row["file"], row["line"]))
     ]
     if not writing:
         return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -17,8 +17,7 @@ from perfwrap.measures.trainers import Trainer
 LENGTH = pl.col("end") - pl.col("start")
 
 
-@dataclass(frozen=True)
-class Embeddings:
+class Embeddings(Struct, frozen=True):
     """The large embeddings of an optimizer whose gradients contain all rows."""
 
     rows: int
@@ -27,8 +26,7 @@ class Embeddings:
     """The share of the elements whose rows had a gradient at the optimizer's first step."""
 
 
-@dataclass(frozen=True)
-class OptimizerUse:
+class OptimizerUse(Struct, frozen=True):
     """One optimizer; figures are for the steady loop, options are None if the recorder could not read them."""
 
     name: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -32,8 +32,7 @@ LONG_CALL_NS = 1_000_000
 LENGTH = pl.col("end") - pl.col("start")
 
 
-@dataclass(frozen=True)
-class ProfilerCall:
+class ProfilerCall(Struct, frozen=True):
     """A function of the profiler at a line; ``ns`` is without other calls of the profiler inside."""
 
     name: str
@@ -41,8 +40,7 @@ class ProfilerCall:
     ns: int
 
 
-@dataclass(frozen=True)
-class ProfilerCalls:
+class ProfilerCalls(Struct, frozen=True):
     """The calls of the program's profiler in the account."""
 
     calls: tuple[ProfilerCall, ...]

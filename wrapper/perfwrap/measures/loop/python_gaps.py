@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -14,8 +14,7 @@ from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class PythonGap:
+class PythonGap(Struct, frozen=True):
     """One section of the loop, from the line of the event before it to the line of the next; steady loop."""
 
     after: Line | None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -16,8 +15,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import track_samples
 
 
-@dataclass(frozen=True)
-class Recomputation:
+class Recomputation(Struct, frozen=True):
     """The checkpoints that one line calls."""
 
     where: Line | None
@@ -27,8 +25,7 @@ class Recomputation:
     """How many of them are computed again in a step with detail that has any."""
 
 
-@dataclass(frozen=True)
-class MemoryLeft:
+class MemoryLeft(Struct, frozen=True):
     """Memory of the device that trains, in bytes: ``used`` at most at once, ``left`` besides."""
 
     used: float

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import GRAD
 from perfwrap.measures.account.lines import Line, parse_key
@@ -20,8 +20,7 @@ BETWEEN = ("optimizer", "scaler_step", "zero_grad", "clip", "data")
 used separately."""
 
 
-@dataclass(frozen=True)
-class RepeatedBackward:
+class RepeatedBackward(Struct, frozen=True):
     """Consecutive passes, all but the last of which keep the graph; means over the steady, detailed steps."""
 
     lines: tuple[Line, ...]

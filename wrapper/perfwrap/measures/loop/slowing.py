@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.health.growth import MAX_JUMP_SHARE, median_slope
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
-from perfwrap.measures.steps.steps import Steps, find_steps
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(Struct, frozen=True):
     """The time of one pass through a section at the start of the loop and at its end."""
 
     first_ns: float
     last_ns: float
 
 
-@dataclass(frozen=True)
-class StepTimeTrend:
+class StepTimeTrend(Struct, frozen=True):
     """A section of Python that gets slower, and its effect on the steps; all in the steady loop."""
 
     gap: PythonGap
@@ -74,7 +72,7 @@ LENGTH = pl.col("end") - pl.col("start")
 def find_slowing(evidence: Evidence, trainer: Trainer) -> StepTimeTrend | None:
     """Return what grows together with the steps; None if nothing does, or if other causes are likely."""
     account = evidence.get(find_account, trainer)
-    steady, segments = _seen(evidence.get(find_steps, trainer), account)
+    steady, segments = evidence.get(_seen, trainer)
     mean_ns = steady["duration"].mean()
     python = segments.filter(pl.col("part") == "python")
     found = [(gap, *_rounds(python, gap, steady)) for gap in evidence.get(find_python_gaps, trainer)]
@@ -82,7 +80,7 @@ def find_slowing(evidence: Evidence, trainer: Trainer) -> StepTimeTrend | None:
     if gap is None or rounds is None or not isinstance(mean_ns, float) or account.total_ns < MIN_LOOP_NS:
         return None
     names = [part for part in segments["part"].unique().to_list() if part != "python"]
-    rises = _rises(segments, steady.height)
+    rises = evidence.get(rises_of_parts, trainer)
     also = [
         part
         for part in names
@@ -118,22 +116,20 @@ def find_slowing(evidence: Evidence, trainer: Trainer) -> StepTimeTrend | None:
 
 def forward_growth(evidence: Evidence, trainer: Trainer) -> float:
     """Return the time of the forward pass at the end over that at the start; 1 if unknown."""
-    steady, segments = _seen(evidence.get(find_steps, trainer), evidence.get(find_account, trainer))
-    rises = _rises(segments.filter(pl.col("part") == "forward"), max(1, steady.height))
-    mean_ns, rise_ns = rises.get("forward", (0.0, 0.0))
+    mean_ns, rise_ns = evidence.get(rises_of_parts, trainer).get("forward", (0.0, 0.0))
     return (mean_ns + rise_ns / 2) / (mean_ns - rise_ns / 2) if mean_ns > abs(rise_ns / 2) else 1.0
 
 
 def rises_of_parts(evidence: Evidence, trainer: Trainer) -> dict[str, tuple[float, float]]:
     """Return each part's time in a step, and its rise over the loop, from the steps recorded in detail."""
-    steady, segments = _seen(evidence.get(find_steps, trainer), evidence.get(find_account, trainer))
+    steady, segments = evidence.get(_seen, trainer)
     return _rises(segments, max(1, steady.height))
 
 
-def _seen(steps: Steps, account: Account) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _seen(evidence: Evidence, trainer: Trainer) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the steady, detailed steps, and their segments with the start of the step as ``since``."""
-    steady = steps.table.filter("steady", "detailed")
-    segments = account.segments.filter(~pl.col("estimated"))
+    steady = evidence.get(find_steps, trainer).table.filter("steady", "detailed")
+    segments = evidence.get(find_account, trainer).segments.filter(~pl.col("estimated"))
     return steady, segments.join(steady.select(step="index", since="start"), on="step")
 
 

@@ -6,9 +6,9 @@ milliseconds at best, and phases may be shorter. The time only shows whether it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
@@ -37,8 +37,7 @@ MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
 
 
-@dataclass(frozen=True)
-class HotFunction:
+class HotFunction(Struct, frozen=True):
     """A function of the user with its number of samples, and its line with most of them."""
 
     line: Line
@@ -49,8 +48,7 @@ class HotFunction:
     """The libraries that the line calls, of these samples."""
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """Samples of one kind: their number, and the user's functions in them, most first."""
 
     count: int
@@ -82,7 +80,7 @@ def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> S
 
 def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
     """Return the samples in one section of the program's own code; None with too few."""
-    return sampled(gap_samples(evidence.timeline, trainer, evidence.get(find_account, trainer), gap, alone))
+    return sampled(gap_samples(evidence, trainer, gap, alone))
 
 
 def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
@@ -94,13 +92,13 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     alone = sum(gap.share for gap in losses) >= ALONE_SHARE * whole
     account = evidence.get(find_account, trainer)
     rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
-    pieces = [gap_samples(evidence.timeline, trainer, account, gap, alone) for gap in losses]
+    pieces = [gap_samples(evidence, trainer, gap, alone) for gap in losses]
     computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces])
     computing = computing.unique(maintain_order=True)
     if OUTSIDE in rows["source"]:
         rows, computing = (found.filter(pl.col("source") == OUTSIDE) for found in (rows, computing))
     found = sampled(computing)
-    stacks = list(computing.group_by("stack").agg(pl.col("weight").sum()).iter_rows())
+    stacks = list(computing.group_by("stack", maintain_order=True).agg(pl.col("weight").sum()).iter_rows())
     common = tuple(
         HotFunction(Line(file, line, function), count, count)
         for file, function, line, count in common_lines(stacks)
@@ -114,23 +112,27 @@ def sampled_outside(evidence: Evidence, trainer: Trainer) -> Sampled | None:
     return sampled(rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_null()))
 
 
-def gap_samples(
-    timeline: Timeline, trainer: Trainer, account: Account, gap: PythonGap, alone: bool
-) -> pl.DataFrame:
+def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> pl.DataFrame:
     """Return the samples in one section of the program's own code; with two samplers only those of py-spy.
 
     A sample with only its innermost line, in another function than the section, counts if the section is ``alone``:
     there is no other place where it could belong.
     """
-    rows = _inside(timeline, account).filter(
-        pl.col("track") == trainer.thread, pl.col("operation").is_null(), pl.col("file").is_not_null()
-    )
+    rows, stacks = evidence.get(_between_calls, trainer)
     # From outside whole stacks are visible: those of one frame are complete.
     alone &= OUTSIDE not in rows["source"]
-    begin = begin_of_statement(timeline.run, gap.after.file, gap.after.line) if gap.after else 0
-    inside = [stack for stack in rows["stack"].unique().to_list() if _is_in(stack, gap, begin, alone)]
+    begin = begin_of_statement(evidence.timeline.run, gap.after.file, gap.after.line) if gap.after else 0
+    inside = [stack for stack in stacks if _is_in(stack, gap, begin, alone)]
     found = rows.filter(pl.col("stack").is_in(inside))
     return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
+
+
+def _between_calls(evidence: Evidence, trainer: Trainer) -> tuple[pl.DataFrame, list[str]]:
+    """Return the samples of the training thread between recorded calls, and their distinct stacks."""
+    rows = _inside(evidence.timeline, evidence.get(find_account, trainer)).filter(
+        pl.col("track") == trainer.thread, pl.col("operation").is_null(), pl.col("file").is_not_null()
+    )
+    return rows, rows["stack"].unique().to_list()
 
 
 def sampled(rows: pl.DataFrame, besides: pl.DataFrame | None = None) -> Sampled | None:
@@ -162,7 +164,7 @@ def _with_libraries(functions: tuple[HotFunction, ...], rows: pl.DataFrame) -> t
     found = []
     for hot in functions[:WITH_LIBRARIES]:
         here = rows.filter(pl.col("file") == hot.line.file, pl.col("line") == hot.line.line)
-        stacks = list(here.group_by("stack").agg(pl.col("weight").sum()).iter_rows())
+        stacks = list(here.group_by("stack", maintain_order=True).agg(pl.col("weight").sum()).iter_rows())
         found.append(replace(hot, library=library_time(stacks, hot.line.file, hot.line.line)))
     return (*found, *functions[WITH_LIBRARIES:])
 

@@ -6,10 +6,10 @@ host wait like any read of a value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -20,8 +20,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import waiting_lines
 
 
-@dataclass(frozen=True)
-class SyncLine:
+class SyncLine(Struct, frozen=True):
     """One call on one line; figures are for the steady loop outside validation."""
 
     name: str

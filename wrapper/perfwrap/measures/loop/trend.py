@@ -6,10 +6,10 @@ Only the ratio of both counts: a machine that gets slower or faster changes both
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.measures.health.growth import MAX_JUMP_SHARE, MIN_LATE_GROWTH, median_slope
@@ -38,8 +38,7 @@ MAX_BEND = 2.0
 """The rise in one half over that in the other half up to which the growth is one line."""
 
 
-@dataclass(frozen=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """A steady rise of the ratio: the fitted line at the start and at the end."""
 
     first: float

@@ -7,10 +7,10 @@ of ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.timeline.step_tables import PARTS, StepTable, Summary
@@ -20,8 +20,7 @@ MIN_STEPS = 20
 NO_RANK = -1
 
 
-@dataclass(frozen=True)
-class FleetRank:
+class FleetRank(Struct, frozen=True):
     """One rank; times are means over its steady, detailed steps, None if there are none."""
 
     summary: Summary
@@ -32,8 +31,7 @@ class FleetRank:
     """Share of the compared steps in which its own work took longest."""
 
 
-@dataclass(frozen=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """All ranks of a run, by rank; ``compared`` is how many steps all of them have in detail."""
 
     ranks: tuple[FleetRank, ...]

@@ -12,9 +12,8 @@ the leave times of both sides, because a collective ends everywhere within the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.exchanges import find_exchanges
@@ -26,8 +25,7 @@ MIN_EXCHANGES = 5
 """With fewer, a single outlier would decide."""
 
 
-@dataclass(frozen=True)
-class ClockOffset:
+class ClockOffset(Struct, frozen=True):
     """The value to add to a clock's times, and its maximum error; nanoseconds.
 
     ``proven`` if no other offset is consistent with the exchanges; otherwise the clocks drifted, and the error is an

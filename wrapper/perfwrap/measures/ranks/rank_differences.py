@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal
+
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.data_loading.worker_states import running_and_used
@@ -26,8 +27,7 @@ MIN_THROTTLED_DIFFERENCE = 0.05
 """Minimum extra share of the time with reduced GPU clocks compared with the others."""
 
 
-@dataclass(frozen=True)
-class RankDifference:
+class RankDifference(Struct, frozen=True):
     """What one rank lacks; ``share`` is of its steady loop, ``text`` a sentence without subject and period."""
 
     trainer: Trainer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
@@ -17,8 +16,7 @@ SAME_RANK = 0.6
 Tools that time the buckets of an exchange call a rank late from this share."""
 
 
-@dataclass(frozen=True)
-class RankSkew:
+class RankSkew(Struct, frozen=True):
     """One rank at the synchronization points; times are means per step over the steps with known ones."""
 
     trainer: Trainer
@@ -31,8 +29,7 @@ class RankSkew:
     """How long the others waited for it on average."""
 
 
-@dataclass(frozen=True)
-class Skew:
+class Skew(Struct, frozen=True):
     """All ranks at their synchronization points, in ``steps`` steps with a mean of ``step_ns``."""
 
     ranks: tuple[RankSkew, ...]

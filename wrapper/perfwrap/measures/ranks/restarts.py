@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.steps import find_steps
@@ -12,8 +11,7 @@ from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.timeline.coverage import RECORDER
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """One start of the ranks that followed another one."""
 
     start: int

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line, parse_line
 from perfwrap.measures.evidence import Evidence
@@ -16,8 +15,7 @@ WARM_UP_PASSES = 10
 """Backward passes before this one are warm-up: buckets are rebuilt in the first ones."""
 
 
-@dataclass(frozen=True)
-class SpreadModel:
+class SpreadModel(Struct, frozen=True):
     """One model of DDP, FSDP or ``DataParallel`` in one process; None if not recorded.
 
     ``exchange_ns`` is the median time to exchange gradients after one backward pass had computed them, as measured by

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
@@ -22,8 +21,7 @@ MIN_STEPS = 20
 LENGTH = pl.col("end") - pl.col("start")
 
 
-@dataclass(frozen=True)
-class Straggler:
+class Straggler(Struct, frozen=True):
     """The rank with the most work of its own; times are means over the steps that all ranks have in detail."""
 
     trainer: Trainer

@@ -7,10 +7,9 @@ backward pass, where arrivals cannot be recorded: there it is inferred from the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.evidence import Evidence
@@ -51,8 +50,7 @@ SYNC_POINTS = {
 }
 
 
-@dataclass(frozen=True)
-class SyncPoints:
+class SyncPoints(Struct, frozen=True):
     """The synchronization points of the ranks that work together.
 
     ``table`` has a row per synchronization point and rank: rank, step, kind (``all_reduce``, ``backward`` …), number

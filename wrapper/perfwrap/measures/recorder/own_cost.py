@@ -8,10 +8,10 @@ counted, and each costs what scripts/cost/overhead.py measured.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.loop_events import RECORDED, thread_spans
@@ -42,8 +42,7 @@ COUNTED_PER_STEP = 2
 """What is counted in each step of a pause: the optimizer step and the wait for its batch."""
 
 
-@dataclass(frozen=True)
-class ProcessorTime:
+class ProcessorTime(Struct, frozen=True):
     """Seconds of CPU time of the whole run, of all its processes, including start and end."""
 
     command: float
@@ -59,8 +58,7 @@ class ProcessorTime:
         return (self.recorder + self.monitors) / max(1e-9, self.command - self.recorder)
 
 
-@dataclass(frozen=True)
-class OwnCost:
+class OwnCost(Struct, frozen=True):
     """The cost of perfwrap for one trainer's steady loop, and for the whole run."""
 
     recorded_ns: int

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.stacks import ENOUGH, MAKING, Sampled, sampled
@@ -15,8 +14,7 @@ TRAINING = ("backward", "optimizer", "forward", "data")
 """Operations that identify the training thread, most reliable first."""
 
 
-@dataclass(frozen=True)
-class Attached:
+class Attached(Struct, frozen=True):
     """An observed job; counts are of samples."""
 
     pid: int

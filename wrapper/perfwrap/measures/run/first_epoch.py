@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_events import Integers
 from perfwrap.measures.evidence import Evidence
@@ -17,8 +16,7 @@ MIN_STEPS = 10
 """Detailed steps that an epoch needs for its median."""
 
 
-@dataclass(frozen=True)
-class FirstEpoch:
+class FirstEpoch(Struct, frozen=True):
     """Medians over detailed steps; ``later_ns`` is of all later epochs, ``slowest_later_ns`` of the slowest."""
 
     first_ns: float

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.evidence import Evidence
@@ -22,8 +22,7 @@ STATE_COLUMNS = {"start": pl.Int64, "end": pl.Int64, "state": pl.String}
 BUSY = "busy"
 
 
-@dataclass(frozen=True)
-class TrainerOverview:
+class TrainerOverview(Struct, frozen=True):
     """One training thread: its table of steps (``measures.steps.STEP_COLUMNS``) and the parts of each steady step.
 
     ``parts`` has the columns step (the index in the table), part and ns; ``waits`` has step and ns: the time of the
@@ -37,8 +36,7 @@ class TrainerOverview:
     waits: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """One run: ``main`` is the index in ``trainers`` of the main one, None if there is none.
 
     ``claims`` has, for each finding in order, the columns step and ns of the trainer with the index in ``claimants``:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
@@ -13,8 +12,7 @@ from perfwrap.measures.kernels.gpu_work import gpu_spans
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class PhaseBalance:
+class PhaseBalance(Struct, frozen=True):
     """Total time of all forward and all backward passes of the steady loop; ``on_gpu`` says whose clock it is."""
 
     forward_ns: int

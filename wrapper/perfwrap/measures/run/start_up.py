@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import contain, union
 from perfwrap.measures.account.loop_events import thread_spans
@@ -19,8 +18,7 @@ from perfwrap.timeline.lookup import facts_of
 from perfwrap.timeline.model import Timeline
 
 
-@dataclass(frozen=True)
-class StartUp:
+class StartUp(Struct, frozen=True):
     """The time from the start of the process to the end of the first step, and the warm-up after it.
 
     The first step counts only as far as it took longer than a usual one: training itself is no start. ``parts`` tiles

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.intervals import contain
 from perfwrap.measures.account.lines import Line, line_of
@@ -66,8 +66,7 @@ MIN_OUTSIDE_NS = 5_000_000_000
 """Time outside the loop that the program itself spends, from which that matters; a short test run is mostly imports."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Time outside the loop at one line, or in the import of one package."""
 
     part: str
@@ -77,8 +76,7 @@ class Place:
     ns: int
 
 
-@dataclass(frozen=True)
-class WholeRun:
+class WholeRun(Struct, frozen=True):
     """The parts of a run, in nanoseconds; they sum to its length."""
 
     parts: dict[str, int]

@@ -12,9 +12,8 @@ the loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_events import (
     LOADER,
@@ -43,8 +42,7 @@ MAX_STEPS_SHARE = 0.5
 """Evaluation without a loader in more than this share of the steps belongs to the steps."""
 
 
-@dataclass(frozen=True)
-class Phases:
+class Phases(Struct, frozen=True):
     """Validation phases, sorted and disjoint, and which loader events are for training.
 
     In the order of ``LoopEvents.loader``: ``iteration`` numbers the iterations of loaders, ``use`` says what the

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -18,8 +17,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
 
-@dataclass(frozen=True)
-class SlowStep:
+class SlowStep(Struct, frozen=True):
     """One slow step and the part that explains most of its extra time over the median step."""
 
     index: int
@@ -35,8 +33,7 @@ class SlowStep:
     """The line with most of that part's time in this step."""
 
 
-@dataclass(frozen=True)
-class SlowSteps:
+class SlowSteps(Struct, frozen=True):
     """The spread of the steady steps."""
 
     p50_ns: float

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.steps.steps import Steps
 
@@ -12,8 +11,7 @@ MAX_BLOCKS = 256
 """Enough means to distinguish a drift from noise, and few enough for a document."""
 
 
-@dataclass(frozen=True)
-class StepBlocks:
+class StepBlocks(Struct, frozen=True):
     """Mean step times, in order, each of ``steps`` steps: a power of two, so that two runs can be compared.
 
     The rest at the end that fills no block is left out.

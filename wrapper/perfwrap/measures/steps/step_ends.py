@@ -8,9 +8,8 @@ each are five.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_events import Events, Integers, LoopEvents
 from perfwrap.measures.steps.phases import DATA, TRAINED, Phases
@@ -21,8 +20,7 @@ MAX_BACKWARDS_PER_BATCH = 4
 MIN_BATCHES = 2
 
 
-@dataclass(frozen=True)
-class StepEnds:
+class StepEnds(Struct, frozen=True):
     """``ends`` of the steps in order, the ``start`` of the first one, and what ends them, in words."""
 
     ends: Integers
@@ -48,8 +46,7 @@ def ends_of_marks(marks: Events, name: str) -> StepEnds:
     return StepEnds(marks.end, int(marks.start[0]), f"step mark ({name})", ("step",))
 
 
-@dataclass(frozen=True)
-class Anchors:
+class Anchors(Struct, frozen=True):
     """The events that end steps; ``repeats``: a repeated event closes its step, otherwise a batch does."""
 
     events: Events

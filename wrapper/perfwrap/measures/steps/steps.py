@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.measures.account.intervals import NOTHING, Intervals
@@ -44,8 +44,7 @@ STEP_COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True, dict=True):
     """The steps of one training thread, in order and without gaps: a step starts where the previous one ended.
 
     ``table`` has the columns of STEP_COLUMNS; ``detailed`` is false for steps without detail: they are counted, and

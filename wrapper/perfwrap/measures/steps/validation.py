@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
@@ -15,8 +14,7 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """The phases of one training thread; ``phases`` has start, end, loader (null without one) and forwards."""
 
     phases: pl.DataFrame

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import FROM_GPU, TO_GPU
 from perfwrap.measures.account.account import Account, find_account
@@ -21,8 +20,7 @@ MIN_BYTES = 4096
 DIRECTION = TO_GPU | FROM_GPU
 
 
-@dataclass(frozen=True)
-class RoundTrip:
+class RoundTrip(Struct, frozen=True):
     """Two lines: one copies from the GPU, the other copies the same number of bytes back before the step ends."""
 
     away: Line

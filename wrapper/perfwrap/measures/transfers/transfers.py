@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import FROM_GPU, NON_BLOCKING, PINNED, TO_GPU
 from perfwrap.measures.account.account import Account, find_account
@@ -32,8 +32,7 @@ def _has(bit: int) -> pl.Expr:
 WAITS = _has(FROM_GPU) & ~_has(TO_GPU) & ~_has(NON_BLOCKING)
 
 
-@dataclass(frozen=True)
-class TransferLine:
+class TransferLine(Struct, frozen=True):
     """One call on one line; figures are for the steady loop outside validation."""
 
     name: str

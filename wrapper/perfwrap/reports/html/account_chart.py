@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from perfwrap.diagnosis.model import Overview, TrainerOverview
@@ -153,8 +153,7 @@ def _per_step(rows: pl.DataFrame, stands_for: NDArray[np.int64], counted: NDArra
     return np.where(found < MIN_NS, 0.0, found)
 
 
-@dataclass(frozen=True)
-class StepBlocks:
+class StepBlocks(Struct, frozen=True):
     """Blocks of equally many of the counted steps, each of which is one point of a level."""
 
     x: Packed

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.diagnosis.model import Overview
 from perfwrap.reports.html.encoding import FACTOR, LEVEL, SECOND_NS, levels
@@ -23,8 +23,7 @@ FINEST_SAMPLES = FACTOR * LEVEL
 GIB, MEGA, PERCENT = 2.0**30, 1e6, 0.01
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """Series that are drawn together: of each metric its name in the legend; values are divided by ``scale``."""
 
     id: str

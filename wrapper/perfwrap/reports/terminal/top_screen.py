@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.live.devices import GpuNow, ProcessNow
@@ -31,8 +32,7 @@ UNLIMITED = 10_000
 """Lines of a page that is not a screen."""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(Struct, frozen=True):
     """Some lines of which at least ``minimum`` are shown; ``what`` names those that are not."""
 
     lines: list[Line]

@@ -23,7 +23,8 @@ When it is wrong
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -38,8 +39,7 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("data", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

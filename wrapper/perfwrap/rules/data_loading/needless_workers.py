@@ -25,7 +25,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without_measured
@@ -38,8 +38,7 @@ from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, Not
 NEEDS = ("data", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_ready_share: float = 0.5

@@ -22,7 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.batch_flow import BatchFlow, find_batch_flow
@@ -39,8 +39,7 @@ DEFAULT_PREFETCH = 2
 """The default prefetch_factor of torch."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_idle_share: float = 0.1

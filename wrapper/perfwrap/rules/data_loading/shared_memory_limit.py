@@ -21,7 +21,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
@@ -34,8 +34,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, nam
 NEEDS = ("data", "steady_steps", "host")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     full_share: float = 0.8

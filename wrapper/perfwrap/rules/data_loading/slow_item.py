@@ -23,7 +23,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
@@ -38,8 +38,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named, p
 NEEDS = ("data", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_samples_share: float = 0.5

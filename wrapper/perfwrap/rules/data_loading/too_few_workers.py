@@ -26,7 +26,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
@@ -39,8 +39,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 NEEDS = ("data", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_busy_share: float = 0.9

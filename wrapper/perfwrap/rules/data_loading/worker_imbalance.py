@@ -22,8 +22,9 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
@@ -38,8 +39,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 NEEDS = ("data", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_factor: float = 2.0
@@ -52,8 +52,7 @@ class Limits:
     """Minimum part of the gain: evenly distributed work still varies from batch to batch."""
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """The slowest worker compared with the others."""
 
     slowest: WorkerState

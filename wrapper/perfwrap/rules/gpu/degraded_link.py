@@ -21,7 +21,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -35,8 +35,7 @@ from perfwrap.timeline.lookup import samples_of
 NEEDS = ("steady_steps", "gpu")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_utilization_share: float = 0.10

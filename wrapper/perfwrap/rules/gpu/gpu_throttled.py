@@ -22,7 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -35,8 +35,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 NEEDS = ("steady_steps", "gpu")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     hot_celsius: float = 83.0

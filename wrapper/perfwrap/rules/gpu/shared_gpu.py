@@ -21,7 +21,8 @@ When it is wrong
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -34,8 +35,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 NEEDS = ("steady_steps", "gpu")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_mean_processes: float = 0.05

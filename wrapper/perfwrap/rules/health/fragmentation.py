@@ -21,7 +21,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -33,8 +33,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
 NEEDS = ("trainer", "steps", "allocator")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_factor: float = 1.5

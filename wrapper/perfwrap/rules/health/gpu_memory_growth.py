@@ -20,7 +20,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -35,8 +35,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, pla
 NEEDS = ("trainer", "steps", "allocator")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_bytes: int = 64 << 20

@@ -24,7 +24,8 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -50,8 +51,7 @@ NEEDS = ("trainer", "steps", "recorder")
 HOUR_S = 3_600
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_bytes: int = 64 << 20

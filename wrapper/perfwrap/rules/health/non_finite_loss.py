@@ -22,9 +22,9 @@ When it is wrong
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.lines import line_of
@@ -37,8 +37,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, locate, place
 NEEDS = ("trainer", "syncs", "values")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """This rule has no thresholds."""
 
 

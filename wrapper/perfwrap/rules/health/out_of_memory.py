@@ -23,8 +23,9 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -40,8 +41,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, pla
 NEEDS = ("trainer",)
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     max_named: int = 3

@@ -19,7 +19,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -31,8 +31,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, Scope
 NEEDS = ("trainer",)
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """This rule has no thresholds."""
 
 

@@ -20,7 +20,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -34,8 +34,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, loca
 NEEDS = ("trainer", "steps", "recorder")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_skipped_share: float = 0.01

@@ -25,7 +25,8 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -38,8 +39,7 @@ from perfwrap.timeline.coverage import notes
 NEEDS = ("trainer", "recorder")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """This rule has no thresholds."""
 
 

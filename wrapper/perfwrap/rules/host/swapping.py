@@ -20,7 +20,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_in_loop, mean_step_ns
@@ -32,8 +32,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
 NEEDS = ("host", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_bytes_per_s: int = 1 << 20

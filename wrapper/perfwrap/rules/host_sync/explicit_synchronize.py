@@ -22,9 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -38,8 +37,7 @@ from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, stayed_on_cp
 NEEDS = ("syncs", "steady_steps", "copies")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

@@ -22,9 +22,9 @@ When it is wrong
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -37,8 +37,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope
 NEEDS = ("trainer", "kernels")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     large_share: float = 0.25

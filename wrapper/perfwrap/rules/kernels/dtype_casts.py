@@ -22,9 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
@@ -39,8 +38,7 @@ from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear,
 NEEDS = ("trainer", "kernels")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     cast_share: float = MINOR_SHARE

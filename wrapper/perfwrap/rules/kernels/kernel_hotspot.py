@@ -23,10 +23,10 @@ When it is wrong
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -43,8 +43,7 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Sco
 NEEDS = ("trainer", "kernels")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
@@ -59,8 +58,7 @@ STREAMING = ("elementwise", "reduction", "normalisation", "copy")
 """Classes of kernels with few FLOPs per element: memory-bound on every GPU."""
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """What limits a kernel, the share of the roofline that it reaches (None if unknown), and the source of this."""
 
     bound: str

@@ -21,9 +21,9 @@ When it is wrong
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
@@ -41,8 +41,7 @@ IN_FULL = re.compile(r"(\d+) of \1")
 """The fact of a model whose weights are all in channels-last order."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     large_share: float = MINOR_SHARE

@@ -24,9 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
@@ -41,8 +40,7 @@ from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Sco
 NEEDS = ("trainer", "kernels")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     large_share: float = MINOR_SHARE

@@ -25,11 +25,11 @@ When it is wrong
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -43,8 +43,7 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("checkpoints", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

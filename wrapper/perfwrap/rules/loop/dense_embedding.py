@@ -28,9 +28,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
@@ -51,8 +50,7 @@ KINDS = {
 """torch's optimizers and their replacement for sparse gradients; empty if they accept them."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE

@@ -22,9 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -37,8 +36,7 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("steady_steps", "options")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

@@ -24,9 +24,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -51,8 +50,7 @@ PROFILED = (
 )
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

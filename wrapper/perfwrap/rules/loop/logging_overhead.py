@@ -22,9 +22,10 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -37,8 +38,7 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("steady_steps", "stacks", "phases")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

@@ -24,7 +24,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
@@ -42,8 +42,7 @@ from perfwrap.rules.wasted_step import explains
 NEEDS = ("phases", "steady_steps", "stacks")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_share: float = 0.10

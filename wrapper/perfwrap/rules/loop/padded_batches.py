@@ -28,9 +28,9 @@ When it is wrong
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -52,8 +52,7 @@ WORDS = re.compile(" ".join([r"(\d{1,18})"] * 8))
 widest batch, and how many batches held more than tokens."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE
@@ -73,8 +72,7 @@ class Limits:
 CONCERNED = "forward", "backward"
 
 
-@dataclass(frozen=True)
-class Padding:
+class Padding(Struct, frozen=True):
     """The padding in the recorded batches of one model or loader, summed."""
 
     source: str

@@ -28,11 +28,12 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -57,8 +58,7 @@ from perfwrap.rules.stack_samples import library_name, main_function, main_libra
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     nothing: float = NOTHING
@@ -94,8 +94,7 @@ NAMES = {
 """The names of the recorded events in sentences."""
 
 
-@dataclass(frozen=True)
-class CodeSection:
+class CodeSection(Struct, frozen=True):
     """The gaps between the same two lines, longest first; a line with several calls has several gaps."""
 
     gaps: tuple[PythonGap, ...]

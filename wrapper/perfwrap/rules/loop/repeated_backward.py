@@ -25,9 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
@@ -45,8 +44,7 @@ from perfwrap.rules.wasted_step import explains
 NEEDS = ("steady_steps", "options")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE

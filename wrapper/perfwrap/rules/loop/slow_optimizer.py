@@ -27,10 +27,10 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
@@ -55,8 +55,7 @@ FIRST_FUSED_ON_CPU = (2, 4)
 """The torch version that introduced them."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

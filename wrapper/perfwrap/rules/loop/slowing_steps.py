@@ -29,7 +29,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
@@ -58,8 +58,7 @@ from perfwrap.rules.stack_samples import main_function, quote, where
 NEEDS = ("phases", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE

@@ -32,9 +32,9 @@ When it is wrong
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -50,8 +50,7 @@ from perfwrap.rules.wasted_step import explains
 NEEDS = ("steady_steps", "options")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE
@@ -75,8 +74,7 @@ CLEARED_WORDS = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9}) (
 passes whose gradients were cleared unused, and used, model calls, and the model's name."""
 
 
-@dataclass(frozen=True)
-class ClearedGradients:
+class ClearedGradients(Struct, frozen=True):
     """The figures of an optimizer whose model's gradients were cleared unused."""
 
     optimizer: str

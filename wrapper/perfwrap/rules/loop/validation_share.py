@@ -20,9 +20,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -39,8 +38,7 @@ WORKER_STARTS = (pl.col("part") == "validation") & pl.col("operation").is_in(["l
 """The segments of the account in which a validation starts or ends its workers."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

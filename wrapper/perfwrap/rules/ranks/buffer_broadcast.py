@@ -22,7 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
@@ -36,8 +36,7 @@ from perfwrap.rules.ranks._spread_models import calls_per_step
 NEEDS = ("trainer", "steady_steps", "recorder")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

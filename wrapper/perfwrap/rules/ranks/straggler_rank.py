@@ -27,10 +27,10 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -59,8 +59,7 @@ from perfwrap.rules.model import (
 NEEDS = ("trainer", "steady_steps", "recorder")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     minor_share: float = MINOR_SHARE

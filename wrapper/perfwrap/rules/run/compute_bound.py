@@ -30,11 +30,12 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -70,8 +71,7 @@ FindLoop = Callable[[Line], int | None]
 """Returns the first line of the loop of independent passes around a line."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     compute_share: float = 0.80

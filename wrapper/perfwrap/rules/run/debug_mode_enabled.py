@@ -23,9 +23,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -41,8 +40,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 NEEDS = ("steady_steps", "options")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_on_share: float = 0.5
@@ -52,8 +50,7 @@ class Limits:
 ANYWHERE, GPU, MANY = "anywhere", "gpu", "many processes"
 
 
-@dataclass(frozen=True)
-class Aid:
+class Aid(Struct, frozen=True):
     """A debugging option: its fact, the values that enable it (None: any but off), and what it slows down."""
 
     fact: str

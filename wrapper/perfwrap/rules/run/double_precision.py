@@ -25,9 +25,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -42,8 +41,7 @@ NEEDS = ("steady_steps", "options")
 DOUBLE = "torch.float64"
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     major_share: float = MAJOR_SHARE

@@ -22,7 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
@@ -34,8 +34,7 @@ from perfwrap.rules.model import Answer, Clear, Finding, Scope
 NEEDS = ("steps", "start_up")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_ratio: float = 1.5

@@ -28,9 +28,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -50,8 +49,7 @@ from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, Not
 NEEDS = ("steady_steps", "options")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     major_share: float = MAJOR_SHARE

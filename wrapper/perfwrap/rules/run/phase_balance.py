@@ -24,7 +24,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -38,8 +38,7 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Not
 NEEDS = ("phases", "steady_steps")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

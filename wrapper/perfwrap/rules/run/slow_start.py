@@ -22,9 +22,8 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
@@ -39,8 +38,7 @@ from perfwrap.timeline.lookup import samples_of
 NEEDS = ("steps", "start_up")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_start_ns: int = 5 * units.SECOND

@@ -20,7 +20,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.what_if import without
@@ -33,8 +33,7 @@ from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
 NEEDS = ("trainer", "steady_steps", "recorder")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_calls_per_step: float = 0.1

@@ -22,9 +22,9 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.intervals import length
@@ -42,8 +42,7 @@ from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE
 NEEDS = ("trainer", "kernels")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE

@@ -23,7 +23,8 @@ When it is wrong
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
@@ -37,8 +38,7 @@ from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE, a
 NEEDS = ("transfers", "steady_steps", "copies")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     pinned_share: float = PINNED_SHARE

@@ -11,9 +11,10 @@ Many blocks and events share one list of ``frames``, so each list is parsed once
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources.gpu_memory.plain_pickle import loads
@@ -83,8 +84,7 @@ class MemoryEvent(NamedTuple):
     stack: Stack = ()
 
 
-@dataclass(frozen=True)
-class MemorySnapshot:
+class MemorySnapshot(Struct, frozen=True):
     """The allocated memory; ``groups`` has the largest first, in a recorder's file only the largest.
 
     ``asked``, ``limit`` and ``free`` are bytes, known if the file was written because memory ran out.

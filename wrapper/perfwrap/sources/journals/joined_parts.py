@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals.journal_file import JournalFile
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One launcher's folder; ``host`` is the name of its machine in the run, empty if unknown."""
 
     folder: RunFolder

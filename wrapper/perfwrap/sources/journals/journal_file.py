@@ -6,11 +6,11 @@ texts with missing pieces, invalid bytes. What was skipped is counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from perfwrap.journal_format import DESCRIBE, FORMAT, HEADER, INSTANTS, MAGIC, PIECE_BYTES, SPANS, SUM
@@ -52,8 +52,7 @@ class NewerFormat(Unreadable):
     """The file was written by a newer perfwrap."""
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Struct, frozen=True):
     """Who wrote a journal, and when it was opened on both clocks."""
 
     host: str
@@ -64,8 +63,7 @@ class Header:
     wall: int
 
 
-@dataclass(frozen=True)
-class JournalFile:
+class JournalFile(Struct, frozen=True):
     """One journal: its records without torn and unknown ones, its texts, and what was skipped."""
 
     header: Header

@@ -65,7 +65,7 @@ class Labels:
     def columns(self, ids: Integers) -> dict[str, pl.Series]:
         """Return name, file, line and function for each id."""
         places = self.places(ids)
-        return {name: self._columns[name].gather(places) for name in self._columns.columns}
+        return self._columns[places].to_dict()
 
     def places(self, ids: Integers) -> NDArray[np.uint32]:
         """Return the row of each id; the last one for an id without a text."""
@@ -85,11 +85,8 @@ def operation_columns(kinds: Integers) -> dict[str, pl.Series]:
     codes = sorted(OPERATIONS)
     operations = [OPERATIONS[code] for code in codes]
     categories = [CATEGORY.get(operation, "other") for operation in operations]
-    places = np.searchsorted(np.array(codes), kinds).astype(np.uint32)
-    return {
-        "category": pl.Series(categories, dtype=pl.Enum(CATEGORIES)).gather(places),
-        "operation": pl.Series(operations, dtype=pl.String).gather(places),
-    }
+    columns = {"category": pl.Series(categories, dtype=pl.Enum(CATEGORIES)), "operation": operations}
+    return pl.DataFrame(columns)[np.searchsorted(np.array(codes), kinds).astype(np.uint32)].to_dict()
 
 
 def _field(fields: list[str], place: int) -> str | None:

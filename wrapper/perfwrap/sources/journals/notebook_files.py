@@ -12,11 +12,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.timeline.model import Timeline
 from perfwrap.timeline.notebook_cells import SOURCES, cell_name
@@ -35,8 +36,7 @@ MAX_NOTEBOOKS = 20
 SEED = 0xC70F6907
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A code cell of a notebook; ``place`` counts the code cells that are not empty, from 1."""
 
     notebook: str

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from perfwrap.journal_format import DESCRIBE, SPANS
 from perfwrap.run_folder import TOOLS, RunFolder
@@ -35,8 +35,7 @@ CLOCK_ERROR = "window/clock_error_ns"
 """The fact of a process that contains the possible clock error of its window."""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """The shift of a window's clock and its remaining error, in ns."""
 
     shift: int

@@ -7,12 +7,12 @@ is read: those of recorded processes, DataLoader workers and monitors. A file th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.journal_format import DESCRIBE

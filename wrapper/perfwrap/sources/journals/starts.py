@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.run_folder import START_FIELDS
 from perfwrap.sources.journals.log_lines import LogLines
@@ -21,8 +23,7 @@ Identity: TypeAlias = tuple[str, int, str]
 """Host, pid and start ticks of a process."""
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """One line of a start log."""
 
     host: str

@@ -8,11 +8,11 @@ sync, a copy between host and GPU is a transfer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.journal_format import FROM_GPU, GRAD, NON_BLOCKING, PINNED, TO_GPU, TRAINING
 from perfwrap.sources.kineto.kineto_process import SOURCE, KinetoProcess
@@ -43,8 +43,7 @@ MIN_FUNCTIONS = 2
 """Minimum number of functions in a forward."""
 
 
-@dataclass(frozen=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Intervals of one thread, sorted by start, the longer first; ``name`` numbers their names."""
 
     start: Integers

@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.run_folder import PY_SPY_FIELDS
 from perfwrap.sources.damage import UNFORESEEN
@@ -40,8 +42,7 @@ MAIN_THREAD = "MainThread"
 THREAD = re.compile(r"^thread \((?P<id>[^)]*)\)(?:: (?P<name>.*))?$")
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """One line ``begin`` of the log, with its ``end`` where there is one."""
 
     host: str

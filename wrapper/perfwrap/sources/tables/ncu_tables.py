@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources.tables.csv_text import decoded, nanoseconds_in, number, read_text, rows
@@ -71,8 +74,7 @@ NO_STALL = {"selected", "not_selected"}
 """States of a warp that is not waiting."""
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """One launch of a kernel; shares are of the GPU's peak, and None means not measured.
 
     ``stall`` is the longest wait of its warps (in ncu's terms, for example long_scoreboard: memory) and

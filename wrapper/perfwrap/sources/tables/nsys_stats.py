@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources.nsys.nsys_capture import STREAM_INDEX
@@ -40,8 +40,7 @@ BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1
 RANGES = {"start": pl.Int64, "end": pl.Int64, "globalTid": pl.Int64, "name": pl.String, "domain": pl.String}
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table: its kind, the position and unit of each column, and its rows."""
 
     kind: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perfwrap.sources.wall_times import find_time
 
@@ -84,8 +85,7 @@ COLDEST, HOTTEST = 10, 110
 """Numbers without a unit that vary within this range are temperatures in degrees Celsius."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """The content of a column; ``factor`` converts numbers without a unit to base units, 0 for words."""
 
     metric: str
