@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import PurePath
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
@@ -35,8 +35,7 @@ MAX_FINDINGS = 3
 MAX_NAMED = 4
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(Struct, frozen=True):
     """The sentences of one finding."""
 
     title: str

@@ -1,4 +1,4 @@
-"""All pairs in memory: copies of broadcast tensors, or differences of broadcast tensors, which are reduced afterwards."""
+"""All pairs in memory: copies or differences of broadcast tensors, which are reduced afterwards."""
 
 from __future__ import annotations
 

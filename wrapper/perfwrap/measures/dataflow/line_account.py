@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.dataflow import MAX_GAP_NS, Dataflow, find_dataflow
@@ -47,8 +48,7 @@ class LineCost:
         return sum(self.parts.values())
 
 
-@dataclass(frozen=True)
-class ModuleCost:
+class ModuleCost(Struct, frozen=True):
     """What one module costs in a step without its children, in nanoseconds."""
 
     path: str
@@ -58,8 +58,7 @@ class ModuleCost:
     operations: int
 
 
-@dataclass(frozen=True)
-class LineAccount:
+class LineAccount(Struct, frozen=True):
     """The step by lines, the most expensive first, by modules, and by stacks."""
 
     step_ns: float

@@ -7,7 +7,7 @@ threads, compiled regions, or extensions in C++.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.timeline.operation_window import ACCUMULATE, HOST, OPTIMIZER, READ, VIEW, WRITTEN
@@ -16,8 +16,7 @@ PURE = ("aten", "prims")
 """Namespaces of operations without other effects than those in their schemas."""
 
 
-@dataclass(frozen=True)
-class Liveness:
+class Liveness(Struct, frozen=True):
     """What reaches nothing."""
 
     operations: frozenset[int]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line
 
 
-@dataclass(frozen=True)
-class Waste:
+class Waste(Struct, frozen=True):
     """Wasted operations with one cause.
 
     ``share`` is the part of the step that a fix removes; it is smaller than what the operations cost if a part of them

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
@@ -37,8 +38,7 @@ MAX_UNEVEN = 1.3
 """Steps are too different if one has more operations than this times another."""
 
 
-@dataclass(frozen=True)
-class WastedWork:
+class WastedWork(Struct, frozen=True):
     """The wastes of one window by kind, largest first, and what they are shares of."""
 
     flow: Dataflow

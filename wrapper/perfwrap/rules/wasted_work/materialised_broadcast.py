@@ -24,7 +24,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.dataflow.waste import Waste
@@ -37,8 +37,7 @@ from perfwrap.rules.wasted_step import MIN_WASTE_SHARE, Words, at, found, lines,
 NEEDS = ("steady_steps", "operations")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_share: float = MIN_WASTE_SHARE

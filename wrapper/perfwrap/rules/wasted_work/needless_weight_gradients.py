@@ -22,7 +22,7 @@ When it is wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.measures.dataflow.wasted_work import WEIGHTS
@@ -34,8 +34,7 @@ from perfwrap.rules.wasted_step import MIN_WASTE_SHARE, Words, at, found, lines,
 NEEDS = ("steady_steps", "operations")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_share: float = MIN_WASTE_SHARE
