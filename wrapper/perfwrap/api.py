@@ -31,7 +31,7 @@ Table = Literal["steps", "account", "lines", "samples"]
 RunPath = str | os.PathLike[str]
 
 LINE_PARTS = ("forward", "backward", "optimizer", "python", "data")
-LINES = {
+LINES: dict[str, Any] = {
     "file": pl.String,
     "cell": pl.Int64,
     "line": pl.Int64,
