@@ -121,6 +121,7 @@ def test_a_step_by_lines_follows_the_schema_and_sums_to_the_step(
     assert step["modules"][0] == {
         "path": "Net.head",
         "class": "Linear",
+        "model": 1,
         "forward_ns": 200_000,
         "backward_ns": 400_000,
         "operations": 3,

@@ -148,6 +148,7 @@ def _line_account(account: LineAccount | None) -> dict[str, Any] | None:
             {
                 "path": module.path,
                 "class": module.kind,
+                "model": module.model,
                 "forward_ns": round(module.forward_ns),
                 "backward_ns": round(module.backward_ns),
                 "operations": module.operations,

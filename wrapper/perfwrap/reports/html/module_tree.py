@@ -65,25 +65,21 @@ def module_tree(account: LineAccount) -> dict[str, Any] | None:
 
 def _roots(account: LineAccount) -> list[Module]:
     """Return the outermost modules; models of one class have numbers."""
-    found: dict[str, Module] = {}
-    seen: set[tuple[str, str]] = set()
-    times: dict[str, int] = {}
+    found: dict[tuple[str, int], Module] = {}
     for cost in account.modules:
-        first, *names = cost.path.split(".")[:MAX_DEPTH]
-        number = times.setdefault(first, 1)
-        if (f"{first} #{number}", cost.path) in seen:  # the paths of another model of that class
-            number = times[first] = number + 1
-        root = f"{first} #{number}"
-        seen.add((root, cost.path))
-        node = found.setdefault(root, Module(root))
+        root, *names = cost.path.split(".")[:MAX_DEPTH]
+        node = found.setdefault((root, cost.model), Module(root))
         for name in names:
             node = node.children.setdefault(name, Module(name))
         node.kind = cost.kind
         node.forward += cost.forward_ns
         node.backward += cost.backward_ns
-    for root, node in found.items():
-        first = root.rpartition(" #")[0]
-        node.name = root if times[first] > 1 else first
+    of_class: dict[str, list[Module]] = {}
+    for root in found.values():
+        of_class.setdefault(root.name, []).append(root)
+    for several in of_class.values():
+        for number, root in enumerate(several, start=1):
+            root.name += f" #{number}" if len(several) > 1 else ""
     return list(found.values())
 
 

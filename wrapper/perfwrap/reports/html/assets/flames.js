@@ -36,7 +36,7 @@ function drawStacks(chart, { parent, label, samples, amount, kind }) {
     type: 'icicle', branchvalues: 'total', ids: label.map((_, place) => 'n' + place), parents: parent.map((above) => (above < 0 ? '' : 'n' + above)),
     labels: label.map((text) => plain(short(frameName(text), 80), 100)), values: samples, tiling: { orientation: 'v', pad: 0 }, sort: false,
     text: label.map((text) => plain(text, 90)), textinfo: 'label', customdata: amount || samples.map((count) => fixed(count, 9) + ' samples'), hovertemplate: '%{text}<br>%{customdata}, %{percentRoot:.1%}<extra></extra>',
-    textposition: 'middle left', pathbar: { visible: false },
+    textposition: 'middle left', pathbar: { visible: false }, leaf: { opacity: 1 },
     marker: { colors: label.map((text, place) => frameColour(text, kind[place], place)), line: { width: 0.6, color: colour('paper') } },
   }], layout({ height: Math.min(900, 40 + 22 * (deepest + 1)), margin: { l: 0, r: 0, t: 4, b: 4 }, uniformtext: { minsize: 10, mode: 'hide' } }), CONFIG);
 }

@@ -4,8 +4,8 @@ function drawLines() {
   const step = data.lines;
   if (!step) return;
   byId('lines').hidden = false;
-  byId('lines').append(
-    ...heading('lines', 'One step, line by line', 'All of one step of ' + step.time + ', from its recorded operations. A line has the operations that it calls, also through a library, and their backward. ' +
+  byId('lines').append(...[
+    heading('lines', 'One step, line by line', 'All of one step of ' + step.time + ', from its recorded operations. A line has the operations that it calls, also through a library, and their backward. ' +
       'A step that was not watched took ' + step.bare + '.'),
     drawnParts(step.parts),
     step.files.map(drawnFile),
@@ -14,7 +14,8 @@ function drawLines() {
     step.modules ? drawnModules(step.modules) : '',
     element('h3', { class: 'part-title' }, 'By stack'),
     element('p', { class: 'quiet small' }, 'Width is the share of the step; a coloured end is its part. Click a frame to zoom in, and the top frame to zoom out.'),
-    element('div', { class: 'chart', id: 'line-chart' }));
+    element('div', { class: 'chart', id: 'line-chart' }),
+  ].flat(Infinity));
   charts.push(() => drawStacks('line-chart', step.flames));
 }
 
@@ -79,7 +80,7 @@ function drawnModules(modules) {
 
 function moduleRow(tag, module, depth, note) {
   const name = element('span', { class: 'name' }, element('code', {}, module.name),
-    element('span', { class: 'quiet' }, [module.kind, note].filter(Boolean).map((word) => ' ' + word).join(',')));
+    element('span', { class: 'quiet' }, [module.kind === module.name ? '' : module.kind, note].filter(Boolean).map((word) => ' ' + word).join(',')));
   name.style.paddingLeft = 18 + 16 * depth + 'px';
   return element(tag, { class: 'row' }, name,
     element('span', { class: 'meter' }, barOfParts([['forward', module.forward], ['backward', module.backward]])),
