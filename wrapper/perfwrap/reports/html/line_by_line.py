@@ -22,6 +22,9 @@ MIN_FILE_SHARE = 0.03
 MIN_LINE_SHARE = 0.005
 """Lines with a larger share are shown with what is around them."""
 
+MIN_SHARE_WITHOUT_SOURCE = 0.001
+"""The same in a file that cannot be read."""
+
 MOSTLY = 0.6
 """A line whose backward is a larger part of it says so."""
 
@@ -178,9 +181,6 @@ class _File:
             if backward > MOSTLY * ns >= MOSTLY * MIN_LINE_SHARE * self.step_ns:
                 row["note"] = f"{units.share(backward / ns)} of this line is its backward"
         return row
-
-
-MIN_SHARE_WITHOUT_SOURCE = 0.001
 
 
 class _Function:

@@ -67,8 +67,8 @@ def _roots(account: LineAccount) -> list[Module]:
     """Return the outermost modules; models of one class have numbers."""
     found: dict[tuple[str, int], Module] = {}
     for cost in account.modules:
-        root, *names = cost.path.split(".")[:MAX_DEPTH]
-        node = found.setdefault((root, cost.model), Module(root))
+        first, *names = cost.path.split(".")[:MAX_DEPTH]
+        node = found.setdefault((first, cost.model), Module(first))
         for name in names:
             node = node.children.setdefault(name, Module(name))
         node.kind = cost.kind
