@@ -218,7 +218,7 @@ def test_one_step_is_drawn_line_by_line(
     assert "[object" not in page.ask("document.getElementById('main').textContent")
     row = page.page.locator("#lines .heat .row.warm", has_text="loss = loss_function(model(images), labels)")
     assert "60 %" in row.inner_text()
-    assert "75 % of this line is its backward" in row.inner_text()
+    assert "75\xa0% of this line is its backward" in row.inner_text()
     widths = row.locator(".meter i").evaluate_all(
         "(all) => all.map((one) => one.getBoundingClientRect().width)"
     )
