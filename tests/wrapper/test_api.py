@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import perfwrap
+import polars as pl
 import pytest
+from perfwrap.diagnosis.model import LineAccount, LineCost
+from perfwrap.measures.account.lines import Line
 
 
 @pytest.fixture
@@ -40,10 +44,32 @@ def test_tables_are_polars_frames_in_stated_units(folder: Path) -> None:
     account = run.to_polars("account")
     assert dict(account.select("part", "share").iter_rows()) == pytest.approx(run.account)
     assert account["share"].sum() == 1
+    lines = run.to_polars("lines")
+    assert lines.is_empty()
+    assert {"file", "line", "ns", "share", "forward", "backward", "kinds"} <= set(lines.columns)
     samples = run.to_polars("samples")
     assert set(samples.columns) == {"time", "host", "entity", "metric", "unit", "value", "source"}
     with pytest.raises(perfwrap.PerfwrapError, match="no table 'kernels'"):
         run.to_polars("kernels")  # type: ignore[arg-type]
+
+
+def test_a_step_by_lines_is_a_table_whose_parts_sum_to_each_line(folder: Path) -> None:
+    recorded = perfwrap.analyze(folder)
+    parts = {"forward": 2e6, "backward": 5e6, "optimizer": 0.0, "python": 0.0, "data": 0.0}
+    known = LineCost(Line("train.py", 7, "main"), parts, 3, (("mm", 2), ("add", 1)), "float32[8]", "Net")
+    unknown = LineCost(Line("", 0), dict.fromkeys(parts, 0.0) | {"python": 1e6})
+    account = LineAccount(8e6, 8e6, (known, unknown), (), {})
+    lines = replace(recorded, diagnosis=replace(recorded.diagnosis, line_account=account)).to_polars("lines")
+    assert lines.select("file", "line", "function", "ns", "share").row(0) == (
+        "train.py",
+        7,
+        "main",
+        7_000_000,
+        0.875,
+    )
+    assert lines["file"].to_list() == ["train.py", None]
+    assert (lines["ns"] == lines.select(pl.sum_horizontal(list(parts))).to_series()).all()
+    assert lines["kinds"].to_list() == [["mm", "add"], []]
 
 
 def test_a_notebook_shows_verdict_and_findings_and_no_markup_of_the_program(folder: Path) -> None:

@@ -27,8 +27,24 @@ from perfwrap.run_folder import MANIFEST, RunFolder
 from perfwrap.sources import files
 from perfwrap.timeline.model import Timeline
 
-Table = Literal["steps", "account", "samples"]
+Table = Literal["steps", "account", "lines", "samples"]
 RunPath = str | os.PathLike[str]
+
+LINE_PARTS = ("forward", "backward", "optimizer", "python", "data")
+LINES: dict[str, Any] = {
+    "file": pl.String,
+    "cell": pl.Int64,
+    "line": pl.Int64,
+    "function": pl.String,
+    "ns": pl.Int64,
+    "share": pl.Float64,
+    **dict.fromkeys(LINE_PARTS, pl.Int64),
+    "operations": pl.Int64,
+    "kinds": pl.List(pl.String),
+    "shape": pl.String,
+    "module": pl.String,
+}
+"""The columns of the table of lines."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +91,21 @@ class Analysis:
 
         ``steps``: a row per training step, with ``trainer``, ``rank``, ``index``, ``start`` and ``end`` (ns on the
         timeline's clock), ``duration`` (ns), ``steady`` and more. ``account``: ``part``, ``ns`` and ``share`` of the
-        training loop. ``samples``: what the monitors measured, with ``time`` (ns), ``host``, ``entity``, ``metric``,
-        ``unit``, ``value`` and ``source``. PerfwrapError for any other name.
+        training loop. ``lines``: a row per line of the program for one step, the most expensive first, if its
+        operations were recorded (``perfwrap run --inspect``): ``file``, ``line``, ``function``, ``ns``, ``share`` of
+        the step, the parts ``forward``, ``backward``, ``optimizer``, ``python`` and ``data`` (ns), and more.
+        ``samples``: what the monitors measured, with ``time`` (ns), ``host``, ``entity``, ``metric``, ``unit``,
+        ``value`` and ``source``. PerfwrapError for any other name.
         """
         if table == "steps":
             return self._steps()
         if table == "account":
             return self._account()
+        if table == "lines":
+            return self._lines()
         if table == "samples":
             return self._samples()
-        raise PerfwrapError(f"There is no table {table!r}.", "Use one of: steps, account, samples.")
+        raise PerfwrapError(f"There is no table {table!r}.", "Use one of: steps, account, lines, samples.")
 
     def _steps(self) -> pl.DataFrame:
         threads = {row["id"]: row for row in self.timeline.tracks.iter_rows(named=True)}
@@ -103,6 +124,18 @@ class Analysis:
         rows = [(part, ns, shares.get(part, 0.0)) for part, ns in self.diagnosis.account.items()]
         schema = {"part": pl.String, "ns": pl.Int64, "share": pl.Float64}
         return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def _lines(self) -> pl.DataFrame:
+        account = self.to_dict()["line_account"]
+        rows = [
+            {
+                **{name: row.get(name) for name in LINES},
+                **{part: row["parts_ns"].get(part, 0) for part in LINE_PARTS},
+                "kinds": list(row["kinds"]),
+            }
+            for row in (account["lines"] if account else ())
+        ]
+        return pl.DataFrame(rows, schema=LINES)
 
     def _samples(self) -> pl.DataFrame:
         tracks = self.timeline.tracks

@@ -8,7 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from perfwrap.diagnosis.model import Diagnosis, RankFigures, StepFigures, Verdict
+from perfwrap.diagnosis.model import (
+    Diagnosis,
+    LineAccount,
+    LineCost,
+    ModuleCost,
+    RankFigures,
+    StepFigures,
+    Verdict,
+)
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.dataflow.line_account import PARTS
 from perfwrap.measures.recorder.own_cost import OwnCost
 from perfwrap.reports.terminal import run_text
 from perfwrap.reports.terminal.page import Page
@@ -115,6 +125,48 @@ def diagnosis(script: Path) -> Diagnosis:
             "start": {"monotonic_ns": 0, "wall_ns": 0},
             "end": {"monotonic_ns": 12 * SECOND, "wall_ns": 4 * 10**18},
             "exit": {"code": 0},
+        },
+    )
+
+
+@pytest.fixture
+def line_account(script: Path) -> LineAccount:
+    """A step of 10 ms: two blocks and a head, the optimizer, a loader, and operations of no known line."""
+
+    def cost(line: int, function: str, **parts: float) -> LineCost:
+        costs = dict.fromkeys(PARTS, 0.0) | {part: tenths * MS / 10 for part, tenths in parts.items()}
+        return LineCost(Line(str(script), line, function), costs, 3, (("mm", 2), ("add", 1)))
+
+    unknown = LineCost(Line("", 0), dict.fromkeys(PARTS, 0.0) | {"backward": 0.1 * MS}, 1, (("add_", 1),))
+    model = cost(7, "<module>", forward=15, backward=45)
+    model.shape, model.module = "float32[64, 10]", "Net.blocks.0.linear"
+    return LineAccount(
+        step_ns=10.0 * MS,
+        bare_ns=10.5 * MS,
+        lines=(
+            model,
+            cost(9, "<module>", optimizer=16, python=4),
+            cost(5, "<module>", data=14),
+            cost(11, "<module>", python=3),
+            cost(11, "<listcomp>", forward=2),
+            unknown,
+        ),
+        modules=(
+            ModuleCost("Net.head", "Linear", 0.2 * MS, 0.4 * MS, 3),
+            ModuleCost("Net.blocks.1", "Block", 0.1 * MS, 0.1 * MS, 2),
+            ModuleCost("Net.blocks.1.linear", "Linear", 0.5 * MS, 1.5 * MS, 4),
+            ModuleCost("Net.blocks.0", "Block", 0.1 * MS, 0.1 * MS, 2),
+            ModuleCost("Net.blocks.0.linear", "Linear", 0.6 * MS, 2.4 * MS, 4),
+        ),
+        stacks={
+            ("train.py:7 <module>", "model.py:3 Net.forward", "forward"): 1.5 * MS,
+            ("train.py:7 <module>", "model.py:3 Net.forward", "backward"): 4.5 * MS,
+            ("train.py:9 <module>", "optimizer"): 1.6 * MS,
+            ("train.py:9 <module>", "python"): 0.4 * MS,
+            ("train.py:5 <module>", "data"): 1.4 * MS,
+            ("train.py:11 <module>", "python"): 0.3 * MS,
+            ("train.py:11 <module>", "train.py:11 <listcomp>", "forward"): 0.2 * MS,
+            ("backward",): 0.1 * MS,
         },
     )
 

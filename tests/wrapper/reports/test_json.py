@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from perfwrap.diagnosis.engine import diagnose
-from perfwrap.diagnosis.model import Diagnosis, StepFigures, Verdict
+from perfwrap.diagnosis.model import Diagnosis, LineAccount, StepFigures, Verdict
 from perfwrap.diagnosis.verdict import VERDICTS
 from perfwrap.measures.account.parts import PARTS
+from perfwrap.measures.dataflow.line_account import PARTS as PARTS_OF_A_LINE
 from perfwrap.reports import json as json_report
 from perfwrap.rules.model import Finding
 
@@ -65,8 +66,8 @@ def test_an_abstention_follows_the_schema_too() -> None:
 def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
     document = json_report.document(diagnosis)
     assert list(document) == [
-        *("format", "verdict", "findings", "outcomes", "whole_run", "account", "steps"),
-        "ranks",
+        *("format", "verdict", "findings", "outcomes", "whole_run", "account"),
+        *("line_account", "steps", "ranks"),
         *("skew", "processes", "warnings"),
         "perfwrap_cost",
         "gpu",
@@ -98,6 +99,52 @@ def test_the_account_sums_to_exactly_one_in_any_order(account: dict[str, int], o
     shares = list(json.loads(json.dumps(json_report.account_shares(account))).values())
     order.shuffle(shares)
     assert sum(shares) == (1.0 if sum(account.values()) else 0.0)
+
+
+def test_a_step_by_lines_follows_the_schema_and_sums_to_the_step(
+    diagnosis: Diagnosis, line_account: LineAccount
+) -> None:
+    document = json_report.document(replace(diagnosis, line_account=line_account))
+    assert problems(document) == []
+    step = document["line_account"]
+    assert step["step_ns"] == sum(line["ns"] for line in step["lines"]) == 10_000_000
+    assert step["bare_step_ns"] == 10_500_000
+    first = step["lines"][0]
+    assert (Path(first["file"]).name, first["line"], first["function"]) == ("train.py", 7, "<module>")
+    assert first["parts_ns"] == {"forward": 1_500_000, "backward": 4_500_000}
+    assert first["parts"] == {"forward": 0.15, "backward": 0.45}
+    assert first["share"] == 0.6
+    assert first["kinds"] == {"mm": 2, "add": 1}
+    assert first["module"] == "Net.blocks.0.linear"
+    unknown = step["lines"][-1]
+    assert (unknown["file"], unknown["line"], unknown["function"]) == (None, None, None)
+    assert step["modules"][0] == {
+        "path": "Net.head",
+        "class": "Linear",
+        "model": 1,
+        "forward_ns": 200_000,
+        "backward_ns": 400_000,
+        "operations": 3,
+    }
+
+
+def test_a_line_of_a_notebook_has_its_cell(diagnosis: Diagnosis, line_account: LineAccount) -> None:
+    cost = line_account.lines[0]
+    inside = replace(cost, line=replace(cost.line, file="digits.ipynb, cell [3]"))
+    document = json_report.document(replace(diagnosis, line_account=replace(line_account, lines=(inside,))))
+    assert problems(document) == []
+    line = document["line_account"]["lines"][0]
+    assert (line["file"], line["cell"], line["line"]) == ("digits.ipynb", 3, 7)
+
+
+def test_without_a_window_there_is_no_step_by_lines(diagnosis: Diagnosis) -> None:
+    assert json_report.document(diagnosis)["line_account"] is None
+
+
+def test_the_schema_knows_every_part_of_a_line() -> None:
+    line = SCHEMA["properties"]["line_account"]["properties"]["lines"]["items"]["properties"]
+    for key in ("parts", "parts_ns"):
+        assert line[key]["propertyNames"]["enum"] == list(PARTS_OF_A_LINE)
 
 
 @given(
@@ -142,6 +189,8 @@ def test_the_documentation_names_every_key(repository: Path) -> None:
     top = SCHEMA["properties"]
     inner = [top[name]["properties"] for name in ("verdict", "steps", "perfwrap_cost", "run", "machine")]
     items = [top[name]["items"]["properties"] for name in ("findings", "ranks", "gpu")]
+    step = top["line_account"]["properties"]
+    items += [step, *(step[name]["items"]["properties"] for name in ("lines", "modules"))]
     inner += [top["gpu"]["items"]["properties"][name]["properties"] for name in ("steps", "launch")]
     keys = set(itertools.chain(top, *inner, *items))
     assert {key for key in keys if f"`{key}`" not in text} == set()

@@ -12,6 +12,7 @@ from perfwrap.measures.account.parts import NO_PHASES as NO_PHASES
 from perfwrap.measures.account.parts import UNKNOWN as UNKNOWN
 from perfwrap.measures.dataflow.line_account import LineAccount as LineAccount
 from perfwrap.measures.dataflow.line_account import LineCost as LineCost
+from perfwrap.measures.dataflow.line_account import ModuleCost as ModuleCost
 from perfwrap.measures.gpu.gpu_state import Gpu as Gpu
 from perfwrap.measures.health.gpu_memory import GpuMemory as GpuMemory
 from perfwrap.measures.host.cores_taken import OtherPrograms as OtherPrograms

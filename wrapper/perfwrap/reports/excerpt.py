@@ -1,4 +1,4 @@
-"""The lines of the user's program that a finding names, as they are in the file now."""
+"""Lines of the user's program, such as those that a finding names, as they are in the file now."""
 
 from __future__ import annotations
 
@@ -36,21 +36,37 @@ class Excerpt(Struct, frozen=True):
     around: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True)
+class Source:
+    """The text of a file of the program, or of a cell. ``changed``: the file is newer than the run."""
+
+    text: str
+    changed: bool = False
+
+
+def read_source(file: str, run: Mapping[str, Any]) -> Source | None:
+    """Return the text of a file or cell as it is now, None if it cannot be read; ``run`` as for an excerpt."""
+    text = cell_text(run, file)
+    if text is not None:
+        return Source(text)
+    end = run.get("end")
+    read = _read(Path(str(run.get("cwd") or "."), file))
+    if read is None:
+        return None
+    text, changed_ns = read
+    return Source(text, isinstance(end, dict) and "wall_ns" in end and changed_ns > end["wall_ns"])
+
+
 def read_excerpt(location: Location, run: Mapping[str, Any], around: int = 0) -> Excerpt | None:
     """Return the lines that the location names, None when the file cannot be read or is shorter.
 
     ``run`` has the directory that a relative path is relative to, the wall clock at the end of the run, and the texts
     of notebook cells. ``around`` more lines before and after the lines show where they stand.
     """
-    text, changed = cell_text(run, location.file), False
-    if text is None:
-        end = run.get("end")
-        read = _read(Path(str(run.get("cwd") or "."), location.file))
-        if read is None:
-            return None
-        text, changed_ns = read
-        changed = isinstance(end, dict) and "wall_ns" in end and changed_ns > end["wall_ns"]
-    lines = text.splitlines()
+    source = read_source(location.file, run)
+    if source is None:
+        return None
+    text, lines = source.text, source.text.splitlines()
     if not 1 <= location.line <= len(lines):
         return None
     wanted = [(number, lines[number - 1]) for number in _numbers(location, text) if number <= len(lines)]
@@ -58,7 +74,7 @@ def read_excerpt(location: Location, run: Mapping[str, Any], around: int = 0) ->
     shown = _with_surroundings(kept, lines, around)
     beside = frozenset(number for number, _ in shown) - {number for number, _ in kept}
     quoted = tuple((number, masked(line, is_code=True)) for number, line in _dedented(shown))
-    return Excerpt(quoted, len(wanted) - len(kept), changed, beside)
+    return Excerpt(quoted, len(wanted) - len(kept), source.changed, beside)
 
 
 def _read(path: Path) -> tuple[str, int] | None:
@@ -94,14 +110,14 @@ def _numbers(location: Location, text: str) -> list[int]:
     line, until = location.line, location.until_line
     if until is not None and until >= line:
         return list(range(line, until + 1))
-    tree = _parsed(text)
+    tree = parsed(text)
     if until is None:
         return list(range(line, _statement_end(tree, line) + 1))
     loop = _innermost_loop(tree, until, line)
     return [line] if loop is None else [*range(line, loop[1] + 1), *range(loop[0], until + 1)]
 
 
-def _parsed(text: str) -> ast.Module:
+def parsed(text: str) -> ast.Module:
     """Return the program's syntax tree, an empty one when this Python cannot read it."""
     try:
         with warnings.catch_warnings():

@@ -17,6 +17,8 @@ from perfwrap.diagnosis.model import (
     Diagnosis,
     GpuFigures,
     GpuMemory,
+    LineAccount,
+    LineCost,
     OtherPrograms,
     RankFigures,
     Skew,
@@ -62,6 +64,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         },
         "whole_run": _whole_run(diagnosis.whole_run),
         "account": account_shares(diagnosis.account),
+        "line_account": _line_account(diagnosis.line_account),
         "steps": {
             "count": steps.count,
             "steady": steps.steady,
@@ -130,6 +133,45 @@ def _whole_run(run: WholeRun | None) -> dict[str, Any] | None:
             }
             for place in run.places
         ],
+    }
+
+
+def _line_account(account: LineAccount | None) -> dict[str, Any] | None:
+    """Return one step by lines of the program and by modules; None if no operations were recorded."""
+    if account is None:
+        return None
+    return {
+        "step_ns": round(account.step_ns),
+        "bare_step_ns": round(account.bare_ns),
+        "lines": [_line_cost(cost, account.step_ns) for cost in account.lines],
+        "modules": [
+            {
+                "path": module.path,
+                "class": module.kind,
+                "model": module.model,
+                "forward_ns": round(module.forward_ns),
+                "backward_ns": round(module.backward_ns),
+                "operations": module.operations,
+            }
+            for module in account.modules
+        ],
+    }
+
+
+def _line_cost(cost: LineCost, step_ns: float) -> dict[str, Any]:
+    """Return what a line costs, in all and by part; only the parts that it has."""
+    parts = {part: ns for part, ns in cost.parts.items() if ns}
+    return {
+        **(_line(cost.line.file, cost.line.line) if cost.line.file else NO_LINE),
+        "function": cost.line.function or None,
+        "ns": round(cost.ns),
+        "share": _rounded(cost.ns / step_ns, 6),
+        "parts_ns": {part: round(ns) for part, ns in parts.items()},
+        "parts": {part: _rounded(ns / step_ns, 6) for part, ns in parts.items()},
+        "operations": cost.operations,
+        "kinds": dict(cost.kinds),
+        "shape": cost.shape or None,
+        "module": cost.module or None,
     }
 
 

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis, LineAccount
 from perfwrap.reports.html.html_page import write
 from perfwrap.reports.terminal.activity import WORDS
 from perfwrap.timeline.model import Timeline
@@ -205,6 +206,43 @@ def test_a_finding_leads_to_its_evidence_in_the_charts(slow: Path, open_page: Op
     page.page.get_by_text("Show its most expensive step").first.click()
     page.wait("location.hash.startsWith('#steps/finding-0')")
     assert page.ask("document.querySelector('[data-lane=finding-0]').getAttribute('aria-pressed')") == "true"
+
+
+@pytest.mark.parametrize(("width", "shade"), [(1280, "dark"), (400, "light")])
+def test_one_step_is_drawn_line_by_line(
+    diagnosis: Diagnosis, line_account: LineAccount, tmp_path: Path, open_page: Open, width: int, shade: str
+) -> None:
+    path = tmp_path / "report.html"
+    write(replace(diagnosis, line_account=line_account), Timeline(), path)
+    page = open_page(path, width, shade)
+    assert page.ask("document.documentElement.scrollWidth") <= width
+    assert "[object" not in page.ask("document.getElementById('main').textContent")
+    row = page.page.locator("#lines .heat .row.warm", has_text="loss = loss_function(model(images), labels)")
+    assert "60 %" in row.inner_text()
+    assert "75\xa0% of this line is its backward" in row.inner_text()
+    widths = row.locator(".meter i").evaluate_all(
+        "(all) => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    assert widths[1] == pytest.approx(3 * widths[0], rel=0.1)
+    hidden = page.page.locator("#lines .heat details .row").first
+    assert not hidden.is_visible()
+    page.page.locator("#lines .heat details > summary").first.click()
+    assert hidden.is_visible()
+    tree = page.page.locator("#lines .tree")
+    assert "2 × Block" in tree.inner_text()
+    layers = tree.locator("details.layers > summary")
+    layers.click()
+    assert tree.locator("details.layers > .row").count() == 2
+    assert page.ask("document.querySelectorAll('#line-chart .main-svg').length") > 0
+    assert page.page.locator("nav a", has_text="Line by line").count() == 1
+
+
+def test_the_documentation_of_a_rule_is_text(slow: Path, open_page: Open) -> None:
+    page = open_page(slow)
+    page.page.get_by_text("About this rule").first.click()
+    shown = page.page.locator("details.finding").first.inner_text()
+    assert "When it is wrong" in shown
+    assert "[object" not in page.ask("document.getElementById('main').textContent")
 
 
 def test_links_lead_to_a_finding_a_stretch_and_a_step(slow: Path, open_page: Open) -> None:

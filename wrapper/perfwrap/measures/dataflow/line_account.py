@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import polars as pl
 from msgspec import Struct
@@ -56,6 +57,8 @@ class ModuleCost(Struct, frozen=True):
     forward_ns: float
     backward_ns: float
     operations: int
+    model: int = 1
+    """The number of its outermost module: that of two models of one class differs."""
 
 
 class LineAccount(Struct, frozen=True):
@@ -124,12 +127,17 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
         cost.kinds = tuple(kinds[line].most_common(MAX_KINDS))
         cost.module = _path_of(flow, modules[line])
         cost.shape = _shape_of(flow, dearest[line][1]) if line in dearest else ""
+    listed = flow.window.modules
+    # Each outermost module is listed before those inside of it.
+    models = list(accumulate("." not in module.path for module in listed))
     return LineAccount(
         flow.step_ns,
         flow.bare_ns,
         tuple(sorted(costs.values(), key=lambda cost: -cost.ns)),
         tuple(
-            ModuleCost(flow.window.modules[number].path, flow.window.modules[number].kind, *entry)  # type: ignore[arg-type]
+            ModuleCost(
+                listed[number].path, listed[number].kind, entry[0], entry[1], int(entry[2]), models[number]
+            )
             for number, entry in sorted(by_module.items())
             if number >= 0
         ),

@@ -1,12 +1,18 @@
-"""The sampled Python stacks as a tree: first the activity of the GPU, then the frames from the outermost."""
+"""Stacks as a tree.
+
+Sampled Python stacks: first the activity of the GPU, then the frames from the outermost. The stacks of a step's
+operations: the frames from the outermost, then the part of the step.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 
-from perfwrap.diagnosis.model import Overview
+from perfwrap import units
+from perfwrap.diagnosis.model import LineAccount, Overview
 from perfwrap.reports.html.encoding import clipped
 from perfwrap.reports.terminal.activity import WORDS
 from perfwrap.timeline.model import Timeline
@@ -46,7 +52,11 @@ def flames(timeline: Timeline, overview: Overview) -> dict[str, Any] | None:
     total = int(rows["weight"].sum())
     if not total:
         return None
-    tree = _tree(rows, total)
+    counts: dict[tuple[str, ...], int] = {}
+    for group, stack, weight in rows.select("group", "stack", "weight").iter_rows():
+        frames = [frame_in_words(frame) for frame in stack.split(";") if frame][:DEEPEST]
+        _count(counts, (group, *frames), weight)
+    tree = [(-1, "all samples", total, "all"), *_tree(counts, total)]
     watched = not overview.gpu_states.is_empty()
     return {
         "total": total,
@@ -55,6 +65,25 @@ def flames(timeline: Timeline, overview: Overview) -> dict[str, Any] | None:
         "parent": [node[0] for node in tree],
         "label": [node[1] for node in tree],
         "samples": [node[2] for node in tree],
+        "kind": [node[3] for node in tree],
+    }
+
+
+def step_flames(account: LineAccount) -> dict[str, Any]:
+    """Return the tree of a step in columns, with times in place of samples."""
+    counts: dict[tuple[str, ...], int] = {}
+    for (*frames, part), ns in account.stacks.items():
+        _count(counts, (*frames[:DEEPEST], part), round(ns))
+    total = sum(count for path, count in counts.items() if len(path) == 1)
+    ends = {tuple(stack[:-1][:DEEPEST]) + stack[-1:] for stack in account.stacks}
+    parts = {stack[-1] for stack in account.stacks}
+    tree = _tree(counts, total, lambda path: "part" if path[-1] in parts and path in ends else "line")
+    tree.insert(0, (-1, "one step", total, "all"))
+    return {
+        "parent": [node[0] for node in tree],
+        "label": [node[1] for node in tree],
+        "samples": [node[2] for node in tree],
+        "amount": [units.duration(node[2]) for node in tree],
         "kind": [node[3] for node in tree],
     }
 
@@ -95,21 +124,23 @@ def _with_state(rows: pl.DataFrame, overview: Overview) -> pl.DataFrame:
     return joined.with_columns(pl.when(pl.col("time") < pl.col("state_end")).then("state").alias("state"))
 
 
-def _tree(rows: pl.DataFrame, total: int) -> list[tuple[int, str, int, str]]:
-    """Return the nodes, each after its parent: the parent's place, label, samples, kind."""
-    counts: dict[tuple[str, ...], int] = {}
-    for group, stack, weight in rows.select("group", "stack", "weight").iter_rows():
-        frames = [frame_in_words(frame) for frame in stack.split(";") if frame][:DEEPEST]
-        path = (group, *frames)
-        for depth in range(1, len(path) + 1):
-            counts[path[:depth]] = counts.get(path[:depth], 0) + weight
+def _count(counts: dict[tuple[str, ...], int], path: tuple[str, ...], weight: int) -> None:
+    """Add a stack to each of its frames."""
+    for depth in range(1, len(path) + 1):
+        counts[path[:depth]] = counts.get(path[:depth], 0) + weight
+
+
+def _kind(path: tuple[str, ...]) -> str:
+    return "group" if len(path) == 1 else "frame"
+
+
+def _tree(
+    counts: dict[tuple[str, ...], int], total: int, kind: Callable[[tuple[str, ...]], str] = _kind
+) -> list[tuple[int, str, int, str]]:
+    """Return the nodes below the whole, each after its parent: the parent's place, label, samples, kind."""
     kept = sorted(
         (path for path, count in counts.items() if count >= MIN_SHARE * total),
         key=lambda path: (len(path), -counts[path], path),
     )[:MAX_NODES]
     places = {path: place for place, path in enumerate(kept, start=1)}
-    nodes = [(-1, "all samples", total, "all")]
-    for path in kept:
-        kind = "group" if len(path) == 1 else "frame"
-        nodes.append((places.get(path[:-1], 0), clipped(path[-1], 300), counts[path], kind))
-    return nodes
+    return [(places.get(path[:-1], 0), clipped(path[-1], 300), counts[path], kind(path)) for path in kept]

@@ -20,6 +20,7 @@ SCRIPTS = (
     "theme.js",
     "summary.js",
     "tried.js",
+    "lines.js",
     "levels.js",
     "timeline.js",
     "lanes.js",

@@ -10,7 +10,7 @@ function element(tag, attributes, ...children) {
     if (typeof value === 'function') made.addEventListener(name, value);
     else made.setAttribute(name, value === true ? '' : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ''));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ''));
   return made;
 }
 

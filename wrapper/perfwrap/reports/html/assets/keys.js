@@ -3,8 +3,8 @@
 const KEYS = [
   ['j / k', 'next and previous finding', { j: () => step(1), k: () => step(-1) }],
   ['e', 'show the open finding in the charts', { e: () => { if (view.claim !== null && hasTimeline()) showFinding(view.claim); } }],
-  ['f t l s r c', 'findings, time, single steps, stacks, ranks, facts and coverage',
-    { f: () => go('findings'), t: () => go('time'), l: () => go('steps'), s: () => go('stacks'), r: () => go('ranks'), c: () => go('facts') }],
+  ['f o t l s r c', 'findings, one step by lines, time, single steps, stacks, ranks, facts and coverage',
+    { f: () => go('findings'), o: () => go('lines'), t: () => go('time'), l: () => go('steps'), s: () => go('stacks'), r: () => go('ranks'), c: () => go('facts') }],
   ['+ - 0', 'zoom in, out, whole run', { '+': () => hasTimeline() && zoomBy(0.5), '=': () => hasTimeline() && zoomBy(0.5), '-': () => hasTimeline() && zoomBy(2), 0: () => hasTimeline() && zoom(...whole) }],
   ['← →', 'earlier, later', { ArrowLeft: () => hasTimeline() && pan(-0.4), ArrowRight: () => hasTimeline() && pan(0.4) }],
   ['d', 'light or dark', { d: changeShade }],

@@ -2,7 +2,7 @@
 
 let ready = false;
 
-const SECTIONS = [['findings', 'Findings'], ['tried', 'Tried'], ['time', 'Over time'], ['steps', 'Single steps'], ['stacks', 'Stacks'], ['ranks', 'Ranks'], ['facts', 'Facts']];
+const SECTIONS = [['findings', 'Findings'], ['tried', 'Tried'], ['lines', 'Line by line'], ['time', 'Over time'], ['steps', 'Single steps'], ['stacks', 'Stacks'], ['ranks', 'Ranks'], ['facts', 'Facts']];
 
 function buildNavigation() {
   const links = SECTIONS.filter(([id]) => !byId(id).hidden).map(([id, name]) => element('a', { href: '#' + id }, name));
@@ -17,6 +17,7 @@ drawWholeRun();
 drawAccount();
 drawFindings();
 drawTried();
+drawLines();
 buildTimeline();
 buildLanes();
 buildFlames();
