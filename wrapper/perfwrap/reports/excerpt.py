@@ -36,8 +36,7 @@ class Excerpt(Struct, frozen=True):
     around: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """The text of a file of the program, or of a cell. ``changed``: the file is newer than the run."""
 
     text: str
