@@ -14,6 +14,8 @@ While detail is paused, ``fetching.py`` asks the table ``fetchers`` in C whether
 
 from __future__ import annotations
 
+from time import thread_time_ns
+
 from perfwrap_recorder import static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.journal import journal
@@ -29,7 +31,7 @@ MAX_WATCHED = 32
 """Loaders of a process that are watched."""
 MAX_FETCHERS = 1000
 MAX_NS = 40_000_000
-"""Time that all checks of a process may take."""
+"""CPU time that all checks of a process may take; other programs may stop a check for longer."""
 IN_WORKER = "worker"
 
 NOTHING = None, id
@@ -38,7 +40,7 @@ NOTHING = None, id
 fetchers = {}  # id of a fetcher -> (weak reference, function(indices): true if none of them is chosen, Watched)
 _watched = {}  # name of a loader -> Watched
 _torch = []  # the module, once it is imported
-_spent = [0]  # time of all checks so far
+_spent = [0]  # CPU time of all checks so far
 
 
 class Watched:
@@ -134,7 +136,7 @@ def look(fetcher, indices, is_worker):
     chosen = watched.chosen
     if chosen.isdisjoint(indices):
         return None
-    start = now()
+    start = now(), thread_time_ns()
     places = [(at, index) for at, index in enumerate(indices) if index in chosen]
     states = checksums.generator_states(_torch[0])
     _spend(start)
@@ -148,7 +150,7 @@ def check(looked, data):
     watched = looked.watched
     if watched.chosen is None or type(data) is not list or len(data) != looked.count:
         return
-    start = now()
+    start = now(), thread_time_ns()
     states = checksums.generator_states(_torch[0])
     # A generator may have been imported meanwhile.
     if states is not tensor_access.LATER and [each is None for each in states] == [
@@ -195,8 +197,9 @@ def _give_up(watched):
 
 def _spend(start):
     """Count the time of a check; check nothing more if all took too long."""
-    _spent[0] += now() - start
-    journal.own_work(start)
+    began, cpu_ns = start
+    _spent[0] += thread_time_ns() - cpu_ns
+    journal.own_work(began)
     if _spent[0] > MAX_NS:
         for watched in list(_watched.values()):
             if watched.chosen is not None:
