@@ -32,7 +32,7 @@ from perfwrap import units
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.unchanged_items import CheckedItems, find_checked_items
-from perfwrap.measures.data_loading.worker_need import measured_step, saved_by_workers
+from perfwrap.measures.data_loading.worker_need import best_workers, measured_step, saved_by_workers
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
@@ -123,6 +123,17 @@ def _gains_more(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits:
     return sum(_saving(loader, limits)) / 2 + limits.min_reported_share <= sum(workers) / 2
 
 
+def _workers(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> tuple[str, ...]:
+    """Return the sentence about workers in place of a cache; nothing if they do not help."""
+    step = measured_step(evidence, trainer, loader)
+    workers = 0 if step is None else best_workers(step)
+    if step is None or not workers:
+        return ()
+    return (
+        f"num_workers={workers} instead of a cache would gain less: {units.saving(*saved_by_workers(step))}.",
+    )
+
+
 def _finding(
     evidence: Evidence, trainer: Trainer, loader: LoaderUse, items: CheckedItems, limits: Limits
 ) -> Finding:
@@ -140,6 +151,7 @@ def _finding(
             "No global random generator moved while they were made.",
             *making.split(loader),
             *making.sampled(evidence, trainer, loader),
+            *_workers(evidence, trainer, loader),
         ),
         advice=caching.advice(loader, items, where),
         verdict="data-bound",
