@@ -49,7 +49,7 @@ RIGHT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("data_loader_single_process", "data_loader_wait", "first_batch_latency"), INPUT),
     **dict.fromkeys(("first_epoch_slower", "item_time_spread", "shallow_prefetch", "slow_collate"), INPUT),
     **dict.fromkeys(("slow_item", "storage_bound_input", "too_few_workers", "too_many_workers"), INPUT),
-    **dict.fromkeys(("needless_workers", "worker_lock_contention"), INPUT),
+    **dict.fromkeys(("items_never_change", "needless_workers", "worker_lock_contention"), INPUT),
     **dict.fromkeys(("worker_imbalance", "worker_restart"), INPUT),
     # "It can include validation, checkpointing, logging, framework orchestration, CPU stalls" (its DIAGNOSIS.md).
     **dict.fromkeys(

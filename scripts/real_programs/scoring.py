@@ -40,6 +40,7 @@ DATA = (
     "first_batch_latency",
     "gpu_waits_for_data",
     "item_time_spread",
+    "items_never_change",
     "needless_workers",
     "shallow_prefetch",
     "shared_memory_limit",

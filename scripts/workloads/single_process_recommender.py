@@ -1,5 +1,5 @@
 # expect: data_loader_single_process line guilty
-# also: data_loader_wait slow_item slow_collate slow_steps
+# also: data_loader_wait slow_item slow_collate slow_steps items_never_change
 # held out
 """Rates films for users: a two-tower recommender that draws its negatives while it loads."""
 import argparse

@@ -19,7 +19,7 @@ from perfwrap_recorder.gpu import nvtx_ranges
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, paused_detail, switching
 from perfwrap_recorder.journal.paused_detail import counting, find_tally
-from perfwrap_recorder.probes.data_loading import padding_facts, ready_batches
+from perfwrap_recorder.probes.data_loading import padding_facts, ready_batches, unchanged_items
 from perfwrap_recorder.program import batches, tensor_access, weak_table
 from perfwrap_recorder.program.source_lines import find_place, label
 
@@ -267,6 +267,9 @@ def _finish_start(loader, iterator, start, duration, frame):
     workers = workers if type(workers) is int else 0
     journal.span(start, duration, workers, label(name, frame), journal_format.LOADER_START)
     _note_beginning(iterator)
+    fetcher = static_access.own(iterator).get("_dataset_fetcher")
+    if fetcher is not None and name != MORE:
+        guard.run("unchanged_items", unchanged_items.watch, fetcher, name)
     workers = static_access.own(iterator).get("_workers")
     if type(workers) is list and _next_start() <= MAX_STARTS:
         journal.fact(name + "/workers", " ".join(str(worker.pid) for worker in workers))

@@ -3,7 +3,8 @@
 Instruments ``fetch`` of torch's two fetchers (map-style and iterable datasets). During one call the fetcher, an object
 of torch, has a timing function instead of the collate function, and for some batches a list that records when each of
 its indices is taken. The user's loader, dataset and collate function are not changed. ``dataset.__getitems__`` gets the
-list that torch made.
+list that torch made. A batch with items that ``unchanged_items.py`` checks has such a function also while detail is
+paused.
 
 Up to Python 3.10 the traceback of an error in a collate function has one more frame; from 3.11 on it has not.
 
@@ -25,6 +26,7 @@ from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.instrumenting.making import busy
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.journal.paused_detail import paused
+from perfwrap_recorder.probes.data_loading import unchanged_items
 from perfwrap_recorder.probes.data_loading.sample_times import SampleTimes, Stopwatch
 from perfwrap_recorder.program import batches, source_lines
 
@@ -43,6 +45,12 @@ WRAPPERS = {
 INDEX = "possibly_batched_index"
 """The parameter of ``fetch`` with the indices of the samples."""
 
+IS_WANTED = "%d not in _perfwrap_paused or not _perfwrap_watched.get(id(self), _perfwrap_nothing)[1](%s)" % (
+    FETCH,
+    INDEX,
+)
+"""Whether a call of ``fetch`` is recorded: not while detail is paused, unless items of the batch are checked."""
+
 sample_times = SampleTimes()
 _in_worker = []  # one token in a DataLoader's worker
 _names = {}  # id of a class, or of a collate function -> (weak reference to it, text ids)
@@ -51,18 +59,28 @@ _names = {}  # id of a class, or of a collate function -> (weak reference to it,
 class Making:
     """One batch that is being made."""
 
-    __slots__ = ("collate", "collate_end", "collate_start", "count", "fetcher", "index", "start", "weight")
+    __slots__ = (
+        *("collate", "collate_end", "collate_start", "count", "fetcher", "index", "is_split", "is_timed"),
+        *("looked", "samples_end", "start", "weight"),
+    )
 
 
 def install(torch):
     """Start recording."""
     weigh = guard.protect("batch_bytes", batches.weigh_for(torch))
+    unchanged_items.install(torch)
+    known = {
+        "_perfwrap_watched": unchanged_items.fetchers,
+        "_perfwrap_nothing": unchanged_items.NOTHING,
+    }
     fetchers = torch.utils.data._utils.fetch
     for kind in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
         owner = getattr(fetchers, kind, None)
         if owner is not None:
             values = ("self", INDEX)
-            instrument.instrument(torch, owner.fetch, *_around(weigh), values, kind=FETCH, rebind=(INDEX,))
+            instrument.instrument(
+                torch, owner.fetch, *_around(weigh), values, IS_WANTED, known, rebind=(INDEX,)
+            )
     journal.after_fork.add(_forget_parent)
     write = guard.protect("sample_times", sample_times.write_fact)
     journal.every_interval.add(guard.protect("sample_times", sample_times.write_fact_at_times))
@@ -115,9 +133,13 @@ def _timed(making, weigh):
     """Return the function that replaces the collate function while one batch is made."""
 
     def collate(data):
-        making.collate_start = now()
+        making.samples_end = making.collate_start = now()
         if type(data) is list:
             making.count = len(data)
+        if making.looked is not None:
+            guard.run("unchanged_items", unchanged_items.check, making.looked, data)
+            making.looked = None
+            making.collate_start = now()
         try:
             batch = making.collate(data)
         except BaseException as error:
@@ -137,10 +159,14 @@ def _begin(fetcher, index):
     if thread in busy or number in busy:
         return None
     making = Making()
-    making.collate = making.collate_start = making.weight = None
+    making.collate = making.collate_start = making.weight = making.looked = None
     making.count, making.fetcher, making.index = batches.UNKNOWN, number, index
-    if GETITEM not in paused:
+    making.is_timed, making.is_split = FETCH not in paused, GETITEM not in paused
+    if type(index) is list:
+        making.looked = guard.run("unchanged_items", unchanged_items.look, fetcher, index, bool(_in_worker))
+    if making.is_split or making.looked is not None:
         making.collate = fetcher.collate_fn
+    if making.is_split:
         if type(index) is list and fetcher.auto_collation and sample_times.is_wanted():
             if "dataset_iter" in static_access.own(fetcher) or _takes_one(type(fetcher.dataset)):
                 making.index = Stopwatch(index)
@@ -150,20 +176,22 @@ def _begin(fetcher, index):
 
 
 def _finish(fetcher, making, end):
+    if not making.is_timed:
+        return
     start, collated = making.start, making.collate_start
     count = making.count if fetcher.auto_collation else batches.UNKNOWN
     kind = type(_unwrapped(fetcher.dataset))
     fetch, getitem = _names_of_dataset(kind, "dataset_iter" in static_access.own(fetcher))
-    if collated:
+    if collated and making.is_split:
         journal.span(start, end - start, count, fetch, FETCH)
-        journal.span(start, collated - start, count if count > 0 else 1, getitem, GETITEM)
+        journal.span(start, making.samples_end - start, count if count > 0 else 1, getitem, GETITEM)
         weight = batches.UNKNOWN if making.weight is None else making.weight
         name = _name_of_collate(fetcher.collate_fn)
         journal.span(collated, making.collate_end - collated, weight, name, COLLATE)
         if type(making.index) is Stopwatch:
             sample_times.add(making.index.moments)
         elif count > 0:
-            sample_times.weigh((collated - start) // count)
+            sample_times.weigh((making.samples_end - start) // count)
     else:
         journal.span(start, end - start, batches.UNKNOWN, fetch, FETCH)
     if _in_worker:
@@ -238,6 +266,7 @@ def _class_name(kind):
 
 
 def _forget_parent():
-    """In the child of a fork, forget the other threads of the parent, and its samples."""
+    """In the child of a fork, forget the other threads of the parent, its samples and its checks of items."""
     busy.intersection_update({get_ident()})
     sample_times.clear()
+    unchanged_items.forget()

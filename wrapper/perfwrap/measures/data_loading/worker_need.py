@@ -165,6 +165,14 @@ def saved(step: Step, step_ns: float, workers: int) -> tuple[float, float]:
     return (best, 1.0 - kept * (1.0 - best))
 
 
+def saved_by_workers(step: Step) -> tuple[float, float]:
+    """Return the same for a loader without workers that gets as many as help, or none and cheaper batches."""
+    workers = best_workers(step)
+    if not workers:
+        return (1.0 - step.fetch_ns / step.now_ns, 1.0)
+    return saved(step, step.with_workers(workers), workers)
+
+
 def simulated_step(fetches: Sequence[float], rests: Sequence[float], workers: int, prefetch: int) -> float:
     """Return the mean step of a loader with ordered delivery, from these times of making and using batches.
 

@@ -23,7 +23,7 @@ VERSION_KEYS = ("torch", "torch_cuda", "python")
 NOT_CONDITIONS = re.compile(
     r"(^|/)(line|created|uuid|workers|cuda_device_uuid)$"
     r"|^(ppid|argv|started|journal_bytes|start_ticks|cmdline|sample_times|executable|reached_by|role|ptracer"
-    r"|rank|cores|restart_count|group/.*|cuda_device|compile/.*|scaler/.*|gpu_time/.*|live_graph/.*|cell/.*|notebook)$"
+    r"|rank|cores|restart_count|group/.*|cuda_device|compile/.*|scaler/.*|gpu_time/.*|live_graph/.*|item/.*|cell/.*|notebook)$"
 )
 """Facts of a process about its identity, time, locations or progress: these are not conditions."""
 

@@ -36,10 +36,17 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
-from perfwrap.measures.data_loading.worker_need import RECEIVE_NS, Step, best_workers, measured_step, saved
+from perfwrap.measures.data_loading.worker_need import (
+    RECEIVE_NS,
+    Step,
+    best_workers,
+    measured_step,
+    saved_by_workers,
+)
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
+from perfwrap.rules.data_loading import _caching as caching
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -78,6 +85,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         f"{_dataset(loader)} is read with num_workers=0, so loading and training do not overlap.",
         *making.split(loader),
         *making.sampled(evidence, trainer, loader),
+        *caching.sentences(evidence, trainer, loader),
     ]
     if step.cores is not None:
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
@@ -89,7 +97,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
         share=loader.share,
-        saving=_saving(step, workers),
+        saving=saved_by_workers(step),
         evidence=tuple(words),
         advice=_advice(loader, where, step, workers, main_cost, limits),
         verdict="data-bound",
@@ -98,13 +106,6 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         confidence="inferred",
         claims=making.waits(loader),
     )
-
-
-def _saving(step: Step, workers: int) -> tuple[float, float]:
-    """Return the best and worst step-time ratios with this number of workers."""
-    if not workers:
-        return (1.0 - step.fetch_ns / step.now_ns, 1.0)
-    return saved(step, step.with_workers(workers), workers)
 
 
 def _dataset(loader: LoaderUse) -> str:

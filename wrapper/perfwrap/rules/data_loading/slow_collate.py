@@ -30,6 +30,7 @@ from perfwrap.measures.data_loading.worker_need import Step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
+from perfwrap.rules.data_loading import _caching as caching
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -77,6 +78,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
             f"num_workers={step.workers}.",
             *making.split(loader),
             *making.sampled(evidence, trainer, loader),
+            *caching.of_collation(evidence, trainer, loader),
         ),
         advice=f"Make {where} cheaper: build the batch with a few operations on whole tensors instead of a Python loop "
         "over its samples.",

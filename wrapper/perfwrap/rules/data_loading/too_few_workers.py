@@ -34,6 +34,7 @@ from perfwrap.measures.data_loading.worker_need import Step, best_workers, measu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
+from perfwrap.rules.data_loading import _caching as caching
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -93,6 +94,7 @@ def _finding(
         f"Workers make batches {units.share(1.0 - _idle(loader))} of their time.",
         *making.split(loader),
         *making.sampled(evidence, trainer, loader),
+        *caching.sentences(evidence, trainer, loader),
     ]
     best, worst = saved(step, step.with_workers(workers), workers)
     if step.waiting_share >= limits.min_waiting_share:
