@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap.measures.data_loading.batch_making import workers_of
 from perfwrap.measures.data_loading.loaders import LoaderUse
@@ -22,8 +22,7 @@ FEW = 4
 """With fewer items that one rank made twice, those of the other ranks are compared, too."""
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One item as it was made once."""
 
     index: int
@@ -34,8 +33,7 @@ class Check:
     largest: int
 
 
-@dataclass(frozen=True)
-class CheckedItems:
+class CheckedItems(Struct, frozen=True):
     """The items of one loader that were checked at least twice."""
 
     count: int
