@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from perfwrap.diagnosis.model import Diagnosis, LineAccount, LineCost, ModuleCost
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.line_account import PARTS
@@ -231,7 +232,7 @@ def test_the_stacks_sum_to_the_step_and_end_with_their_parts(line_account: LineA
 
 def test_a_function_named_like_a_part_is_no_part() -> None:
     stacks = {("backward", "x", "forward"): 2.0, ("data", "forward"): 2.0}
-    flames = step_flames(replace(account([]), stacks=stacks))
+    flames = step_flames(structs.replace(account([]), stacks=stacks))
     kinds = sorted(zip(flames["label"], flames["kind"], strict=True))
     assert ("backward", "line") in kinds
     assert ("data", "line") in kinds

@@ -150,10 +150,10 @@ class Dataflow:
                     costs[line_of(frame)] += self.cost(number)  # type: ignore[assignment]
         return [line for line, _ in costs.most_common(MAX_LINES)]
 
-    def roots(self, numbers: Iterable[int]) -> dict[int, Line]:
+    def roots(self, numbers: Iterable[int], part: float = NEARLY_ALL) -> dict[int, Line]:
         """Return the line to change for each of these operations: the outermost one all of whose operations are wasted.
 
-        Nearly all: what is not counts for less than a twentieth of the time of that line.
+        ``part`` of the time of that line is enough.
         """
         wasted = set(numbers)
         whole: Counter[tuple[int, ...]] = Counter()
@@ -166,13 +166,15 @@ class Dataflow:
                 whole[chain] += cost  # type: ignore[assignment]
                 if number in wasted:
                     own[chain] += cost  # type: ignore[assignment]
-        return {number: self._root(number, whole, own) for number in wasted}
+        return {number: self._root(number, whole, own, part) for number in wasted}
 
-    def _root(self, number: int, whole: Counter[tuple[int, ...]], own: Counter[tuple[int, ...]]) -> Line:
+    def _root(
+        self, number: int, whole: Counter[tuple[int, ...]], own: Counter[tuple[int, ...]], part: float
+    ) -> Line:
         stack = self.stack(number)
         for depth, chain in enumerate(self._chains(number), start=1):
             frame = stack[-depth]
-            if not frame.is_installed and own[chain] >= NEARLY_ALL * whole[chain]:
+            if not frame.is_installed and own[chain] >= part * whole[chain]:
                 return line_of(frame)
         return self.line(number)
 

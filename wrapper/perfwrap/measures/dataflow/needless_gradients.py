@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from perfwrap.measures.dataflow.dataflow import Dataflow
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.dataflow.dataflow import MAX_LINES, Dataflow
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import BACKWARD, DATA, OPTIMIZER, RANDOM, VIEW
+
+MOST = 0.7
+"""Part of a line's time whose gradients are unused for the line to be the one to change; the rest has none."""
 
 BATCH, STATE, NOISE = 1, 2, 4
 """What a value follows from: the batch, memory that training writes, random numbers."""
@@ -26,13 +31,26 @@ def split_by_training(flow: Dataflow, unused: Sequence[Waste]) -> tuple[list[Was
                     Waste(
                         tuple(numbers),
                         flow.share(numbers),
-                        tuple(flow.lines(numbers)),
+                        _lines(flow, numbers, waste.other if found is trained else None),
                         waste.callers,
                         other=waste.other,
                         in_backward=True,
                     )
                 )
     return frozen, trained
+
+
+def _lines(flow: Dataflow, numbers: Sequence[int], caller: Line | None) -> tuple[Line, ...]:
+    """Return the lines to change: the backward call of a part that is trained, or the calls of one that is not."""
+    forward = {each for number in numbers if (each := flow.forward_of(number)) is not None}
+    roots = flow.roots(forward, MOST)
+    costs: Counter[Line] = Counter()
+    for number in numbers:
+        root = roots.get(flow.forward_of(number) or -1)
+        if root is not None:
+            costs[root] += flow.cost(number)  # type: ignore[assignment]
+    found = [line for line, _ in costs.most_common(MAX_LINES)] or flow.lines(numbers)
+    return tuple(dict.fromkeys([caller, *found] if caller is not None and caller.file else found))
 
 
 def find_untrained(flow: Dataflow) -> set[int]:

@@ -21,7 +21,7 @@ from perfwrap.measures.dataflow.unused_operations import find_partly_unused, fin
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.source_calls import independent_loop
+from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import DATAFLOW, notes
@@ -77,7 +77,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         FROZEN: frozen,
         WEIGHTS: weights,
         RECAST: recast,
-        LOOP: [_at_loop(evidence, flow, waste) for waste in find_small_loops(flow, same)],
+        LOOP: [_at_loop(evidence, trainer, flow, waste) for waste in find_small_loops(flow, same)],
         BROADCAST: find_broadcasts(flow, same | dead),
         SOFTMAX: find_softmax_logs(flow),
     }
@@ -87,16 +87,14 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     return WastedWork(flow, _once(flow, found), loop_share, flow.share(recomputed), unknown)
 
 
-def _at_loop(evidence: Evidence, flow: Dataflow, waste: Waste) -> Waste:
-    """Return a loop with the line in front that the source shows inside of a loop: it may call the others."""
-    number = max(waste.operations, key=flow.cost)
-    for frame in flow.stack(number):
+def _at_loop(evidence: Evidence, trainer: Trainer, flow: Dataflow, waste: Waste) -> Waste:
+    """Return a loop with the line in front that is inside of the loop in the source, if it calls the others."""
+    functions = {(line.file, line.function) for line in waste.lines}
+    for frame in flow.stack(max(waste.operations, key=flow.cost)):
         line = line_of(frame)
-        if (
-            not frame.is_installed
-            and independent_loop(evidence.timeline.run, line.file, line.line) is not None
-        ):
-            return replace(waste, lines=tuple(dict.fromkeys((line, *waste.lines))))
+        if not frame.is_installed and evidence.get(find_model_loop, trainer, line) is not None:
+            is_named = (line.file, line.function) in functions
+            return waste if is_named else replace(waste, lines=(line, *waste.lines))
     return waste
 
 

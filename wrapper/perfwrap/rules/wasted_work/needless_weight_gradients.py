@@ -48,12 +48,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
-    caller = lines([waste.other]) if waste.other is not None and waste.other.file else "that backward"
     return Words(
-        title=f"{SHARE} of the training loop computes gradients that nobody uses, for {at(waste)}.",
+        title=f"{SHARE} of the training loop computes gradients that nobody uses, at {at(waste)}.",
         evidence=(
-            f"{many(waste)} of the backward pass at {caller}, for {lines(waste.lines)}, make gradients that reach no "
-            "optimizer step.",
+            f"{many(waste)} of this backward pass, for the calls at {lines(waste.lines[1:])}, make gradients that "
+            "reach no optimizer step.",
         ),
         advice="Around that pass, call requires_grad_(False) on the weights that it does not train, or detach() its "
         "input.",
