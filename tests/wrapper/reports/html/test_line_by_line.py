@@ -241,7 +241,7 @@ def test_a_function_named_like_a_part_is_no_part() -> None:
 def test_hostile_texts_stay_texts_and_are_cut(diagnosis: Diagnosis, attack: Any) -> None:
     line = cost(attack.long_path, 3, attack.text * 20, forward=5.0)
     line.kinds, line.shape, line.module = ((attack.text, 1),), attack.text, attack.text
-    hostile = replace(
+    hostile = structs.replace(
         account([line], [ModuleCost(attack.text * 20, attack.text * 20, 5.0, 0.0, 1)]),
         stacks={(attack.text * 20, "forward"): 5.0},
     )
