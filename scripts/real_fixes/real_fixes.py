@@ -5,6 +5,7 @@
     python scripts/real_fixes/real_fixes.py --sources DIR --recorded    do not measure; use the ratios of fixes.toml
     python scripts/real_fixes/real_fixes.py --sources DIR --times       only measure the ratios; do not run perfwrap
     python scripts/real_fixes/real_fixes.py --sources DIR --keep KEPT   keep checkouts, times and runs in KEPT
+    python scripts/real_fixes/real_fixes.py --sources DIR --inspect     with the operations of six steps (perfwrap inspect)
     python scripts/real_fixes/real_fixes.py --again KEPT                run nothing: diagnose the runs in KEPT again
 
 Each pair is a commit of a public project that made training faster, and the commit before it. DIR holds git clones of
@@ -201,9 +202,9 @@ class Bench:
         times = json.loads(path.read_text())
         return statistics.median(times["before"]), statistics.median(times["after"])
 
-    def profile(self) -> bool:
-        """Record the version before the fix; return whether it ran to its end."""
-        command = [sys.executable, "-m", "perfwrap", "run", "--out", str(self.run_folder), "--"]
+    def profile(self, *options: str) -> bool:
+        """Record the version before the fix, with options of ``perfwrap run``; return whether it ran to its end."""
+        command = [sys.executable, "-m", "perfwrap", "run", *options, "--out", str(self.run_folder), "--"]
         with (
             (self.folder / "report.txt").open("w") as report,
             self.start("before", *command, stderr=report) as process,
@@ -255,6 +256,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="how often each version runs bare (3)")
     parser.add_argument("--recorded", action="store_true", help="use the ratios of fixes.toml")
     parser.add_argument("--times", action="store_true", help="only measure the ratios")
+    parser.add_argument("--inspect", action="store_true", help="record the operations of six steps")
     parser.add_argument("--keep", type=Path, help="keep checkouts, times and runs in this folder")
     parser.add_argument("--again", type=Path, help="diagnose the runs kept in this folder again")
     arguments = parser.parse_args()
@@ -285,7 +287,7 @@ def main() -> int:
                     print_times(pair, times)
                     counts[pair.held_out, "measured" if times else "failed"] += 1
                     continue
-                if not bench.profile():
+                if not bench.profile(*(["--inspect"] if arguments.inspect else [])):
                     print(f"{pair.name} failed: see {bench.folder / 'report.txt'}", file=sys.stderr)
                     counts[pair.held_out, "failed"] += 1
                     continue
