@@ -22,6 +22,7 @@ from types import FunctionType, MethodType
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.instrumenting import instrument
+from perfwrap_recorder.instrumenting import making as makers
 from perfwrap_recorder.instrumenting.making import busy
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.journal.paused_detail import paused
@@ -106,7 +107,7 @@ def _around(weigh):
         if making.collate:
             fetcher.collate_fn = making.collate
         busy.discard(making.fetcher)
-        busy.discard(get_ident())
+        makers.end(get_ident())
 
     return begin, end, fail
 
@@ -145,7 +146,7 @@ def _begin(fetcher, index):
             if "dataset_iter" in static_access.own(fetcher) or _takes_one(type(fetcher.dataset)):
                 making.index = Stopwatch(index)
     busy.add(number)
-    busy.add(thread)
+    makers.begin(thread, id(fetcher.dataset))
     return making
 
 
@@ -239,5 +240,5 @@ def _class_name(kind):
 
 def _forget_parent():
     """In the child of a fork, forget the other threads of the parent, and its samples."""
-    busy.intersection_update({get_ident()})
+    makers.forget_other_threads()
     sample_times.clear()
