@@ -4,8 +4,8 @@
 accessed; only for a tensor it returns a function that calls the recorder around the method. So tables of functions,
 handlers of ``__torch_function__``, ``inspect``, pickle, Dynamo and C++ find the same objects as without perfwrap, and
 calls through the class (``torch.Tensor.item(x)``) are not recorded. A tensor's method calls only torch's own while
-spans of its kind are paused, while most batches are made in this thread (``making``), while ``torch.jit`` traces, in the
-workers of a loader, and for tensors with their own dispatch.
+spans of its kind are paused, while this thread makes a batch that is not watched (``making``), while ``torch.jit``
+traces, in the workers of a loader, and for tensors with their own dispatch.
 
 The original is called from a frame with the file, line and globals of the caller, because warnings from C++ name the
 Python line that runs. From Python 3.11 on, tracebacks contain no frame of the recorder.
@@ -67,7 +67,8 @@ class Method:
         """Return the method itself for the class; for a tensor, the bound method, watched or not."""
         if tensor is None:
             return self.method
-        # This comes first, since a dataset calls these methods several times per sample. Errors about arguments have the text of a call ``tensor.item(...)`` that Python makes without a descriptor.
+        # First, since a dataset calls these methods several times per sample. Errors about arguments have the text of a
+        # call ``tensor.item(...)`` that Python makes without a descriptor.
         if self.kind in paused or quiet and get_ident() in quiet:
             return MethodType(self.method, tensor)
         owner = type(tensor)

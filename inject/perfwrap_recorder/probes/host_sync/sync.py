@@ -8,8 +8,8 @@ Not recorded: values that C++ reads itself (``x[mask]``), torch's functions of t
 and methods called through the class (``torch.Tensor.item(x)``). Dynamo, ``torch.jit`` and ``__torch_function__``
 identify these by their identity. docs/what-is-seen.md has the list.
 
-Reads of CPU tensors by a dataset, while a batch is made, belong to the batch and are not recorded here. For most batches
-of a dataset that uses no GPU the methods are not watched at all, see ``instrumenting/making.py``.
+Reads of CPU tensors by a dataset, while a batch is made, belong to the batch and are not recorded here. While a dataset
+that uses no GPU makes its batches, the methods are rarely watched at all: see ``instrumenting/making.py``.
 
 A nested call (``item`` in ``__format__``) is part of the outer call. Reads by torch's own optimizers, loaders and
 scalers are not recorded. Finding the line costs time, so it is done only after a long call, for the first calls of a
