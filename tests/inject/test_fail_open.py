@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _imp
+import marshal
 import os
 import resource
 import shutil
@@ -12,6 +14,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from perfwrap.launch import injection
 
 PROGRAM = """
 import os, sys, torch
@@ -70,6 +73,29 @@ def test_a_damaged_recorder_is_silent_on_every_python(run, check, interpreter):
     start, failed = run.starts()[:2]
     assert failed["event"] == "failed" and failed["argv"].startswith("SyntaxError")
     assert failed["pid"] == start["pid"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff" * 1000, marshal.dumps(7), None])
+def test_without_whole_byte_code_the_recorder_is_compiled_from_its_sources(run, check, content):
+    path = run.data / injection.CODE
+    path.write_bytes(path.read_bytes()[:-1] if content is None else content)
+    assert check().stdout.startswith("torch.optim")
+    assert "failed" not in run.events() and run.journals()
+
+
+def test_lent_byte_code_is_used_if_it_is_of_the_source(run, fake_torch):
+    def says_lent():
+        done = run.start(sys.executable, "-c", PROGRAM, more={"PYTHONPATH": f"{run.hook}:{fake_torch}"})
+        return done.stdout.startswith("lent ")
+
+    probes = run.data / "perfwrap_recorder" / "probes" / "__init__.py"
+    lent = marshal.dumps(compile("import os; os.write(1, b'lent '); PROBES = ()", "elsewhere", "exec"))
+    name = probes.relative_to(run.data).as_posix()
+    code = {name: (_imp.source_hash(0, probes.read_bytes()), lent)}
+    (run.data / injection.CODE).write_bytes(marshal.dumps(code))
+    assert says_lent()
+    probes.write_text("PROBES = ()\n")
+    assert not says_lent()
 
 
 def test_damaged_settings_leave_the_program_alone(run, check):

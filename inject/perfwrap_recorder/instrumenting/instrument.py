@@ -167,8 +167,7 @@ def _weave(function, names, values, condition, kind, rebind, can_fail, passing, 
     )
     added = ast.parse("\n" * (line - 1) + ADDED.format(**words)).body[0]
     inner = added.body[1].body[1]
-    recorded = _parse(code).body[begins:]  # separate nodes
-    inner.body[1:1] = _with_ends(recorded, KEEPING.format(**words))
+    inner.body[1:1] = _with_ends(node.body[begins:], KEEPING.format(**words))
     shared = []
     node.body = _without_globals(node.body, shared)
     inner.body = _without_globals(inner.body, [])
@@ -211,7 +210,10 @@ def _has_docstring(node):
 
 
 def _with_ends(body, ending):
-    """Return the statements of a function, changed to keep the returned value for the recorder."""
+    """Return the statements of a function, changed to keep the returned value for the recorder.
+
+    The given ones stay as they are; what need not change is part of both, since parsing twice takes longer.
+    """
     found = []
     for node in body:
         if isinstance(node, ast.Return):
@@ -222,15 +224,26 @@ def _with_ends(body, ending):
                 put.value = ast.copy_location(ast.Constant(value=None, kind=None), node)
             found += [put, ast.copy_location(ast.Return(value=name.value), node)]
             continue
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for field in ("body", "orelse", "finalbody"):
-                inner = getattr(node, field, None)
-                if isinstance(inner, list):
-                    setattr(node, field, _with_ends(inner, ending))
-            for each in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
-                each.body = _with_ends(each.body, ending)
+        if hasattr(node, "body") or hasattr(node, "cases"):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                node = _copy(node)
+                for field in ("body", "orelse", "finalbody"):
+                    if hasattr(node, field):
+                        setattr(node, field, _with_ends(getattr(node, field), ending))
+                for field in ("handlers", "cases"):
+                    if hasattr(node, field):
+                        setattr(node, field, [_copy(each) for each in getattr(node, field)])
+                        for each in getattr(node, field):
+                            each.body = _with_ends(each.body, ending)
         found.append(node)
     return found
+
+
+def _copy(node):
+    """Return a copy of a node of a syntax tree, with the same parts."""
+    new = node.__class__.__new__(node.__class__)
+    new.__dict__.update(node.__dict__)
+    return new
 
 
 def _without_globals(body, found):

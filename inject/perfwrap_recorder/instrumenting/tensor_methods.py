@@ -4,8 +4,8 @@
 accessed; only for a tensor it returns a function that calls the recorder around the method. So tables of functions,
 handlers of ``__torch_function__``, ``inspect``, pickle, Dynamo and C++ find the same objects as without perfwrap, and
 calls through the class (``torch.Tensor.item(x)``) are not recorded. A tensor's method calls only torch's own while
-spans of its kind are paused, while ``torch.jit`` traces, in the workers of a loader, and for tensors with their own
-dispatch.
+spans of its kind are paused, while this thread makes a batch that is not watched (``making``), while ``torch.jit``
+traces, in the workers of a loader, and for tensors with their own dispatch.
 
 The original is called from a frame with the file, line and globals of the caller, because warnings from C++ name the
 Python line that runs. From Python 3.11 on, tracebacks contain no frame of the recorder.
@@ -33,7 +33,7 @@ MAX_CALLS = 10_000
 """Recorded calls since a step ended; beyond it, recording pauses until a step ends. For loops without training."""
 
 busy = set()  # threads in such a call
-busy_making = making.busy
+busy_making, quiet = making.busy, making.quiet
 _listeners = {}  # name -> function(tensor, name, frame), see ``listen``
 _installed = {}  # name -> its descriptor in the class
 _torch = []
@@ -68,13 +68,16 @@ class Method:
         """Return the method itself for the class; for a tensor, the bound method, watched or not."""
         if tensor is None:
             return self.method
+        # First, since a dataset calls these methods several times per sample. Errors about arguments have the text of a
+        # call ``tensor.item(...)`` that Python makes without a descriptor.
+        if self.kind in paused or quiet and get_ident() in quiet:
+            return MethodType(self.method, tensor)
         owner = type(tensor)
-        # Reads of a dataset's own samples on the host do not wait, and there are many.
+        # Reads of a dataset's own samples on the host do not wait.
         if busy_making and self.is_sync and owner is self.tensor and get_ident() in busy_making:
             if not self.count_modes() and tensor.is_cpu:
                 return MethodType(self.method, tensor)
-        # Errors about arguments have the text of a call ``tensor.item(...)`` that Python makes without a descriptor.
-        if self.kind in paused or self.is_tracing():
+        if self.is_tracing():
             return MethodType(self.method, tensor)
         # Tensors with their own dispatch, such as Dynamo's fake tensors, are not recorded.
         if owner is not self.tensor and member(owner, DISPATCH) is not self.dispatch:

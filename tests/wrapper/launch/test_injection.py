@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _imp
+import marshal
 import os
 import subprocess
 import sys
@@ -67,7 +69,29 @@ def test_it_holds_all_of_the_recorder_and_nothing_else(folder, repository):
     source = repository / "inject" / "perfwrap_recorder"
     expected = {path.relative_to(source.parent) for path in source.rglob("*.py")}
     copied = {path.relative_to(data) for path in data.rglob("*") if path.is_file()}
-    assert copied == expected | {Path("settings")}
+    assert copied == expected | {Path("settings"), Path(injection.CODE)}
+
+
+def test_byte_code_is_lent_if_python_keeps_it_and_may_keep_it(folder, tmp_path, monkeypatch):
+    package = tmp_path / "perfwrap_recorder"
+    (package / "part").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "part" / "one.py").write_text("x = 1\n")
+    for number, (keeps, damaged, expected) in enumerate(
+        ((False, False, 0), (True, False, 2), (False, False, 2), (False, True, 1), (True, False, 2))
+    ):
+        monkeypatch.setattr(sys, "dont_write_bytecode", not keeps)
+        if damaged:
+            (package / "part" / "one.py").write_text("x = 22\n")
+        code = {}
+        (tmp_path / str(number)).mkdir()
+        injection._copy_sources(str(package), str(tmp_path / str(number) / "perfwrap_recorder"), code)
+        assert len(code) == expected
+    assert set(code) == {"perfwrap_recorder/__init__.py", "perfwrap_recorder/part/one.py"}
+    hashed, found = code["perfwrap_recorder/part/one.py"]
+    names = {}
+    exec(marshal.loads(found), names)
+    assert names["x"] == 22 and hashed == _imp.source_hash(0, b"x = 22\n")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import select
 import signal
 import socket
@@ -86,7 +85,7 @@ def start(
 
     Raises NotStarted if the tool does not start it, OSError if the command cannot be executed.
     """
-    name = f"perfwrap-{secrets.token_hex(16)}"
+    name = f"perfwrap-{os.urandom(16).hex()}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0" + name)
         listener.listen(1)

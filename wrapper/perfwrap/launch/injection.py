@@ -7,12 +7,15 @@ machines drop unknown variables.
 
 from __future__ import annotations
 
+import _imp
 import fcntl
+import importlib.util
+import marshal
 import os
-import secrets
-import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import perfwrap
@@ -31,6 +34,10 @@ WATCHED = "watched"
 """A file next to the settings, locked while such a program is watched."""
 PACKAGE = "perfwrap_recorder"
 BYTE_CODE = "__pycache__"
+CODE = "code-" + importlib.util.MAGIC_NUMBER.hex()
+"""The file with the byte code of the recorder for this version of Python; own_modules.py reads it."""
+HEADER_BYTES = 16
+"""Bytes before the code in Python's files of byte code: version, flags, time and size of the source."""
 SETTINGS = "settings"
 NO_TRIAL = Trial()
 
@@ -63,7 +70,7 @@ def prepare(
     previous = environment.get("PYTHONPATH", "")
     hook = _make_hook(folder)
     # It starts with a digit, so it is not the name of a module; the rest is random.
-    data = hook / ("0" + secrets.token_hex(8))
+    data = hook / ("0" + os.urandom(8).hex())
     constants = {"DATA": data.name, "RUN_FOLDER": str(folder.path.absolute()), "WAS_UNSET": not previous}
     shim = _fill_in((_source() / SHIM).read_text(encoding="utf-8"), constants)
     settings = {
@@ -87,7 +94,9 @@ def prepare(
         "inspect": int(inspect),
     }
     _make_directory(data)
-    _copy_sources(_source() / PACKAGE, data / PACKAGE)
+    code: dict[str, tuple[bytes, bytes]] = {}
+    _copy_sources(str(_source() / PACKAGE), str(data / PACKAGE), code)
+    _write_bytes(str(data / CODE), marshal.dumps(code))
     # Otherwise Python creates them with the program's umask; if it is permissive, others could add byte code.
     for sources in (hook, data / PACKAGE):
         _make_directory(sources / BYTE_CODE)
@@ -156,15 +165,44 @@ def _fill_in(shim: str, constants: Mapping[str, object]) -> str:
     return "".join(lines)
 
 
-def _copy_sources(source: Path, target: Path) -> None:
-    """Copy the Python files of a package and its parts, and nothing else."""
-    _make_directory(target)
-    for path in sorted(source.iterdir()):
-        if path.is_dir() and path.name != "__pycache__":
-            _copy_sources(path, target / path.name)
-        elif path.suffix == ".py":
-            shutil.copyfile(path, target / path.name)
-            (target / path.name).chmod(FILE_MODE)
+def _copy_sources(source: str, target: str, code: dict[str, tuple[bytes, bytes]], under: str = "") -> None:
+    """Copy the Python files of a package and its parts, and nothing else; add their byte code to ``code``.
+
+    There are about a hundred files, so this does without ``pathlib`` and ``shutil``.
+    """
+    _make_directory(Path(target))
+    place = under + target[target.rfind("/") + 1 :] + "/"
+    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
+        if entry.name.endswith(".py"):
+            with open(entry.path, "rb") as file:
+                text, written = file.read(), os.fstat(file.fileno())
+            _write_bytes(f"{target}/{entry.name}", text)
+            found = _byte_code(entry.path, written)
+            if found is not None:
+                code[place + entry.name] = _imp.source_hash(0, text), found
+        elif entry.name != BYTE_CODE and entry.is_dir():
+            _copy_sources(entry.path, f"{target}/{entry.name}", code, place)
+
+
+def _byte_code(path: str, written: os.stat_result) -> bytes | None:
+    """Return the byte code that Python keeps of a source, None if it does not keep it; ``written`` is of the source."""
+    kept = importlib.util.cache_from_source(path)
+    # What is not optimised is for all: the recorder has no assertions.
+    header = importlib.util.MAGIC_NUMBER + b"".join(
+        (number & 0xFFFFFFFF).to_bytes(4, "little") for number in (0, int(written.st_mtime), written.st_size)
+    )
+    for _ in range(2):
+        try:
+            with open(kept, "rb") as file:
+                found = file.read()
+        except OSError:
+            found = b""
+        if found[:HEADER_BYTES] == header:
+            return found[HEADER_BYTES:]
+        if sys.dont_write_bytecode or not os.access(path[: path.rfind("/")], os.W_OK):
+            return None
+        SourceFileLoader("", path).get_code("")  # once after each installation: compiles and keeps it
+    return None
 
 
 def _make_directory(path: Path) -> None:
@@ -173,5 +211,10 @@ def _make_directory(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    path.chmod(FILE_MODE)
+    _write_bytes(str(path), text.encode("utf-8", "surrogateescape"))
+
+
+def _write_bytes(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), FILE_MODE)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfwrap.launch.options import option_name
 from perfwrap.redaction import masked, masked_words
+
+if TYPE_CHECKING:
+    import sqlite3
 
 PROGRAM = "nsys"
 PACKAGE = "NVIDIA Nsight Systems"
@@ -119,6 +122,8 @@ class Nsys:
 
 def redact(export: Path) -> str | None:
     """Overwrite the environment's values in an export; return what went wrong."""
+    import sqlite3  # every launcher imports this file, and nearly none has an export
+
     try:
         connection = sqlite3.connect(export)
         connection.text_factory = lambda value: value.decode("utf-8", "replace")

@@ -23,6 +23,7 @@ from types import FunctionType, MethodType
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.instrumenting import instrument
+from perfwrap_recorder.instrumenting import making as makers
 from perfwrap_recorder.instrumenting.making import busy
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.journal.paused_detail import paused
@@ -124,7 +125,7 @@ def _around(weigh):
         if making.collate:
             fetcher.collate_fn = making.collate
         busy.discard(making.fetcher)
-        busy.discard(get_ident())
+        makers.end(get_ident())
 
     return begin, end, fail
 
@@ -171,7 +172,7 @@ def _begin(fetcher, index):
             if "dataset_iter" in static_access.own(fetcher) or _takes_one(type(fetcher.dataset)):
                 making.index = Stopwatch(index)
     busy.add(number)
-    busy.add(thread)
+    makers.begin(thread, id(fetcher.dataset))
     return making
 
 
@@ -267,6 +268,6 @@ def _class_name(kind):
 
 def _forget_parent():
     """In the child of a fork, forget the other threads of the parent, its samples and its checks of items."""
-    busy.intersection_update({get_ident()})
+    makers.forget_other_threads()
     sample_times.clear()
     unchanged_items.forget()

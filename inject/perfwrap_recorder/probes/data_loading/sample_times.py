@@ -13,7 +13,7 @@ from perfwrap_recorder.journal import journal
 MAX_STRIDE = 16
 """If samples are fast, one batch in this many is measured."""
 
-RARELY_NS = 300_000
+RARELY_NS = 1_000_000
 """One batch in n is measured if a sample takes this time divided by n; measuring a sample costs about 1 us."""
 
 EIGHTHS = 8

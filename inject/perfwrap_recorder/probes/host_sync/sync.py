@@ -8,7 +8,8 @@ Not recorded: values that C++ reads itself (``x[mask]``), torch's functions of t
 and methods called through the class (``torch.Tensor.item(x)``). Dynamo, ``torch.jit`` and ``__torch_function__``
 identify these by their identity. docs/what-is-seen.md has the list.
 
-Reads of CPU tensors by a dataset, while a batch is made, belong to the batch and are not recorded here.
+Reads of CPU tensors by a dataset, while a batch is made, belong to the batch and are not recorded here. While a dataset
+that uses no GPU makes its batches, the methods are rarely watched at all: see ``instrumenting/making.py``.
 
 A nested call (``item`` in ``__format__``) is part of the outer call. Reads by torch's own optimizers, loaders and
 scalers are not recorded. Finding the line costs time, so it is done only after a long call, for the first calls of a
@@ -23,7 +24,7 @@ from sys import _getframe
 from perfwrap_recorder import guard, journal_format
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.gpu import gpu_events
-from perfwrap_recorder.instrumenting import instrument, tensor_methods
+from perfwrap_recorder.instrumenting import instrument, making, tensor_methods
 from perfwrap_recorder.instrumenting.tensor_methods import busy
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.program import source_lines
@@ -100,8 +101,10 @@ def _finish_with(name, on_gpu):
         number = source_lines.label(name, frame) if is_located else text_id
         is_on_gpu = on_gpu(tensor) if on_gpu else 0
         journal.span(start, duration, is_on_gpu, number, journal_format.SYNC)
-        if is_on_gpu and reach_gpu:
-            reach_gpu(end, tensor.get_device())
+        if is_on_gpu:
+            making.note_device()
+            if reach_gpu:
+                reach_gpu(end, tensor.get_device())
         # Infinity minus itself is NaN, and NaN differs from everything.
         if type(result) is float and result - result != 0.0:
             number = source_lines.label(name, frame)

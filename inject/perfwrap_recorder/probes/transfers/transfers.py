@@ -20,7 +20,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.instrumenting import instrument, tensor_methods
+from perfwrap_recorder.instrumenting import instrument, making, tensor_methods
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.program import source_lines
 
@@ -102,6 +102,7 @@ def _finish_with(name, measure, is_pinning):
         value = measure(source, target, is_pinning)
         if value is None:
             return
+        making.note_device()
         if is_non_blocking(arguments, options):
             value |= NON_BLOCKING
         moved = gathering.get(thread)

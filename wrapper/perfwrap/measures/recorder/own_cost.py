@@ -35,7 +35,7 @@ PAUSED_STEP_NS = 13_000
 HOT_GAP_NS = 20_000
 """A span that starts this soon after another one of the same thread finds warm caches."""
 
-SAMPLE_NS = 10_000
+SAMPLE_NS = 3_000
 """Cost of a sample that a data set makes in the training process: what it reads of tensors passes the recorder."""
 
 COUNTED_PER_STEP = 2

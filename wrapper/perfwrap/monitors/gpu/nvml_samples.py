@@ -8,7 +8,6 @@ means over a twentieth of a second, so that a long run stays within its journal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
 from perfwrap.monitors.gpu import nvml as library
@@ -78,5 +77,6 @@ def _means(samples: list[tuple[int, float]]) -> list[tuple[float, float]]:
     for moment, value in samples:
         bins.setdefault(moment // BIN_MICROSECONDS, []).append((moment, value))
     return [
-        (fmean(moment for moment, _ in group), fmean(value for _, value in group)) for group in bins.values()
+        (sum(moment for moment, _ in group) / len(group), sum(value for _, value in group) / len(group))
+        for group in bins.values()
     ]

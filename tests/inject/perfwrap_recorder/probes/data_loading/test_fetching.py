@@ -262,3 +262,37 @@ for batch in DataLoader(Normalized(12), 4):
     assert [len(found) for found in (batches, forwards, reads)] == [3] * 3
     for batch, forward, read in zip(batches, forwards, reads, strict=True):
         assert batch.start + batch.duration <= forward.start <= read.start
+
+
+def test_most_batches_of_a_dataset_that_uses_no_device_are_not_watched_for_calls_of_tensors(train) -> None:
+    done = train(f"""{DATA}
+import threading
+from _thread import get_ident
+from perfwrap_recorder.instrumenting import making
+quiet, others = [], []
+class Using(Data):
+    use_at = None
+    def __getitem__(self, index):
+        quiet.append(get_ident() in making.quiet)
+        if len(quiet) == 1:
+            thread = threading.Thread(target=lambda: others.append(get_ident() in making.quiet))
+            thread.start()
+            thread.join()
+        if index == self.use_at:
+            making.note_device()
+        return super().__getitem__(index)
+data = Using(64)
+for _ in DataLoader(data, 1): pass
+print(quiet.index(True) == making.WATCH_FIRST, quiet.count(False) - making.WATCH_FIRST, others, making.quiet)
+del quiet[:]
+Using.use_at = 15  # a batch that is watched: the first ones of each dataset object were before
+for _ in DataLoader(data, 1): pass
+print(quiet[16 : 16 + making.WATCH_FIRST] == [False] * making.WATCH_FIRST, all(quiet[33:47]))
+class Failing(Data):
+    def __getitem__(self, index): raise ValueError
+for _ in range(20):
+    try: next(iter(DataLoader(Failing(1), 1)))
+    except ValueError: pass
+print(making.quiet, making._current)
+""")
+    assert done.stdout == "True 3 [False] set()\nTrue True\nset() {}\n"
