@@ -18,8 +18,10 @@ def split_by_training(flow: Dataflow, unused: Sequence[Waste]) -> tuple[list[Was
     frozen: list[Waste] = []
     trained: list[Waste] = []
     for waste in unused:
-        mine = [number for number in waste.operations if flow.forward_of(number) in untrained]
-        rest = [number for number in waste.operations if flow.forward_of(number) not in untrained]
+        mine = dict.fromkeys(
+            number for number in waste.operations if not untrained.isdisjoint(_forwards(flow, number))
+        )
+        rest = [number for number in waste.operations if number not in mine]
         for numbers, found in ((mine, frozen), (rest, trained)):
             if numbers:
                 found.append(
@@ -33,6 +35,16 @@ def split_by_training(flow: Dataflow, unused: Sequence[Waste]) -> tuple[list[Was
                     )
                 )
     return frozen, trained
+
+
+def _forwards(flow: Dataflow, number: int) -> set[int]:
+    """Return the forward operations of a gradient; those of what it accumulates if it has none of its own."""
+    forward = flow.forward_of(number)
+    if forward is not None:
+        return {forward}
+    makers = [flow.window.value_operation[value] for value in flow.operations[number].reads[::2]]
+    found = [flow.forward_of(maker) for maker in makers if maker >= flow.first]
+    return {forward for forward in found if forward is not None}
 
 
 def find_untrained(flow: Dataflow) -> set[int]:
