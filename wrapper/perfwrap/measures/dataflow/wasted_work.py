@@ -10,13 +10,13 @@ from perfwrap.measures.dataflow.broadcasts import find_broadcasts
 from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
-from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
 from perfwrap.measures.dataflow.small_loops import find_small_loops
 from perfwrap.measures.dataflow.softmax_logs import find_softmax_logs
 from perfwrap.measures.dataflow.unchanging_operations import find_unchanging
 from perfwrap.measures.dataflow.unused_operations import find_partly_unused, find_unused
 from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import DATAFLOW, notes
@@ -67,7 +67,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     partly = find_partly_unused(flow, dead)
     found = {
         UNCHANGING: unchanging,
-        REPEATED: [*repeated, *find_repeated_backward(flow)],
+        REPEATED: [*repeated, *find_repeated_backward(flow, dead)],
         UNUSED: [*(waste for waste in unused if not waste.in_backward), *partly],
         FROZEN: frozen,
         WEIGHTS: weights,
