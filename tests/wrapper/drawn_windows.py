@@ -6,10 +6,14 @@ Memory, values, stability and checksums follow from what is drawn, by the record
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 from perfwrap.measures.dataflow.dataflow import Dataflow
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.timeline.model import Timeline
 from perfwrap.timeline.operation_window import (
     ACCUMULATE,
     BACKWARD,
@@ -350,6 +354,15 @@ def draw_flow(body: Draw, windows: int = 2) -> Dataflow:
     """Return the judged step of windows that ``body`` draws."""
     first, *others = draw(body, windows)
     return Dataflow(first, others)
+
+
+def add_windows(timeline: Timeline, body: Draw, process: int | None = None) -> Timeline:
+    """Return a timeline with windows that ``body`` draws, of its trainer if not of another ``process``."""
+    trainer = Evidence(timeline).get(find_main_trainer)
+    assert trainer is not None
+    owner = trainer.process if process is None else process
+    made = [msgspec.structs.replace(window, process=owner) for window in draw(body)]
+    return replace(timeline, operation_windows=tuple(made))
 
 
 def _product(sizes: Sequence[int]) -> int:
