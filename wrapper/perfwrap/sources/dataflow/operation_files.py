@@ -11,12 +11,15 @@ import msgspec
 from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.timeline.builder import TimelineBuilder
-from perfwrap.timeline.operation_window import STEPS, OperationWindow
+from perfwrap.timeline.operation_window import NEW, STEPS, VIEW, WRITTEN, OperationWindow
 
 FORMAT = 1
 NAME = re.compile(r"operations-(?P<host>.+)-(?P<pid>\d{1,10})-(?P<number>\d{1,3})\.json", re.ASCII)
+HOWS = (NEW, WRITTEN, VIEW)
 MAX_BYTES = 1 << 30
 MAX_WINDOWS = 64
+MAX_NS = 24 * 3600 * 1_000_000_000
+"""No time in a window is longer."""
 
 
 def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], str] = str) -> None:
@@ -48,6 +51,7 @@ def _check(window: OperationWindow) -> None:
         len(window.ends) != STEPS
         or len(firsts) != STEPS + 1
         or firsts != sorted(firsts)
+        or firsts[0] < 0
         or firsts[-1] > count
     ):
         raise ValueError("its steps are damaged")
@@ -56,10 +60,12 @@ def _check(window: OperationWindow) -> None:
     _demand(chain.from_iterable(each.reads[1::2] for each in operations), len(window.geometries))
     _demand(chain.from_iterable(each.writes[::3] for each in operations), values)
     _demand(chain.from_iterable(each.writes[1::3] for each in operations), len(window.geometries))
+    _demand(chain.from_iterable(each.writes[2::3] for each in operations), len(HOWS))
     _demand((each.function for each in operations), len(window.functions))
     _demand((each.inside for each in operations), len(window.stacks), -1)
     _demand((each.outside for each in operations), len(window.stacks), -1)
     _demand((each.module for each in operations), len(window.modules), -1)
+    _demand((each.first_step for each in window.storages), STEPS)
     _demand(window.value_storage, len(window.storages))
     _demand(window.value_operation, count, -1)
     _demand((storage for storage, _ in window.alive), len(window.storages))
@@ -71,8 +77,18 @@ def _check(window: OperationWindow) -> None:
         raise ValueError("its values are damaged")
     if any(len(each.reads) % 2 or len(each.writes) % 3 for each in operations):
         raise ValueError("its operations are damaged")
-    if any(len(each.shape) != len(each.stride) for each in window.geometries):
+    if any(
+        len(each.shape) != len(each.stride) or min(each.shape, default=0) < 0 for each in window.geometries
+    ):
         raise ValueError("its geometries are damaged")
+    times = (
+        *([window.opened // MAX_NS, *window.ends, *window.bare], (each.start for each in operations)),
+        *((each.duration for each in operations), (took for _, took in window.gpu)),
+    )
+    # Two threads may run operations at the same time: then the gap between them is negative.
+    gaps = (abs(each.gap) for each in operations)
+    if any(not 0 <= ns < MAX_NS for ns in chain(*times, gaps)):
+        raise ValueError("its times are damaged")
 
 
 def _demand(numbers: Iterable[int], end: int, least: int = 0) -> None:
