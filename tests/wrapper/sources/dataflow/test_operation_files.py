@@ -171,6 +171,15 @@ def test_operations_of_two_threads_may_overlap(run: Any, tools: Path) -> None:
     assert len(read(run).operation_windows) == 1
 
 
+def test_the_name_of_a_program_may_be_no_text(run: Any, tools: Path) -> None:
+    text = json.dumps(
+        json.loads((SAMPLES / FIRST).read_text().replace("user/train", "\udcff\U0001f600/train"))
+    )
+    (tools / FIRST).write_text(text)
+    (window,) = read(run).operation_windows
+    assert {frame.file for stack in window.stacks for frame in stack} == {"/home/?\U0001f600/train.py"}
+
+
 def test_a_file_that_cannot_be_opened_costs_only_itself(run: Any, tools: Path) -> None:
     (tools / FIRST).symlink_to(tools / "nowhere")
     shutil.copy(SAMPLES / SECOND, tools)

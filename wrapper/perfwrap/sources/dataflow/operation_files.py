@@ -15,6 +15,8 @@ from perfwrap.timeline.operation_window import NEW, STEPS, VIEW, WRITTEN, Operat
 
 FORMAT = 1
 NAME = re.compile(r"operations-(?P<host>.+)-(?P<pid>\d{1,10})-(?P<number>\d{1,3})\.json", re.ASCII)
+NO_TEXT = re.compile(rb"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
+"""How JSON writes a byte of a file name that is not UTF-8."""
 HOWS = (NEW, WRITTEN, VIEW)
 MAX_BYTES = 1 << 30
 MAX_WINDOWS = 64
@@ -32,13 +34,24 @@ def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], 
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise ValueError("it is too large")
-            window = msgspec.json.decode(path.read_bytes(), type=OperationWindow)
+            window = _decode(path.read_bytes())
             _check(window)
         except (*UNFORESEEN, msgspec.DecodeError) as error:
             builder.warn(f"The dataflow window {path.name} cannot be read ({error}); it was skipped.")
             continue
         process = builder.latest_process(shown(name["host"]), int(name["pid"]))
         builder.add_operations(msgspec.structs.replace(window, process=process))
+
+
+def _decode(content: bytes) -> OperationWindow:
+    """Return a window; bytes in the names of files that are no text become question marks."""
+    try:
+        return msgspec.json.decode(content, type=OperationWindow)
+    except msgspec.DecodeError:
+        readable = NO_TEXT.sub(b"?", content)
+        if readable == content:
+            raise
+        return msgspec.json.decode(readable, type=OperationWindow)
 
 
 def _check(window: OperationWindow) -> None:
