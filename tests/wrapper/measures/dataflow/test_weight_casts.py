@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from perfwrap.measures.dataflow.repeated_operations import find_repeated
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.measures.dataflow.weight_casts import split_casts
@@ -24,6 +25,22 @@ def test_casts_of_the_same_weights_in_each_micro_batch_are_one_waste() -> None:
     assert waste.count == 4
     assert sorted(line.line for line in waste.lines) == [21, 22]
     assert rest == []
+
+
+def test_the_backward_of_each_cast_remains() -> None:
+    def body(step: Step) -> None:
+        for _ in range(2):
+            cast = step.call("_to_copy", step.old("weight"), line=21)
+            hidden = step.call("mm", step.batch(), cast, line=22)
+            step.backward()
+            gradient = step.gradient(cast, step.gradient(hidden, hidden), name="_to_copy")
+            total = step.accumulate("weight.grad", gradient)
+        step.optimize(step.old("weight"), total)
+        step.clear("weight.grad")
+
+    (waste,), _ = split(body)
+    assert waste.share == pytest.approx(1 / 12)
+    assert waste.count == 1
 
 
 def test_casts_of_the_batch_are_repeated_work() -> None:

@@ -28,7 +28,7 @@ def test_casts_of_the_same_weights_in_each_micro_batch_are_found(inspect: Inspec
     finding = find(rule)
     assert finding.share == pytest.approx(2 / 9, abs=0.01)
     assert str(finding.location) == "net.py:8"
-    assert "repeat 2 casts of parameters" in finding.evidence[0]
+    assert "A step repeats 2 casts of parameters" in finding.evidence[0]
     assert "torch.autocast once" in finding.advice
 
 
