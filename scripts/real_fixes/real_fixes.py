@@ -5,7 +5,7 @@
     python scripts/real_fixes/real_fixes.py --sources DIR --recorded    do not measure; use the ratios of fixes.toml
     python scripts/real_fixes/real_fixes.py --sources DIR --times       only measure the ratios; do not run perfwrap
     python scripts/real_fixes/real_fixes.py --sources DIR --keep KEPT   keep checkouts, times and runs in KEPT
-    python scripts/real_fixes/real_fixes.py --sources DIR --inspect     with the operations of six steps (perfwrap inspect)
+    python scripts/real_fixes/real_fixes.py --sources DIR --inspect     also record the operations of six steps
     python scripts/real_fixes/real_fixes.py --again KEPT                run nothing: diagnose the runs in KEPT again
 
 Each pair is a commit of a public project that made training faster, and the commit before it. DIR holds git clones of

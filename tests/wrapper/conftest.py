@@ -34,6 +34,8 @@ from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.coverage import WINDOW
 from perfwrap.timeline.model import Timeline
 
+from tests.wrapper.drawn_windows import Draw, add_windows
+
 SCHEMA = Draft202012Validator(
     json.loads(
         (Path(perfwrap.__file__).parent / "reports" / "diagnosis.schema.json").read_text(encoding="utf-8")
@@ -205,6 +207,8 @@ class WrittenRun:
             folder.mkdir(parents=True)
         self.folder.write_manifest({"command": ["python", "train.py"]})
         self.journals: list[WrittenJournal] = []
+        self.step: Draw | None = None
+        """Draws the operations of a step, for dataflow windows."""
 
     def journal(
         self,
@@ -247,7 +251,8 @@ class WrittenRun:
         for journal in self.journals:
             if not journal.path.exists():
                 journal.write()
-        return run_journals.read(self.folder)
+        timeline = run_journals.read(self.folder)
+        return timeline if self.step is None else add_windows(timeline, self.step)
 
 
 def _label(name: str, line: str) -> str:

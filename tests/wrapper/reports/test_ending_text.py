@@ -46,3 +46,25 @@ MEMORY = {"processes": 1, "scope": "container", "limit_bytes": 2 << 30, "command
 )
 def test_an_end_is_a_few_words(how: dict[str, Any] | None, text: str) -> None:
     assert ending_text.sentence({"exit": how}) == text
+
+
+@pytest.mark.parametrize(
+    ("steps", "how", "text"),
+    [
+        (30, {"signal": 2}, "ended by perfwrap after enough steps"),
+        (30, {"signal": 11}, "killed by SIGSEGV"),
+        (30, {"code": 1}, "exit code 1"),
+        (0, {"signal": 2}, "killed by SIGINT"),
+    ],
+)
+def test_a_program_that_perfwrap_ended_after_enough_steps_did_not_fail(
+    steps: int, how: dict[str, Any], text: str
+) -> None:
+    run = {"exit": how, "options": {"trial": {"steps": steps}}}
+    assert ending_text.sentence(run) == text
+    assert (ending_text.failure(run) == "") == text.startswith("ended by")
+
+
+@pytest.mark.parametrize("options", [None, [], {"trial": None}, {"trial": {"steps": None}}, {"trial": 3}])
+def test_options_that_are_missing_or_damaged_say_nothing(options: object) -> None:
+    assert ending_text.sentence({"exit": {"signal": 2}, "options": options}) == "killed by SIGINT"

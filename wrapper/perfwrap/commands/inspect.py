@@ -19,8 +19,8 @@ from perfwrap.experiments.reading import read, read_timeline
 from perfwrap.experiments.runner import Settings, run_once
 from perfwrap.experiments.trial import Run
 from perfwrap.launch import environment, process
+from perfwrap.measures.dataflow.wasted_work import find_obstacle
 from perfwrap.shown_text import say
-from perfwrap.timeline.coverage import DATAFLOW, notes
 
 NOT_INSPECTED = 1
 """Exit code if the program made no steps that could be inspected."""
@@ -80,8 +80,7 @@ def inspect(
         raise typer.Exit(INTERRUPTED if reading.status == "interrupted" else NOT_INSPECTED)
     show(ended.folder / "run")
     if not timeline.operation_windows:
-        reasons = [note.partition(": ")[2] for note in notes(timeline, DATAFLOW)]
-        say(f"perfwrap: operations were not recorded: {reasons[-1] if reasons else 'no step was seen'}.")
+        say(f"perfwrap: {find_obstacle(timeline) or 'No operations were recorded: no step was seen.'}")
         raise typer.Exit(NOT_INSPECTED)
 
 

@@ -122,9 +122,9 @@ class Diagnosis:
     conditions: dict[str, str] = field(default_factory=dict)
     """The conditions of the run; see measures.conditions."""
     whole_run: WholeRun | None = None
+    """How the time of the whole run divides; None if unknown."""
     line_account: LineAccount | None = None
     """The step by lines of the program, if a dataflow window was recorded."""
-    """How the time of the whole run divides; None if unknown."""
     processors: Processors | None = None
     """The CPU load on the machine of the main training thread."""
     other_programs: OtherPrograms | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from perfwrap.diagnosis.model import Diagnosis, Verdict
+from perfwrap.diagnosis.model import Diagnosis, LineAccount, Verdict
 from perfwrap.measures.recorder.own_cost import ProcessorTime
 from perfwrap.reports.terminal.page import MAX_COLUMNS
 from perfwrap.reports.terminal.run_text import next_command
@@ -153,6 +153,27 @@ def test_a_finding_that_another_run_would_explain_names_that_run(words: list[str
         Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run={"command": words}
     )
     assert next_command(diagnosis, Path("/runs/a")) == command
+
+
+@pytest.mark.parametrize(
+    ("verdict", "run", "command"),
+    [
+        ("compute-bound", {"options": {"inspect": False}}, "perfwrap inspect -- python train.py"),
+        ("compute-bound", {"options": {"inspect": True}}, "perfwrap explain it"),
+        ("compute-bound", {"options": {}, "imported": []}, "perfwrap explain it"),
+        ("compute-bound", {}, "perfwrap explain it"),
+        ("data-bound", {"options": {"inspect": False}}, "perfwrap explain it"),
+    ],
+)
+def test_what_the_model_computes_is_inspected_next_unless_it_was(
+    verdict: str, run: dict[str, object], command: str
+) -> None:
+    found = Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True)
+    run = {"command": ["python", "train.py"], **run}
+    diagnosis = Diagnosis(Verdict(verdict, 0.9, "So it is.", "measured"), (found,), run=run)
+    assert next_command(diagnosis, Path("/runs/a")) == command
+    inspected = replace(diagnosis, line_account=LineAccount(1.0, 1.0, (), (), {}))
+    assert next_command(inspected, Path("/runs/a")) == "perfwrap explain it"
 
 
 def test_what_was_imported_is_no_command_to_run_again() -> None:

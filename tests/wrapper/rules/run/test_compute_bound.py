@@ -8,6 +8,8 @@ from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 from perfwrap.rules.run import compute_bound as rule
 
+from tests.wrapper.drawn_windows import Step
+
 MS = 1_000_000
 
 
@@ -190,3 +192,44 @@ def test_without_samples_it_says_how_to_have_them(loop: Any, find: Callable[[Rul
         loop.compute()
     assert "py-spy" in find(rule).evidence[1]
     assert find(rule).rerun_options == "--py-spy"
+
+
+def test_after_an_inspection_the_costliest_lines_are_named(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(40):
+        loop.compute()
+
+    def body(step: Step) -> None:
+        hidden = step.call("mm", step.batch(), step.old("weight"), line=8, ns=500_000)
+        step.train(step.call("relu", hidden, line=9))
+
+    loop.run.step = body
+    finding = find(rule)
+    assert str(finding.location) == "train.py:8"
+    assert (
+        "Of a step, forward and backward together: 62 % at train.py:8, 25 % at train.py:9"
+        in finding.evidence[-1]
+    )
+    assert finding.advice.startswith("These lines do what the model needs")
+    assert finding.rerun_options is None
+
+
+def test_wasted_work_that_was_found_is_to_be_removed_first(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    def body(step: Step) -> None:
+        step.call("sin", step.batch(), ns=5_000_000)
+        step.train(step.call("mm", step.batch(), ns=5_000_000))
+
+    for _ in range(40):
+        loop.compute()
+    loop.run.step = body
+    assert find(rule).advice.startswith("First remove the wasted work")
+
+
+def test_a_step_without_operations_names_no_line(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.compute()
+    loop.run.step = lambda step: None
+    assert find(rule).location is None

@@ -23,14 +23,15 @@ def split_by_training(flow: Dataflow, unused: Sequence[Waste]) -> tuple[list[Was
     frozen: list[Waste] = []
     trained: list[Waste] = []
     for waste in unused:
-        mine = [number for number in waste.operations if flow.forward_of(number) in untrained]
-        rest = [number for number in waste.operations if flow.forward_of(number) not in untrained]
+        mine = [number for number in waste.operations if not untrained.isdisjoint(_forwards(flow, number))]
+        rest = [number for number in waste.operations if number not in set(mine)]
+        part = waste.share / (flow.share(waste.operations) or 1.0)  # of some only a half is unused
         for numbers, found in ((mine, frozen), (rest, trained)):
             if numbers:
                 found.append(
                     Waste(
                         tuple(numbers),
-                        flow.share(numbers),
+                        part * flow.share(numbers),
                         _lines(flow, numbers, waste.other if found is trained else None),
                         waste.callers,
                         other=waste.other,
@@ -51,6 +52,16 @@ def _lines(flow: Dataflow, numbers: Sequence[int], caller: Line | None) -> tuple
             costs[root] += flow.cost(number)  # type: ignore[assignment]
     found = [line for line, _ in costs.most_common(MAX_LINES)] or flow.lines(numbers)
     return tuple(dict.fromkeys([caller, *found] if caller is not None and caller.file else found))
+
+
+def _forwards(flow: Dataflow, number: int) -> set[int]:
+    """Return the forward operations of a gradient; those of what it accumulates if it has none of its own."""
+    forward = flow.forward_of(number)
+    if forward is not None:
+        return {forward}
+    makers = [flow.window.value_operation[value] for value in flow.operations[number].reads[::2]]
+    found = [flow.forward_of(maker) for maker in makers if maker >= flow.first]
+    return {forward for forward in found if forward is not None}
 
 
 def find_untrained(flow: Dataflow) -> set[int]:

@@ -92,14 +92,17 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
     return found
 
 
-def find_repeated_backward(flow: Dataflow) -> list[Waste]:
-    """Return backward passes through nodes that another one has visited, if nothing reads the gradients in between."""
+def find_repeated_backward(flow: Dataflow, dead: Collection[int]) -> list[Waste]:
+    """Return backward passes through nodes that another one has visited, if nothing reads the gradients in between.
+
+    Passes whose gradients nobody uses, ``dead``, are a waste of their own.
+    """
     alone = _of_parameters_alone(flow)
     passes: dict[int, dict[int, list[int]]] = defaultdict(dict)
     creating = set()
     for number in flow.step:
         operation = flow.operations[number]
-        if not operation.flags & BACKWARD:
+        if not operation.flags & BACKWARD or number in dead:
             continue
         if not operation.flags & (NO_GRAD | RECOMPUTE):
             creating.add(operation.backward)  # create_graph=True

@@ -25,6 +25,7 @@ from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import DATAFLOW, notes
+from perfwrap.timeline.model import Timeline
 from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
 
 UNCHANGING, REPEATED, UNUSED, LOOP = "unchanging", "repeated", "unused", "loop"
@@ -36,6 +37,9 @@ MIN_SHARE = 0.01
 """Smaller wastes are dropped."""
 MAX_UNEVEN = 1.3
 """Steps are too different if one has more operations than this times another."""
+
+NOT_RECORDED = ("no window: ", "window given up: ")
+"""How the recorder's notes about missing windows begin."""
 
 
 class WastedWork(Struct, frozen=True):
@@ -72,7 +76,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     partly = find_partly_unused(flow, dead)
     found = {
         UNCHANGING: unchanging,
-        REPEATED: [*repeated, *find_repeated_backward(flow)],
+        REPEATED: [*repeated, *find_repeated_backward(flow, dead)],
         UNUSED: [*(waste for waste in unused if not waste.in_backward), *partly],
         FROZEN: frozen,
         WEIGHTS: weights,
@@ -102,10 +106,16 @@ def why_no_window(evidence: Evidence, trainer: Trainer) -> str | None:
     """Return why there is no dataflow window, as a sentence; None if there is one."""
     if evidence.get(find_dataflow, trainer) is not None:
         return None
-    reasons = [note.partition(": ")[2] for note in notes(evidence.timeline, DATAFLOW) if ": " in note]
-    if reasons:
-        return f"Operations were not recorded: {reasons[-1]}."
-    return "Needs the operations of some steps; use `perfwrap inspect`."
+    return find_obstacle(evidence.timeline) or "Needs the operations of some steps; use `perfwrap inspect`."
+
+
+def find_obstacle(timeline: Timeline) -> str:
+    """Return why the operations that a run should have are missing, as a sentence; empty if it should have none."""
+    said = notes(timeline, DATAFLOW)
+    reasons = [note.partition(": ")[2] for note in said if note.startswith(NOT_RECORDED)]
+    if len(reasons) < len(said):
+        return "Operations were recorded, but their file cannot be read."
+    return f"Operations were not recorded: {reasons[-1]}." if reasons else ""
 
 
 def _once(flow: Dataflow, found: Mapping[str, list[Waste]]) -> dict[str, tuple[Waste, ...]]:

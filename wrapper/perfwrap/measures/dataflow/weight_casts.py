@@ -11,22 +11,28 @@ CAST = "_to_copy"
 
 
 def split_casts(flow: Dataflow, repeated: Sequence[Waste]) -> tuple[list[Waste], list[Waste]]:
-    """Return the repeated work that casts old memory, as one waste, and the rest."""
-    casts: list[Waste] = []
+    """Return the repeated work that casts old memory, as one waste, and the rest.
+
+    The backward of the casts is not wasted: each pass casts the gradient of its own micro-batch.
+    """
+    casts: set[int] = set()
     rest: list[Waste] = []
     for waste in repeated:
         forward = [number for number in waste.operations if flow.forward_of(number) is None]
         is_cast = bool(forward) and all(_casts_old(flow, number) for number in forward)
-        (casts if is_cast else rest).append(waste)
+        if is_cast:
+            casts.update(forward)
+        else:
+            rest.append(waste)
     if not casts:
         return [], rest
-    numbers = sorted({number for waste in casts for number in waste.operations})
+    numbers = sorted(casts)
     joined = Waste(
         tuple(numbers),
         flow.share(numbers),
         tuple(flow.lines(numbers)),
         tuple(flow.callers(numbers)),
-        count=sum(waste.count for waste in casts),
+        count=len(numbers),
     )
     return [joined], rest
 

@@ -14,6 +14,11 @@ from perfwrap.rules.model import Location
 LINES = 10
 BAR = 12
 """Columns of a bar at 100 %."""
+BESIDE = 13
+"""Columns of a row beside its bar, its place and its source."""
+MIN_SOURCE = 10
+"""With fewer columns for the source there is no bar."""
+NOTE_INDENT = 10
 MIN_SHARE = 0.005
 MOSTLY = 0.6
 """A line is mostly backward, for example, from this part of its cost."""
@@ -28,25 +33,26 @@ def draw_lines(account: LineAccount, run: dict[str, Any], page: Page) -> None:
     shown = [cost for cost in account.lines[:LINES] if account.share(cost) >= MIN_SHARE]
     places = [_place(cost) for cost in shown]
     width = min(max(map(len, places), default=0), page.width // 3)
+    bar = BAR if page.width - width - BAR - BESIDE >= MIN_SOURCE else 0
+    room = max(1, page.width - width - bar - BESIDE)
     rest = 1.0
     for cost, place in zip(shown, places, strict=True):
         share = account.share(cost)
         rest -= share
         source = _source(cost, run)
-        room = page.width - width - BAR - 13
         page.line(
             (f"{100 * share:>5.1f} %  ", ""),
-            (f"{page.bar(share, BAR):<{BAR}} ", "cyan"),
+            (f"{page.bar(share, bar):<{bar}} ", "cyan"),
             (f"{page.fitted(place, width):<{width}} ", ""),
-            (page.clipped(source, max(10, room)), "cyan"),
+            (page.clipped(source, room), "cyan"),
             indent=2,
         )
         note = _note(cost)
         if note:
-            page.line((note, "dim"), indent=10)
+            page.line((page.clipped(note, page.width - NOTE_INDENT), "dim"), indent=NOTE_INDENT)
     if rest >= MIN_SHARE:
         page.line(
-            (f"{100 * rest:>5.1f} %  ", ""), (f"{'':<{BAR}} ", ""), ("all other lines", "dim"), indent=2
+            (f"{100 * rest:>5.1f} %  ", ""), (f"{'':<{bar}} ", ""), ("all other lines", "dim"), indent=2
         )
 
 

@@ -42,6 +42,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.dataflow.line_account import LineAccount, find_line_account
+from perfwrap.measures.dataflow.wasted_work import KINDS
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
@@ -64,6 +65,7 @@ from perfwrap.rules.stack_samples import (
     quote_shares,
     where,
 )
+from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("trainer",)
 
@@ -87,6 +89,8 @@ class Limits(Struct, frozen=True):
 
 
 MAX_NAMED_LINES = 3
+NO_WASTE = "These lines do what the model needs, as far as `perfwrap inspect` can prove. "
+HAS_WASTE = "First remove the wasted work that other findings name. "
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
 FEW_SAMPLES = "Too few stack samples inside the model or loss."
 NOT_SAMPLED = (
@@ -136,7 +140,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     found = replace(found, claims=reduce(or_, (gap.segments for gap in losses), _at_work()))
     lines = evidence.get(find_line_account, trainer)
     if lines is not None:
-        return [_of_inspected(found, lines, levers)]
+        return [_of_inspected(found, lines, levers, explains(evidence, trainer, KINDS))]
     sampled = sampled_computing(evidence, trainer, losses)
     if sampled is not None:
         # With several training threads each may have another hottest line, and shared ones would be repeated.
@@ -151,16 +155,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     return [replace(found, evidence=(*found.evidence, NOT_SAMPLED), rerun_options="--py-spy")]
 
 
-def _of_inspected(found: Finding, account: LineAccount, levers: Levers) -> Finding:
+def _of_inspected(found: Finding, account: LineAccount, levers: Levers, has_waste: bool) -> Finding:
     """Return the finding with the costliest lines of a step whose operations were recorded."""
     known = [cost for cost in account.lines if cost.line.file][:MAX_NAMED_LINES]
+    if not known:
+        return found
     named = ", ".join(f"{units.share(account.share(cost))} at {place(cost.line, '')}" for cost in known)
     return replace(
         found,
         evidence=(*found.evidence, f"Of a step, forward and backward together: {named}."),
-        advice="These lines do what the model needs, as far as `perfwrap inspect` can prove. "
-        + levers.sentence,
-        location=locate(known[0].line) if known else None,
+        advice=(HAS_WASTE if has_waste else NO_WASTE) + levers.sentence,
+        location=locate(known[0].line),
     )
 
 

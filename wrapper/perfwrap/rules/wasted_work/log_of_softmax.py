@@ -47,11 +47,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
+    times = "once" if waste.count == 1 else units.counted(waste.count, "time")
     return Words(
         title=f"{SHARE} of the training loop can be saved by log_softmax, at {at(waste)}.",
         evidence=(
-            f"A step takes the logarithm of a softmax {units.counted(waste.count, 'time')}; the single function needs "
-            "about half of their time.",
+            f"A step takes the logarithm of a softmax {times}; log_softmax needs about half of the time of both.",
         ),
         advice="Use F.log_softmax, or F.cross_entropy on the logits; it is also more precise.",
     )

@@ -9,11 +9,13 @@ Why it costs
     all weights again.
 
 How the gain is estimated
-    The times of the second and later casts and of their backward, in the watched steps.
+    The times of the second and later casts in the watched steps. Their backward remains: each micro-batch casts its own
+    gradients.
 
 How to fix
-    Enter torch.autocast once around the forward passes of all micro-batches of a step, with each backward() inside
-    `torch.autocast(..., enabled=False)` or after it.
+    Enter torch.autocast once around all micro-batches of a step; contexts inside of it then keep the casts. Put each
+    backward() into `torch.autocast(..., enabled=False)`, and leave the outer context before optimizer.step(): after it
+    the casts would be those of the old weights.
 
 When it is wrong
     When the weights change between the micro-batches in a way that no operation shows.
@@ -30,7 +32,7 @@ from perfwrap.measures.dataflow.wasted_work import RECAST
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer
-from perfwrap.rules.wasted_step import MIN_WASTE_SHARE, Words, at, found, many
+from perfwrap.rules.wasted_step import MIN_WASTE_SHARE, Words, at, found
 
 NEEDS = ("steady_steps", "operations")
 
@@ -52,7 +54,9 @@ def _words(waste: Waste) -> Words:
     return Words(
         title=f"{SHARE} of the training loop casts weights again that have not changed, at {at(waste)}.",
         evidence=(
-            f"{many(waste)} of a step, backward included, repeat {units.counted(waste.count, 'cast')} of parameters.",
+            f"A step repeats {units.counted(waste.count, 'cast')} of parameters; autocast forgets them at the end of "
+            "its outermost context.",
         ),
-        advice="Enter torch.autocast once around the forward passes of all micro-batches of a step.",
+        advice="Enter torch.autocast once around all micro-batches of a step, and leave it before optimizer.step(); "
+        "contexts inside of it then keep the casts.",
     )

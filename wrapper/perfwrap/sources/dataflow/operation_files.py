@@ -11,12 +11,17 @@ import msgspec
 from perfwrap.run_folder import TOOLS, RunFolder
 from perfwrap.sources.damage import UNFORESEEN
 from perfwrap.timeline.builder import TimelineBuilder
-from perfwrap.timeline.operation_window import STEPS, OperationWindow
+from perfwrap.timeline.operation_window import NEW, STEPS, VIEW, WRITTEN, OperationWindow
 
 FORMAT = 1
 NAME = re.compile(r"operations-(?P<host>.+)-(?P<pid>\d{1,10})-(?P<number>\d{1,3})\.json", re.ASCII)
+NO_TEXT = re.compile(rb"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
+"""How JSON writes a byte of a file name that is not UTF-8."""
+HOWS = (NEW, WRITTEN, VIEW)
 MAX_BYTES = 1 << 30
 MAX_WINDOWS = 64
+MAX_NS = 24 * 3600 * 1_000_000_000
+"""No time in a window is longer."""
 
 
 def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], str] = str) -> None:
@@ -29,13 +34,24 @@ def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], 
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise ValueError("it is too large")
-            window = msgspec.json.decode(path.read_bytes(), type=OperationWindow)
+            window = _decode(path.read_bytes())
             _check(window)
         except (*UNFORESEEN, msgspec.DecodeError) as error:
             builder.warn(f"The dataflow window {path.name} cannot be read ({error}); it was skipped.")
             continue
         process = builder.latest_process(shown(name["host"]), int(name["pid"]))
         builder.add_operations(msgspec.structs.replace(window, process=process))
+
+
+def _decode(content: bytes) -> OperationWindow:
+    """Return a window; bytes in the names of files that are no text become question marks."""
+    try:
+        return msgspec.json.decode(content, type=OperationWindow)
+    except msgspec.DecodeError:
+        readable = NO_TEXT.sub(b"?", content)
+        if readable == content:
+            raise
+        return msgspec.json.decode(readable, type=OperationWindow)
 
 
 def _check(window: OperationWindow) -> None:
@@ -48,6 +64,7 @@ def _check(window: OperationWindow) -> None:
         len(window.ends) != STEPS
         or len(firsts) != STEPS + 1
         or firsts != sorted(firsts)
+        or firsts[0] < 0
         or firsts[-1] > count
     ):
         raise ValueError("its steps are damaged")
@@ -56,10 +73,12 @@ def _check(window: OperationWindow) -> None:
     _demand(chain.from_iterable(each.reads[1::2] for each in operations), len(window.geometries))
     _demand(chain.from_iterable(each.writes[::3] for each in operations), values)
     _demand(chain.from_iterable(each.writes[1::3] for each in operations), len(window.geometries))
+    _demand(chain.from_iterable(each.writes[2::3] for each in operations), len(HOWS))
     _demand((each.function for each in operations), len(window.functions))
     _demand((each.inside for each in operations), len(window.stacks), -1)
     _demand((each.outside for each in operations), len(window.stacks), -1)
     _demand((each.module for each in operations), len(window.modules), -1)
+    _demand((each.first_step for each in window.storages), STEPS)
     _demand(window.value_storage, len(window.storages))
     _demand(window.value_operation, count, -1)
     _demand((storage for storage, _ in window.alive), len(window.storages))
@@ -71,8 +90,18 @@ def _check(window: OperationWindow) -> None:
         raise ValueError("its values are damaged")
     if any(len(each.reads) % 2 or len(each.writes) % 3 for each in operations):
         raise ValueError("its operations are damaged")
-    if any(len(each.shape) != len(each.stride) for each in window.geometries):
+    if any(
+        len(each.shape) != len(each.stride) or min(each.shape, default=0) < 0 for each in window.geometries
+    ):
         raise ValueError("its geometries are damaged")
+    times = (
+        *([window.opened // MAX_NS, *window.ends, *window.bare], (each.start for each in operations)),
+        *((each.duration for each in operations), (took for _, took in window.gpu)),
+    )
+    # Two threads may run operations at the same time: then the gap between them is negative.
+    gaps = (abs(each.gap) for each in operations)
+    if any(not 0 <= ns < MAX_NS for ns in chain(*times, gaps)):
+        raise ValueError("its times are damaged")
 
 
 def _demand(numbers: Iterable[int], end: int, least: int = 0) -> None:
