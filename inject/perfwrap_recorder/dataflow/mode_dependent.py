@@ -24,6 +24,12 @@ def watch_backward(torch, begins):
     return all([instrument.instrument(torch, each, begins, _pass) for each in functions])
 
 
+def watch_profilers(torch, begins):
+    """Call ``begins()`` before a profiler starts, which would count each operation twice."""
+    kind = torch.autograd.profiler.profile
+    return all([instrument.instrument(torch, each, begins, _pass) for each in (kind._prepare_trace, kind._start_trace)])
+
+
 def is_one(name, arguments, is_tracked, is_without):
     """Return whether the derivative of that call depends on the mode, if it is computed.
 

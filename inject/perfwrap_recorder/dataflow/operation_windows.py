@@ -119,7 +119,12 @@ def _install(torch):
     if reason:
         _end(reason)
         return
-    if not mode_dependent.watch_backward(torch, guard.protect("dataflow_backward", _backward_begins)):
+    backward, profiler = (
+        guard.protect("dataflow_" + each.__name__[1:], each) for each in (_backward_begins, _profiler_begins)
+    )
+    if not (
+        mode_dependent.watch_backward(torch, backward) and mode_dependent.watch_profilers(torch, profiler)
+    ):
         _end("this version of PyTorch lacks what it needs")
         return
     unseen_reads.prepare(torch)
@@ -203,6 +208,12 @@ def _ids_of_parameters():
     for known in list(optimizers.numbered()):
         found.update(id(each) for each in optimizers.discarded_gradients.parameters_of(known))
     return found
+
+
+def _profiler_begins():
+    plan = _plan
+    if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
+        _give_up(sys.modules["torch"], plan, "a profiler is active")
 
 
 def _find_reason(torch, mode=None):

@@ -51,7 +51,7 @@ def tell_all(*models):
 def notes(finished) -> list[str]:
     """Return what the coverage of the windows says, in order."""
     return [
-        finished.journal.texts[found.value]
+        finished.journals[0].texts[found.value]
         for found in finished.journals[0].of("COVERAGE")
         if found.name == "dataflow"
     ]
