@@ -11,8 +11,8 @@ from __future__ import annotations
 from perfwrap_recorder.instrumenting import instrument
 
 PRODUCTS = frozenset(("prod", "cumprod", "_linalg_det", "masked_fill"))
-DECOMPOSITIONS = frozenset(("ormqr", "linalg_qr", "linalg_eig", "_linalg_eigh", "linalg_matrix_exp"))
-"""Only strides differ, mostly of second derivatives; optimizers use these operations without derivatives."""
+DECOMPOSITIONS = frozenset(("ormqr", "linalg_qr", "linalg_eig", "_linalg_eigh", "linalg_matrix_exp", "sgn"))
+"""Mostly strides of second derivatives differ; optimizers use these operations without derivatives."""
 FILLED = 2
 """The argument of ``masked_fill`` whose derivative is meant."""
 
@@ -21,13 +21,15 @@ def watch_backward(torch, begins):
     """Call ``begins()`` before each backward pass; return whether it will be called."""
     run = getattr(torch.autograd.graph, "_engine_run_backward", None)
     functions = (run,) if run is not None else (torch.autograd.backward, torch.autograd.grad)
-    return all([instrument.instrument(torch, each, begins, _pass) for each in functions])
+    return all(instrument.instrument(torch, each, begins, _pass) for each in functions)
 
 
 def watch_profilers(torch, begins):
     """Call ``begins()`` before a profiler starts, which would count each operation twice."""
     kind = torch.autograd.profiler.profile
-    return all([instrument.instrument(torch, each, begins, _pass) for each in (kind._prepare_trace, kind._start_trace)])
+    return all(
+        instrument.instrument(torch, each, begins, _pass) for each in (kind._prepare_trace, kind._start_trace)
+    )
 
 
 def is_one(name, arguments, is_tracked, is_without):

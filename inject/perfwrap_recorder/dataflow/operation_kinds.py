@@ -39,7 +39,17 @@ PLAIN = frozenset(("aten", "prims", "profiler", "c10d_functional", "_c10d_functi
 class Kind:
     """One operation: its number in the window, and what its schema says."""
 
-    __slots__ = ("dropout", "is_empty", "is_mode_dependent", "name", "number", "overwrites", "random", "row", "written")
+    __slots__ = (
+        "dropout",
+        "is_empty",
+        "is_mode_dependent",
+        "name",
+        "number",
+        "overwrites",
+        "random",
+        "row",
+        "written",
+    )
 
     def __init__(self, torch, function, number):
         schema = getattr(function, "_schema", None)

@@ -15,8 +15,8 @@ from itertools import count
 
 from perfwrap_recorder import guard
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.dataflow import handler_keys, mode_dependent, tensor_values
 from perfwrap_recorder.dataflow import operation_flags as flags
-from perfwrap_recorder.dataflow import mode_dependent, tensor_values
 from perfwrap_recorder.dataflow.operation_kinds import NORMS, RUNNING, TRAINS, Kind
 from perfwrap_recorder.dataflow.operation_stacks import Stacks
 from perfwrap_recorder.dataflow.tensor_values import TensorValues
@@ -353,6 +353,7 @@ def make(torch, watched):
         _modes.append(_make_class(torch))
     mode = _modes[0]()
     mode.watched, mode.note, mode.events = watched, guard.protect(FAILED, watched.note), _events_for(torch)
+    mode.restore = handler_keys.make(torch)
     return mode
 
 
@@ -390,7 +391,7 @@ def _make_class(torch):
 
     class Mode(torch.utils._python_dispatch.TorchDispatchMode):
         supports_higher_order_operators = True
-        watched = note = events = None
+        watched = note = events = restore = None
 
         @classmethod
         def is_infra_mode(cls):
@@ -414,19 +415,20 @@ def _make_class(torch):
                     NotImplemented  # its own dispatch is called, and the operations that it makes come here
                 )
             try:
+                self.restore(function)
                 if not watched.is_on:
                     return function(*arguments, **options)
                 pair = events and events()
                 began = now()
                 result = function(*arguments, **options)
                 ended = now()
+                if pair:
+                    pair[1].record()
+                    watched.events.append((len(watched.operations), *pair))
+                self.note(function, arguments, options, result, (entered, began, ended), sys._getframe(1))
             except BaseException as error:
                 _drop_frames(error, function)
                 raise
-            if pair:
-                pair[1].record()
-                watched.events.append((len(watched.operations), *pair))
-            self.note(function, arguments, options, result, (entered, began, ended), sys._getframe(1))
             if FAILED in guard.failed and watched.is_on:
                 watched.give_up("perfwrap's own code failed: %s" % guard.failed[FAILED])
             return result

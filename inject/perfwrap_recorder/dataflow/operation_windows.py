@@ -28,7 +28,7 @@ from _thread import get_ident
 
 from perfwrap_recorder import guard, on_import, static_access
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.dataflow import mode_dependent, operation_mode, unseen_reads
+from perfwrap_recorder.dataflow import handler_keys, mode_dependent, operation_mode, unseen_reads
 from perfwrap_recorder.journal import journal, step_ends, switching
 from perfwrap_recorder.journal_format import COVERAGE, PERFWRAP
 from perfwrap_recorder.probes.loop import optimizer as optimizers
@@ -144,6 +144,7 @@ def _find_lack(torch):
         "_push_on_torch_dispatch_stack",
         "_pop_torch_dispatch_stack",
         "_DisableTorchDispatch",
+        *handler_keys.NEEDED,
     )
     if base is None or not all(hasattr(torch._C, name) for name in needed):
         return "this version of PyTorch lacks what it needs"
@@ -197,7 +198,9 @@ def _backward_begins():
     found = plan.watched.mode_dependent
     if found:
         plan.tries_left = 0
-        plan.watched.give_up("PyTorch computes the derivative of %s in another way while it is watched" % found)
+        plan.watched.give_up(
+            "PyTorch computes the derivative of %s in another way while it is watched" % found
+        )
     if not plan.watched.is_on:
         _give_up(sys.modules["torch"], plan, plan.watched.why)
 

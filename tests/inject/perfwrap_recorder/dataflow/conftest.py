@@ -21,11 +21,10 @@ windows._install(torch)
 STEPS = 16
 """Steps of a program with both windows."""
 
-HELPERS = (
-    """
+HELPERS = f"""
 import hashlib, random
 import numpy
-STEPS = %d
+STEPS = {STEPS}
 torch.manual_seed(0)
 random.seed(0)
 numpy.random.seed(0)
@@ -43,8 +42,6 @@ def tell_all(*models):
             print(name, tensor.dtype, tensor.stride(), digest(tensor))
     print(digest(torch.get_rng_state()), random.random(), numpy.random.rand())
 """
-    % STEPS
-)
 """What programs print: losses, weights and the states of random generators, bit for bit."""
 
 

@@ -259,6 +259,35 @@ for step in range(STEPS):
     net.train()
 tell_all(net)
 """,
+    "operations that are made of others": """
+import warnings
+warnings.simplefilter("ignore")
+library = torch.library.Library("of_this_program", "DEF")
+library.define("wave(Tensor x) -> Tensor")
+library.impl("wave", lambda x: (x * 2).sin(), "CompositeExplicitAutograd")
+library.define("scaled(Tensor x) -> Tensor")
+def scaled(x):
+    y = x * 1
+    y.view(-1).mul_(3)
+    return y
+library.impl("scaled", scaled, "CompositeExplicitAutograd")
+@torch.library.custom_op("of_this_program::product", mutates_args=())
+def product(x: torch.Tensor) -> torch.Tensor: return (x @ x.mT).float()
+net = nn.Linear(4, 4)
+encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(STEPS):
+    optimizer.zero_grad()
+    x = torch.randn(4, 4)
+    loss = torch.ops.of_this_program.wave(net(x)).sum() + torch.ops.of_this_program.scaled(net(x)).sum()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        tell(loss, product(x), encoder(torch.randn(1, 4, 8)).float())
+    number = torch.complex(torch.randn(3, 2), torch.randn(3, 2))
+    tell(torch.view_as_real(torch.linalg.pinv(number)), (number.conj().imag @ x[:2, :2]).abs())
+tell_all(net)
+""",
     "weights with weight norm, spectral norm and an average": """
 from torch.nn.utils import parametrizations
 net = nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 8)), parametrizations.spectral_norm(nn.Linear(8, 4)))

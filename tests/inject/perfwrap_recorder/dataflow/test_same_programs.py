@@ -40,7 +40,9 @@ class Functions(TorchFunctionMode):
 @pytest.mark.parametrize("around, windows", [("Dispatches", 0), ("Functions", 2)])
 def test_modes_around_the_loop_see_what_they_see_without(same, around: str, windows: int) -> None:
     done = same(
-        LOOP + MODES + f"with {around}():\n    for step in range(STEPS): train_step()\nprint(seen)\ntell_all(net)\n",
+        LOOP
+        + MODES
+        + f"with {around}():\n    for step in range(STEPS): train_step()\nprint(seen)\ntell_all(net)\n",
         windows=windows,
     )
     if not windows:
@@ -304,7 +306,10 @@ for step in range(STEPS):
     fail(step)
     train_step()
 tell_all(net)
-""".replace("print_exc(file=sys.stdout)", "print_exc(file=sys.stdout)" if SHOWS_NO_FRAMES else "print_exc(0, sys.stdout)")
+""".replace(
+            "print_exc(file=sys.stdout)",
+            "print_exc(file=sys.stdout)" if SHOWS_NO_FRAMES else "print_exc(0, sys.stdout)",
+        )
     )
 
 
