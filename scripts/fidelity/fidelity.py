@@ -5,6 +5,7 @@
     python scripts/fidelity/fidelity.py --sources DIR --python PATH      with another interpreter and its torch
     python scripts/fidelity/fidelity.py --list FILE                      another list
     python scripts/fidelity/fidelity.py --json FILE                      the same for programs
+    python scripts/fidelity/fidelity.py --options '--inspect'            with more options of `perfwrap run`
 
 Each command runs bare and wrapped, one after the other, each time in a fresh copy of its folder at the same path, with
 one compute thread, the same seeds, and every warning shown. It compares the exit code, stdout and stderr, the written
@@ -22,8 +23,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,14 +88,22 @@ class Result:
 
 
 def compare(
-    script: Script, base: Path, sources: Path | None, python: Path, printed: Path | None = None
+    script: Script,
+    base: Path,
+    sources: Path | None,
+    python: Path,
+    printed: Path | None = None,
+    options: Sequence[str] = (),
 ) -> Result:
-    """Run one script bare and wrapped, and bare once more if these differ; compare the runs."""
+    """Run one script bare and wrapped, and bare once more if these differ; compare the runs.
+
+    ``options`` are more options of `perfwrap run`.
+    """
     bench = Bench(base, script, sources, python)
     before = comparing.files_in(bench.pristine)
     bare = [bench.run()]
-    perfwrap = [sys.executable, "-m", "perfwrap", "run", "--no-report", "--out", str(bench.recorded), "--"]
-    wrapped = bench.run(*perfwrap)
+    perfwrap = [sys.executable, "-m", "perfwrap", "run", "--no-report", "--out", str(bench.recorded)]
+    wrapped = bench.run(*perfwrap, *options, "--")
     recorded = _recorded(bench.recorded)
     result = judge(script, before, bare, wrapped, recorded)
     while not result.good and len(bare) < script.bare:
@@ -244,6 +255,7 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="write the results for programs into this file")
     parser.add_argument("--printed", type=Path, help="keep what each run printed in this folder")
+    parser.add_argument("--options", default="", help="more options of `perfwrap run`, in one word")
     arguments = parser.parse_args()
     sources = arguments.sources.resolve() if arguments.sources else None
     results = []
@@ -254,7 +266,14 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory(prefix="fidelity") as base:
             results.append(
-                compare(script, Path(base), sources, arguments.python.absolute(), arguments.printed)
+                compare(
+                    script,
+                    Path(base),
+                    sources,
+                    arguments.python.absolute(),
+                    arguments.printed,
+                    shlex.split(arguments.options),
+                )
             )
         print(row(results[-1]), flush=True)
         print("\n".join(explain(results[-1])), file=sys.stderr, flush=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perfwrap_recorder.dataflow.mode_dependent import DECOMPOSITIONS, PRODUCTS
+
 OVERWRITES = frozenset(
     (
         *("copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"),
@@ -37,7 +39,17 @@ PLAIN = frozenset(("aten", "prims", "profiler", "c10d_functional", "_c10d_functi
 class Kind:
     """One operation: its number in the window, and what its schema says."""
 
-    __slots__ = ("dropout", "is_empty", "name", "number", "overwrites", "random", "row", "written")
+    __slots__ = (
+        "dropout",
+        "is_empty",
+        "is_mode_dependent",
+        "name",
+        "number",
+        "overwrites",
+        "random",
+        "row",
+        "written",
+    )
 
     def __init__(self, torch, function, number):
         schema = getattr(function, "_schema", None)
@@ -57,6 +69,7 @@ class Kind:
         is_out = getattr(function, "_overloadname", "") == "out" and not self.name.endswith("_")
         self.overwrites = self.name in OVERWRITES or is_out
         self.is_empty = self.name in EMPTY
+        self.is_mode_dependent = self.name in DECOMPOSITIONS or self.name.rstrip("_") in PRODUCTS
         dynamic = getattr(torch.Tag, "dynamic_output_shape", None)
         self.row = (
             self.name,

@@ -11,14 +11,17 @@ import sys
 import threading
 import weakref
 from _thread import get_ident
+from itertools import count
 
 from perfwrap_recorder import guard
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.dataflow import handler_keys, mode_dependent, tensor_values
 from perfwrap_recorder.dataflow import operation_flags as flags
 from perfwrap_recorder.dataflow.operation_kinds import NORMS, RUNNING, TRAINS, Kind
 from perfwrap_recorder.dataflow.operation_stacks import Stacks
 from perfwrap_recorder.dataflow.tensor_values import TensorValues
 from perfwrap_recorder.dataflow.value_sums import UNKNOWN, ValueSums
+from perfwrap_recorder.program import source_lines
 
 MAX_OPERATIONS = 300_000
 MAX_NS = 60_000_000_000
@@ -30,6 +33,13 @@ ACCUMULATES = 1 << 62
 
 FAILED = "dataflow_window"
 """The name under which errors of the handler are recorded."""
+
+NUMBERS = int, float
+MINUS_ONE = "-1"
+"""Stands for -1, whose hash is that of -2."""
+
+_unhashed = count().__next__
+_modes = []  # the class of the mode, once it has been made
 
 
 class Watched:
@@ -55,11 +65,15 @@ class Watched:
         """Storages of gradients whose parameters are in no optimizer."""
         self.events = []
         """Of operations on a GPU: (operation, event before, event after)."""
+        self.mode_dependent = ""
+        """An operation that was seen, whose derivative depends on the mode."""
         self.own_ns = 0
         self.opened = self.last = now()
         # Of the backward threads of devices. A signal handler of the program may run operations inside of it.
         self._lock = threading.RLock()
-        self._is_busy = False
+        self._writer = 0
+        """The thread that writes a row."""
+        self._is_whole = True
         self._no_function = (
             getattr(torch._C, "DisableTorchFunction", None) or torch._C.DisableTorchFunctionSubclass
         )
@@ -68,26 +82,32 @@ class Watched:
         self._sequence = torch._C._autograd._get_sequence_nr
         self._leaves = {}
         self._counts, self._seen, self._before = {}, {}, {}
-        self._stream_events = None
         self._plain = torch.Tensor, torch.nn.Parameter
+        core = tensor_values.core_of(torch)  # not attributes: a subclass may define them in its own way
+        self._is_leaf, self._gradient = core.is_leaf.__get__, core.grad.__get__
+        self._requires_grad = core.requires_grad.__get__
+        self._count, self._size = core.numel, core.element_size
 
     def note(self, function, arguments, options, result, times, frame):
         """Write the row of one operation; ``times``: when the handler began, when the operation began and ended."""
         entered, began, ended = times
-        number = len(self.operations)
-        if number >= MAX_OPERATIONS or ended - self.opened > MAX_NS:
-            self.give_up("the steps are too long")
-            return
         with self._lock, self._no_function():
-            if self._is_busy:
+            if not self.is_on:
                 return
-            self._is_busy = True
+            number = len(self.operations)
+            if number >= MAX_OPERATIONS or ended - self.opened > MAX_NS:
+                self.give_up("the steps are too long")
+                return
+            if not self._is_whole:
+                self.give_up("a signal handler of the program ended the writing of a row")
+                return
+            self._is_whole, self._writer = False, get_ident()
             row = self._row(number, function, arguments, options, result, frame)
             self.operations.append(
                 (*row[:7], entered - self.opened, ended - began, entered - self.last, *row[7:])
             )
             self.values.prune()
-            self._is_busy = False
+            self._is_whole, self._writer = True, 0
         left = now()
         self.own_ns += left - entered - (ended - began)
         self.last = left
@@ -98,7 +118,10 @@ class Watched:
 
     def read(self, tensor, name, frame):
         """Write that the program took the memory of a tensor."""
-        if self._is_busy or not self.is_on or get_ident() != self.thread or type(tensor) not in self._plain:
+        if not self.is_on or get_ident() != self.thread or type(tensor) not in self._plain:
+            return
+        if self._writer == self.thread:  # in a finalizer or a signal handler, while this thread writes a row
+            self.give_up("the program read a tensor while a row was written")
             return
         with self._lock, self._no_function():
             found = self.values.find(tensor)
@@ -120,9 +143,15 @@ class Watched:
         self._before, self._seen, self._counts = self._seen, {}, {}
 
     def forget(self):
-        """Release all references to tensors and modules."""
-        self.values.forget()
-        self._leaves, self.events = {}, []
+        """Release all references to tensors, modules and code, and all rows; watch nothing any more."""
+        self.is_on = False
+        if self._writer == get_ident():
+            return  # in a finalizer or a signal handler, while this thread writes a row
+        with self._lock:
+            self.values.forget()
+            self._leaves, self.events, self.operations, self.nodes, self.kinds = {}, [], [], {}, {}
+            self._counts, self._seen, self._before = {}, {}, {}
+            self.stacks = self.sums = None
 
     def _row(self, number, function, arguments, options, result, frame):
         kind = self.kinds.get(function) or self._learn(function)
@@ -137,6 +166,10 @@ class Watched:
         reads, fresh, tracked, complete = self._reads(inputs)
         if tracked and not bits & (flags.NO_GRAD | flags.BACKWARD):
             bits |= flags.TRACKED
+        if kind.is_mode_dependent and mode_dependent.is_one(
+            kind.name, arguments, tracked, bits & flags.NO_GRAD
+        ):
+            self.mode_dependent = self.mode_dependent or kind.name
         nth, key = -1, None
         if task == -1:
             place = inside, kind.number
@@ -195,11 +228,11 @@ class Watched:
                     writes.append(each)
             elif type(each) in (list, tuple) and any(isinstance(one, tensor) for one in each):
                 inputs += [one for one in each if isinstance(one, tensor)]
-                scalars.append(tuple(one if not isinstance(one, tensor) else None for one in each))
+                scalars.append(tuple(None if isinstance(one, tensor) else _scalar(one) for one in each))
                 if at in written:
-                    writes += each
+                    writes += [one for one in each if isinstance(one, tensor)]
             else:
-                scalars.append((at, tuple(each) if type(each) is list else each))
+                scalars.append((at, _scalar(each)))
         return inputs, writes, scalars
 
     def _reads(self, inputs):
@@ -216,9 +249,9 @@ class Watched:
                 if is_new:
                     fresh.append((held, part))
                 reads += held.value, values.geometry(part)
-            if each.requires_grad:
+            if self._requires_grad(each):
                 tracked = True
-                if each.is_leaf and id(each) not in self._leaves and len(self._leaves) < MAX_LEAVES:
+                if self._is_leaf(each) and id(each) not in self._leaves and len(self._leaves) < MAX_LEAVES:
                     self._leaves[id(each)] = weakref.ref(each)
         return reads, fresh, tracked, complete
 
@@ -259,7 +292,7 @@ class Watched:
                 continue
             held = found[0]
             done.add(held.number)
-            if kind.overwrites and len(writes) == 1 and each.numel() * each.element_size() >= held.bytes:
+            if kind.overwrites and len(writes) == 1 and self._count(each) * self._size(each) >= held.bytes:
                 old = held.value  # not read
                 reads = [
                     one for at in range(0, len(reads), 2) if reads[at] != old for one in reads[at : at + 2]
@@ -293,29 +326,75 @@ class Watched:
         with self._no_function():
             for number, reference in list(self._leaves.items()):
                 leaf = reference()
-                if leaf is None or number in parameters or leaf.grad is None:
+                gradient = None if leaf is None or number in parameters else self._gradient(leaf)
+                if gradient is None:
                     continue
-                found = self.values.find_number(leaf.grad)
+                found = self.values.find_number(gradient)
                 if found is not None:
                     self.unowned.add(found)
 
 
+def _scalar(value):
+    """Return what stands for an argument that is not a tensor."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return tuple(map(_scalar, value))
+    return MINUS_ONE if kind in NUMBERS and value == -1 else value
+
+
 def _hashed(scalars):
-    """Return a hash of the arguments that are not tensors."""
+    """Return a hash of the arguments that are not tensors; one of its own for those that have none."""
     try:
         return hash(tuple(scalars))
     except TypeError:
-        return hash(repr(scalars))
+        return -1 - _unhashed()  # no text of them: that of a tensor is made by operations
 
 
 def make(torch, watched):
-    """Return the mode that writes to ``watched``; its class is made here, because its base comes with torch."""
+    """Return the mode that writes to ``watched``."""
+    if not _modes:
+        _modes.append(_make_class(torch))
+    mode = _modes[0]()
+    mode.watched, mode.note, mode.events = watched, guard.protect(FAILED, watched.note), _events_for(torch)
+    mode.restore = handler_keys.make(torch)
+    return mode
+
+
+def push(torch, mode):
+    """Put the mode on the stack of modes of this thread."""
+    torch._C._push_on_torch_dispatch_stack(mode)  # ``with`` sets variables that are the same for all threads
+
+
+def is_on_top(torch, mode):
+    """Return whether the mode is the innermost one of this thread."""
+    count = torch._C._len_torch_dispatch_stack()
+    return count > 0 and torch._C._get_dispatch_stack_at(count - 1) is mode
+
+
+def may_change_stack(torch):
+    """Return whether the stack may be changed here.
+
+    Backward restores what it was at its beginning when it ends, and inference mode restores only a part of it: an
+    operation then finds no mode though it is told that there is one, and raises an error.
+    """
+    return torch._C._current_graph_task_id() == -1 and not torch.is_inference_mode_enabled()
+
+
+def pop(torch, mode):
+    """Take the mode from the stack, if it may be, and return whether it was."""
+    if not (is_on_top(torch, mode) and may_change_stack(torch)):
+        return False
+    torch._C._pop_torch_dispatch_stack(None)
+    return True
+
+
+def _make_class(torch):
+    """Return the class of the mode, whose base comes with torch."""
     plain = {torch.Tensor, torch.nn.Parameter}
-    events = _events_for(torch)
-    note = guard.protect(FAILED, watched.note)
 
     class Mode(torch.utils._python_dispatch.TorchDispatchMode):
         supports_higher_order_operators = True
+        watched = note = events = restore = None
 
         @classmethod
         def is_infra_mode(cls):
@@ -332,27 +411,41 @@ def make(torch, watched):
             return False  # the other value would import torch._dynamo
 
         def __torch_dispatch__(self, function, types, arguments=(), options=None):
-            entered = now()
+            entered, watched, events = now(), self.watched, self.events
             options = options or {}
-            if not watched.is_on:
-                return function(*arguments, **options)
             if types and not plain.issuperset(types):
                 return (
                     NotImplemented  # its own dispatch is called, and the operations that it makes come here
                 )
-            pair = events and events()
-            began = now()
-            result = function(*arguments, **options)
-            ended = now()
-            if pair:
-                pair[1].record()
-                watched.events.append((len(watched.operations), *pair))
-            note(function, arguments, options, result, (entered, began, ended), sys._getframe(1))
+            try:
+                self.restore(function)
+                if not watched.is_on:
+                    return function(*arguments, **options)
+                pair = events and events()
+                began = now()
+                result = function(*arguments, **options)
+                ended = now()
+                if pair:
+                    pair[1].record()
+                    watched.events.append((len(watched.operations), *pair))
+                self.note(function, arguments, options, result, (entered, began, ended), sys._getframe(1))
+            except BaseException as error:
+                _drop_frames(error, function)
+                raise
             if FAILED in guard.failed and watched.is_on:
                 watched.give_up("perfwrap's own code failed: %s" % guard.failed[FAILED])
             return result
 
-    return Mode()
+    return Mode
+
+
+def _drop_frames(error, function):
+    """Remove the frames of the handler, and that of torch's Python code by which it calls an operation."""
+    source_lines.drop_frames(error)
+    trace = error.__traceback__
+    call = getattr(type(function).__call__, "__code__", None)
+    if trace is not None and trace.tb_frame.f_code is call:
+        error.__traceback__ = trace.tb_next
 
 
 def _events_for(torch):

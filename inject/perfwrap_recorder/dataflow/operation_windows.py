@@ -1,12 +1,17 @@
 """Opens and closes the dataflow windows of ``perfwrap inspect``, and writes them.
 
 There are two windows of three steps each, at least ``GAP_STEPS`` steps apart, when step times are steady. One opens and
-closes at the end of a step: behind an optimizer, outside of backward, with no other dispatch mode on the stack. It
-closes early before a fork, if it takes too long, and on an error; then it is tried again, up to ``MAX_TRIES`` times.
+closes at the end of a step: behind an optimizer, outside of backward and of inference mode, with no other dispatch mode
+on the stack. It closes early before a fork, if it takes too long, and on an error; then it is tried again, up to
+``MAX_TRIES`` times. Where the mode cannot leave the stack at once, it passes everything through until it can.
 
 There is no window, and a fact says why, where the mode would change the program or not see its operations: other
-dispatch modes, ``torch.compile``, CUDA graphs, FSDP, functorch's transforms around the step, a training thread that is
-not the main thread, and versions of PyTorch whose modes Dynamo does not ignore.
+dispatch modes, profilers, ``torch.compile``, CUDA graphs, FSDP, functorch's transforms around the step, inference mode
+around it, a training thread that is not the main thread, and programs that may compile with a version of PyTorch whose
+Dynamo does not ignore the mode.
+
+While any mode is on the stack, PyTorch computes a few derivatives by other formulas, whose results differ in their last
+bits (``mode_dependent.py``). A window in which such an operation runs closes before backward begins.
 
 A window is a file, ``tools/operations-<host>-<pid>-<number>.json``; ``sources/dataflow`` reads it. Records of coverage,
 ``dataflow``, say when windows were open, or why there is none.
@@ -22,7 +27,7 @@ from _thread import get_ident
 
 from perfwrap_recorder import guard, on_import, roles, static_access
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.dataflow import operation_mode, unseen_reads
+from perfwrap_recorder.dataflow import handler_keys, mode_dependent, operation_mode, unseen_reads
 from perfwrap_recorder.journal import journal, step_ends, switching
 from perfwrap_recorder.journal_format import COVERAGE, PERFWRAP
 from perfwrap_recorder.probes.loop import optimizer as optimizers
@@ -50,6 +55,8 @@ BARE_STEPS = 10
 """Steps before a window whose durations are written."""
 MAX_TRIES = 3
 SHARDED = "FullyShardedDataParallel", "FSDPModule"
+OPERATORS = "torch.nn.attention.flex_attention", "functorch.experimental.control_flow"
+"""Modules with higher-order operators that programs call without compiling."""
 
 _plan = None
 
@@ -65,6 +72,8 @@ class Plan:
         self.next_at = FIRST_STEPS
         self.closed = 0
         self.watched = self.mode = None
+        self.why = ""
+        """Why the mode, which is still on the stack, watches nothing any more."""
         self.is_over = False
 
     @property
@@ -113,7 +122,15 @@ def _install(torch):
     if reason:
         _end(reason)
         return
-    unseen_reads.install(torch)
+    backward, profiler = (
+        guard.protect("dataflow_" + each.__name__[1:], each) for each in (_backward_begins, _profiler_begins)
+    )
+    if not (
+        mode_dependent.watch_backward(torch, backward) and mode_dependent.watch_profilers(torch, profiler)
+    ):
+        _end("this version of PyTorch lacks what it needs")
+        return
+    unseen_reads.prepare(torch)
     step_ends.watch("dataflow", lambda moment, is_step: _step_ended(torch, moment, is_step))
     os.register_at_fork(before=guard.protect("dataflow", _before_fork))
     journal.after_fork.add(guard.protect("dataflow", _in_child))
@@ -127,7 +144,10 @@ def _find_lack(torch):
         "_current_graph_task_id",
         "_len_torch_dispatch_stack",
         "_get_dispatch_stack_at",
+        "_push_on_torch_dispatch_stack",
+        "_pop_torch_dispatch_stack",
         "_DisableTorchDispatch",
+        *handler_keys.NEEDED,
     )
     if base is None or not all(hasattr(torch._C, name) for name in needed):
         return "this version of PyTorch lacks what it needs"
@@ -139,22 +159,53 @@ def _find_lack(torch):
 def _step_ended(torch, moment, is_step):
     """Open a window, or close it, at the end of a step; detail always goes on."""
     plan = _plan
-    if plan is None or plan.is_over or not is_step or torch._C._current_graph_task_id() != -1:
+    if plan is None:
         return True
     if plan.is_open:
         if get_ident() == plan.watched.thread:
-            plan.watched.step_ended(moment, _ids_of_parameters())
-            if len(plan.watched.ends) >= STEPS or not plan.watched.is_on:
-                _close(torch, plan)
-        return True
-    plan.learn(moment)
-    if plan.is_due(journal.count_steps(), moment, has_others(torch)):
-        reason = _find_reason(torch)
-        if reason:
-            _retry(plan, reason)
-        else:
-            _open(torch, plan)
+            guard.run("dataflow_step", _go_on, torch, plan, moment, is_step)
+            if "dataflow_step" in guard.failed and plan.is_open:
+                _give_up(torch, plan, "perfwrap's own code failed: %s" % guard.failed["dataflow_step"])
+    elif is_step and not plan.is_over and torch._C._current_graph_task_id() == -1:
+        plan.learn(moment)
+        if plan.is_due(journal.count_steps(), moment, has_others(torch)):
+            reason = _find_reason(torch)
+            if reason:
+                _retry(plan, reason)
+            else:
+                _open(torch, plan)
     return True
+
+
+def _go_on(torch, plan, moment, is_step):
+    """Note the end of a step of a window, and close the window after its last one."""
+    watched = plan.watched
+    if not watched.is_on:
+        _give_up(torch, plan, watched.why)
+        return
+    if not is_step or torch._C._current_graph_task_id() != -1:
+        return
+    watched.step_ended(moment, _ids_of_parameters())
+    reason = _find_reason(torch, plan.mode)
+    if reason:
+        _give_up(torch, plan, reason)
+    elif len(watched.ends) >= STEPS:
+        _close(torch, plan)
+
+
+def _backward_begins():
+    """Close the window if an operation has run whose derivative depends on whether there is a mode."""
+    plan = _plan
+    if plan is None or not plan.is_open or get_ident() != plan.watched.thread:
+        return
+    found = plan.watched.mode_dependent
+    if found:
+        plan.tries_left = 0
+        plan.watched.give_up(
+            "PyTorch computes the derivative of %s in another way while it is watched" % found
+        )
+    if not plan.watched.is_on:
+        _give_up(sys.modules["torch"], plan, plan.watched.why)
 
 
 def has_others(torch):
@@ -173,14 +224,28 @@ def _ids_of_parameters():
     return found
 
 
-def _find_reason(torch):
-    """Return why there must be no window now, "" if there may."""
-    if torch._C._len_torch_dispatch_stack():
+def _profiler_begins():
+    plan = _plan
+    if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
+        _give_up(sys.modules["torch"], plan, "a profiler is active")
+
+
+def _find_reason(torch, mode=None):
+    """Return why there must be no window now, "" if there may; ``mode`` is that of the open window."""
+    if operation_mode.FAILED in guard.failed:
+        return "perfwrap's own code failed: %s" % guard.failed[operation_mode.FAILED]
+    if torch._C._len_torch_dispatch_stack() != (mode is not None):
         return "another dispatch mode is active"
-    if threading.current_thread() is not threading.main_thread():
+    if get_ident() != threading.main_thread().ident:
         return "the thread that trains is not the main thread"
+    if torch.autograd._profiler_enabled():
+        return "a profiler is active"
+    if torch.is_inference_mode_enabled():
+        return "the step ends in inference mode"
     if _uses_compiler():
         return "torch.compile is in use, whose compiled regions show no operations"
+    if not _is_ignored_by_compiler(torch) and _may_compile():
+        return "torch.compile may be used, and its compiler does not ignore dispatch modes in this version of PyTorch"
     if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         return "a CUDA graph is being captured"
     if getattr(torch._C, "_functorch", None) and torch._C._functorch.peek_interpreter_stack() is not None:
@@ -194,6 +259,23 @@ def _uses_compiler():
     frames = sys.modules.get("torch._dynamo.convert_frame")
     return frames is not None and bool(
         getattr(frames, "FRAME_COUNTER", 0) or getattr(frames, "initial_global_state", None)
+    )
+
+
+def _is_ignored_by_compiler(torch):
+    """Return whether Dynamo ignores the mode, and higher-order operators accept it."""
+    base = torch.utils._python_dispatch.TorchDispatchMode
+    names = "is_infra_mode", "ignore_compile_internals", "supports_higher_order_operators"
+    return all(hasattr(base, name) for name in names)
+
+
+def _may_compile():
+    """Return whether the program has asked for a compiled function, or imported higher-order operators."""
+    if any(name in sys.modules for name in OPERATORS):
+        return True
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return frames is not None and bool(
+        getattr(frames, "cached_backends", None) or getattr(frames, "most_recent_backend", None)
     )
 
 
@@ -221,46 +303,55 @@ def _is_used(kind):
 
 def _open(torch, plan):
     began = now()
-    plan.watched = operation_mode.Watched(torch, plan.durations())
-    plan.mode = operation_mode.make(torch, plan.watched)
-    unseen_reads.listener = plan.watched.read
-    plan.mode.__enter__()
+    watched = plan.watched = operation_mode.Watched(torch, plan.durations())
+    plan.mode, plan.why = operation_mode.make(torch, watched), ""
+    unseen_reads.start(watched.read)
     _note("window start", began)
-    plan.watched.opened = plan.watched.last = now()
+    watched.opened = watched.last = now()
+    operation_mode.push(torch, plan.mode)
 
 
-def _is_on_top(torch, mode):
-    count = torch._C._len_torch_dispatch_stack()
-    return count > 0 and torch._C._get_dispatch_stack_at(count - 1) is mode
-
-
-def _close(torch, plan, why=""):
-    """Close the window; if another mode is above it, it passes everything through until it can be closed."""
-    watched, mode = plan.watched, plan.mode
+def _close(torch, plan):
+    """Close the window and write its file."""
+    watched, last = plan.watched, journal.count_steps()
     watched.is_on = False
-    if not _is_on_top(torch, mode):
-        watched.why = watched.why or "another dispatch mode is active"
-        return
     began = now()
-    mode.__exit__(None, None, None)
-    unseen_reads.listener = None
-    plan.mode = plan.watched = None
-    why = why or watched.why
-    last = journal.count_steps()
-    name = "" if why else guard.run("dataflow_file", _write, torch, plan, watched)
+    if not operation_mode.pop(torch, plan.mode):
+        _give_up(torch, plan, "another dispatch mode is active")
+        return
+    unseen_reads.stop()
+    name = guard.run("dataflow_file", _write, torch, plan, watched)
     watched.forget()
-    plan.moments, plan.closed = [], now()
+    _forget(plan)
     _note("window end", began)
     if not name:
-        _cover(watched.opened, plan.closed, "window given up: " + (why or "its file could not be written"))
+        why = "its file could not be written"
+        _cover(watched.opened, plan.closed, "window given up: " + why)
         _retry(plan, why)
         return
-    steps = last - STEPS + 1, last
-    _cover(watched.opened, plan.closed, "operations of steps %d to %d: %s" % (*steps, name))
+    _cover(watched.opened, plan.closed, "operations of steps %d to %d: %s" % (last - STEPS + 1, last, name))
     plan.written += 1
     plan.next_at = journal.count_steps() + GAP_STEPS
     if plan.written >= WINDOWS:
         _end("")
+
+
+def _give_up(torch, plan, why):
+    """Watch nothing any more, and close the window as soon as the mode can leave the stack."""
+    watched = plan.watched
+    if not plan.why:
+        plan.why = why
+        unseen_reads.stop()
+        watched.forget()
+    if operation_mode.pop(torch, plan.mode):
+        _forget(plan)
+        _cover(watched.opened, plan.closed, "window given up: " + plan.why)
+        _retry(plan, plan.why)
+
+
+def _forget(plan):
+    plan.mode = plan.watched = None
+    plan.moments, plan.closed = [], now()
 
 
 def _retry(plan, reason):
@@ -338,17 +429,16 @@ def _read_events(torch, watched):
 def _before_fork():
     plan = _plan
     if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
-        _close(sys.modules["torch"], plan, "the program forked")
+        _give_up(sys.modules["torch"], plan, "the program forked")
 
 
 def _in_child():
+    """Have no window in the child of a fork; where the mode could not leave the stack before, it stays."""
     global _plan
     plan, _plan = _plan, None
-    unseen_reads.listener = None
+    unseen_reads.stop()
     if plan is not None and plan.is_open:
-        plan.watched.give_up("the program forked")
-        if _is_on_top(sys.modules["torch"], plan.mode):
-            plan.mode.__exit__(None, None, None)
+        plan.watched.is_on = False  # another thread may have held its lock
 
 
 def _end_with_program():
@@ -357,6 +447,6 @@ def _end_with_program():
         return
     if plan.is_open and get_ident() == plan.watched.thread:
         plan.tries_left = 0
-        _close(sys.modules["torch"], plan, "the program ended")
+        _give_up(sys.modules["torch"], plan, "the program ended")
     elif plan.moments or plan.written:
         _end("the program ended after too few steps")

@@ -23,13 +23,20 @@ class Held:
         self.cdata = reference.cdata
 
 
+def core_of(torch):
+    """Return the class of tensors that is written in C."""
+    return getattr(torch._C, "TensorBase", None) or torch._C._TensorBase  # before torch 2.2
+
+
 class TensorValues:
     """The storages, values and geometries of one window."""
 
     def __init__(self, torch):
-        core = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase  # before torch 2.2
+        core = core_of(torch)
         self._torch = torch
-        self._storage_of = core.untyped_storage
+        self._storage_of, self._is_nested = core.untyped_storage, core.is_nested.__get__
+        self._offset, self._shape, self._stride = core.storage_offset, core.shape.__get__, core.stride
+        self._type, self._size = core.dtype.__get__, core.element_size
         self._reference = torch.multiprocessing.reductions.StorageWeakRef
         self._held = {}
         self._young, self._old = deque(), deque()
@@ -44,6 +51,8 @@ class TensorValues:
 
     def find(self, tensor):
         """Return (Held, whether it is new, storage) of a tensor; None if it has no plain storage."""
+        if self._is_nested(tensor):
+            return None
         try:
             storage = self._storage_of(tensor)
         except (RuntimeError, NotImplementedError):
@@ -81,7 +90,7 @@ class TensorValues:
 
     def geometry(self, tensor):
         """Return the number of a tensor's place in its storage."""
-        key = tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+        key = self._offset(tensor), self._shape(tensor), self._stride(tensor), self._type(tensor)
         found = self._geometries.get(key)
         if found is None:
             found = self._geometries[key] = len(self.geometries)
@@ -91,7 +100,7 @@ class TensorValues:
                     [int(size) for size in key[1]],
                     [int(size) for size in key[2]],
                     str(key[3]),
-                    tensor.element_size(),
+                    self._size(tensor),
                 )
             )
         return found

@@ -139,6 +139,19 @@ def listen(name, listener):
     return name in _installed
 
 
+def ignore(name):
+    """Call no listener of that method any more."""
+    _listeners.pop(name, None)
+
+
+def unwatch(name):
+    """Restore a method that was watched, unless other code has replaced it."""
+    descriptor = _installed.pop(name, None)
+    for torch in _torch:
+        if descriptor is not None and vars(torch.Tensor).get(name) is descriptor:
+            delattr(torch.Tensor, name)
+
+
 def _count():
     """Count a recorded call, and pause recording after too many since the last step ended."""
     global _step, _calls
@@ -158,11 +171,8 @@ def caller_of(owner, name):
 
 def uninstall():
     """Restore the class, except attributes that other code replaced; for processes in which nothing is recorded."""
-    for torch in _torch:
-        for name, descriptor in list(_installed.items()):
-            if vars(torch.Tensor).get(name) is descriptor:
-                delattr(torch.Tensor, name)
-    _installed.clear()
+    for name in list(_installed):
+        unwatch(name)
 
 
 def _make(name, method, finish):
@@ -182,8 +192,9 @@ def _make(name, method, finish):
         finally:
             if not is_inner:
                 busy.discard(thread)
-        if name in listeners:
-            listeners[name](arguments[0], name, frame)
+        listener = listeners.get(name)
+        if listener:
+            listener(arguments[0], name, frame)
         if not is_inner:
             finish(frame, start, end, result, arguments, options)
             _count()

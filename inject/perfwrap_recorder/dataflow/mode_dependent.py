@@ -1,0 +1,50 @@
+"""Operations whose derivatives PyTorch computes in another way while a dispatch mode is on the stack.
+
+``isTensorSubclassLike`` of PyTorch's derivatives is true for every tensor then, and these formulas ask it. Their
+results differ in the last bits or in their strides. So backward must run without the mode.
+
+Found by ``scripts/fidelity/operations.py``, which compares all operations of PyTorch's own tests.
+"""
+
+from __future__ import annotations
+
+from perfwrap_recorder.instrumenting import instrument
+
+PRODUCTS = frozenset(("prod", "cumprod", "_linalg_det", "masked_fill"))
+DECOMPOSITIONS = frozenset(("ormqr", "linalg_qr", "linalg_eig", "_linalg_eigh", "linalg_matrix_exp", "sgn"))
+"""Mostly strides of second derivatives differ; optimizers use these operations without derivatives."""
+FILLED = 2
+"""The argument of ``masked_fill`` whose derivative is meant."""
+
+
+def watch_backward(torch, begins):
+    """Call ``begins()`` before each backward pass; return whether it will be called."""
+    run = getattr(torch.autograd.graph, "_engine_run_backward", None)
+    functions = (run,) if run is not None else (torch.autograd.backward, torch.autograd.grad)
+    return all(instrument.instrument(torch, each, begins, _pass) for each in functions)
+
+
+def watch_profilers(torch, begins):
+    """Call ``begins()`` before a profiler starts, which would count each operation twice."""
+    kind = torch.autograd.profiler.profile
+    return all(
+        instrument.instrument(torch, each, begins, _pass) for each in (kind._prepare_trace, kind._start_trace)
+    )
+
+
+def is_one(name, arguments, is_tracked, is_without):
+    """Return whether the derivative of that call depends on the mode, if it is computed.
+
+    ``is_tracked``: an argument needs a gradient. ``is_without``: gradients are off; then activation checkpointing may
+    run the operation, and again with gradients inside of backward, too late to remove the mode.
+    """
+    if name in DECOMPOSITIONS:
+        return is_tracked
+    if name.startswith("masked_fill"):
+        value = arguments[FILLED] if len(arguments) > FILLED else None
+        return getattr(value, "requires_grad", False)
+    return is_tracked or (is_without and (arguments[0].is_floating_point() or arguments[0].is_complex()))
+
+
+def _pass(state, result):
+    """Never called: ``begins`` returns no state."""
