@@ -28,6 +28,8 @@ from perfwrap.journal_format import (
     SUM,
     TRAINING,
 )
+from perfwrap.rules import wasted_work
+from perfwrap.rules.model import rule_id
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals import run_journals
 from perfwrap.timeline.builder import TimelineBuilder
@@ -45,6 +47,7 @@ MAX_CHECKED = 50
 """Diagnoses of one test: a property is tried with hundreds."""
 
 NOT_OF_THE_PART = {"gc_pause", "recompilation", "zero_grad_memset", "debug_mode_enabled", "too_many_workers"}
+NOT_OF_THE_PART |= {rule_id(rule) for rule in wasted_work.RULES}
 """Rules whose verdict is about another part than the one that they claim."""
 
 PIECE = 24

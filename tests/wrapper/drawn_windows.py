@@ -375,7 +375,7 @@ def _product(sizes: Sequence[int]) -> int:
 def _frame(text: str) -> Frame:
     place, _, function = text.partition(" ")
     file, _, line = place.partition(":")
-    return Frame(f"/code/{file}", int(line), function, file.startswith("lib/"))
+    return Frame(file, int(line), function, file.startswith("lib/"))
 
 
 def _function(name: str) -> Function:

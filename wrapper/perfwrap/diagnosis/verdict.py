@@ -220,15 +220,19 @@ def _part(
 
 
 def _is_inside(evidence: Evidence, finding: Finding, parts: Sequence[str]) -> bool:
-    """Return whether most of the time that a finding claims is in these parts; one that claims none is taken as so."""
+    """Return whether most of the time that a finding claims is in these parts.
+
+    One that claims nothing, or little of its share, is taken as so: it is about work inside of the phases.
+    """
     if finding.claims is None:
         return True
-    own, claimed = 0.0, 0.0
+    own, claimed, whole = 0.0, 0.0, 0.0
     for trainer in evidence.get(find_trainers):
         account = evidence.get(find_account, trainer)
+        whole += account.total_ns
         claimed += account.share_of(finding.claims) * account.total_ns
         own += account.share_of(finding.claims & pl.col("part").is_in([*parts])) * account.total_ns
-    return own > claimed / 2
+    return own > claimed / 2 or claimed < finding.share * whole / 2
 
 
 def _bound(kind: str, share: float, group: Sequence[Finding], part: tuple[float, str] | None) -> Verdict:

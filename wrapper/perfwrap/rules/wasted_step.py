@@ -26,6 +26,8 @@ from perfwrap.timeline.operation_window import BACKWARD
 MIN_WASTE_SHARE = 0.03
 """Share of the training loop below which wasted work is not reported: smaller shares are not certain enough."""
 
+PHASES = ("data", "forward", "backward", "optimizer")
+
 EXPLAINED_PART = 0.5
 """Part of a section of the program's own code from which the waste in it explains the section."""
 
@@ -84,21 +86,46 @@ def found(
 def _claims(evidence: Evidence, trainer: Trainer, work: WastedWork, waste: Waste) -> pl.Expr | None:
     """Select the program's own code between the phases if most of it is this waste; None if there is no such code."""
     flow, claimed = work.flow, []
+    outside = _outside_phases(evidence, trainer, flow, waste)
     for gap in evidence.get(find_python_gaps, trainer):
-        if gap.after is None or gap.until_line is None:
-            continue
-        inside = [number for number in waste.operations if _is_in(gap, flow, number)]
+        inside = [number for number in outside if _is_in(gap, flow, number)]
         if inside and flow.share(inside) * work.loop_share >= EXPLAINED_PART * gap.share:
             claimed.append(gap.segments)
     return reduce(or_, claimed) if claimed else None
 
 
+def _outside_phases(evidence: Evidence, trainer: Trainer, flow: Dataflow, waste: Waste) -> list[int]:
+    """Return the wasted operations that ran between the recorded phases of the step: not in forward, for example."""
+    ends = flow.window.ends
+    begin, end = flow.window.opened + ends[0], flow.window.opened + ends[1]
+    spans = evidence.timeline.spans.filter(
+        pl.col("track") == trainer.thread,
+        pl.col("operation").is_in(PHASES),
+        pl.col("start") < end,
+        pl.col("start") + pl.col("duration") > begin,
+    )
+    phases = list(zip(spans["start"], spans["start"] + spans["duration"], strict=True))
+    found = []
+    for number in waste.operations:
+        moment = flow.window.opened + flow.operations[number].start
+        if not flow.has(number, BACKWARD) and not any(since <= moment < until for since, until in phases):
+            found.append(number)
+    return found
+
+
 def _is_in(gap: PythonGap, flow: Dataflow, number: int) -> bool:
-    """Return whether an operation was called by code of a section."""
+    """Return whether an operation was called by code of a section, which may go on in the next turn of the loop."""
     after, until = gap.after, gap.until_line
-    if after is None or until is None or flow.operations[number].flags & BACKWARD:
+    if after is None or until is None:
         return False
-    return any(frame.file == after.file and after.line <= frame.line <= until for frame in flow.stack(number))
+    if after.line <= until:
+        return any(
+            frame.file == after.file and after.line <= frame.line <= until for frame in flow.stack(number)
+        )
+    return any(
+        (frame.file, frame.function) == (after.file, after.function) and not until < frame.line < after.line
+        for frame in flow.stack(number)
+    )
 
 
 def explains(evidence: Evidence, trainer: Trainer, kinds: Sequence[str], line: Line | None = None) -> bool:

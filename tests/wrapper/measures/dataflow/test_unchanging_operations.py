@@ -98,7 +98,7 @@ def test_a_helper_all_of_whose_work_is_unchanging_is_named_where_it_is_called() 
         step.train(scores)
 
     (waste,) = find(body)
-    assert [(line.file, line.line) for line in waste.lines] == [("/code/net.py", 20)]
+    assert [(line.file, line.line) for line in waste.lines] == [("net.py", 20)]
     assert [line.line for line in waste.callers] == [20, 9]
 
 

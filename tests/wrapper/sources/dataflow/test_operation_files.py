@@ -13,6 +13,8 @@ from perfwrap.measures.dataflow.line_account import find_line_account
 from perfwrap.measures.dataflow.wasted_work import UNCHANGING, find_wasted_work
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.sources.dataflow.operation_files import add_all
+from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "dataflow"
@@ -51,6 +53,14 @@ def test_the_recorders_windows_are_those_of_the_process_that_wrote_them(run: Any
     assert len(first.ends) == 3
     names = [function.name for function in first.functions]
     assert {"addmm", "tril", "relu", "_log_softmax"} <= set(names)
+
+
+def test_times_are_on_the_clock_of_the_run(run: Any, tools: Path) -> None:
+    shutil.copy(SAMPLES / FIRST, tools)
+    builder = TimelineBuilder()
+    add_all(run.folder, builder, lambda host, time: time - {"here": 7}[host])
+    (window,) = builder.build({}).operation_windows
+    assert window.opened == json.loads((SAMPLES / FIRST).read_text())["opened"] - 7
 
 
 def test_what_is_wasted_in_them_is_found(run: Any, tools: Path) -> None:

@@ -24,8 +24,16 @@ MAX_NS = 24 * 3600 * 1_000_000_000
 """No time in a window is longer."""
 
 
-def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], str] = str) -> None:
-    """Add the windows of a run; ``shown`` returns the name in the run of a host that a file names."""
+def add_all(
+    folder: RunFolder,
+    builder: TimelineBuilder,
+    moment: Callable[[str, int], int],
+    shown: Callable[[str], str] = str,
+) -> None:
+    """Add the windows of a run.
+
+    ``moment`` returns a host's time on the clock of the run, ``shown`` the name in the run of a host that a file names.
+    """
     paths = sorted((folder.path / TOOLS).glob("operations-*.json"))
     for path in paths[:MAX_WINDOWS]:
         name = NAME.fullmatch(path.name)
@@ -39,8 +47,10 @@ def add_all(folder: RunFolder, builder: TimelineBuilder, shown: Callable[[str], 
         except (*UNFORESEEN, msgspec.DecodeError) as error:
             builder.warn(f"The dataflow window {path.name} cannot be read ({error}); it was skipped.")
             continue
-        process = builder.latest_process(shown(name["host"]), int(name["pid"]))
-        builder.add_operations(msgspec.structs.replace(window, process=process))
+        host = shown(name["host"])
+        process = builder.latest_process(host, int(name["pid"]))
+        opened = moment(host, window.opened)
+        builder.add_operations(msgspec.structs.replace(window, process=process, opened=opened))
 
 
 def _decode(content: bytes) -> OperationWindow:

@@ -121,7 +121,7 @@ def assemble(
         if clocks:
             profiler_windows.add_all(folder, builder, next(iter(clocks.values())), files, shown)
         memory_files.add_all(folder, builder, shown)
-        operation_files.add_all(folder, builder, shown)
+        operation_files.add_all(folder, builder, partial(_moment, clocks), shown)
         pyspy_trace.add_run(
             builder, folder.py_spy, partial(_moment, clocks), str(run.get("cwd") or ""), shown
         )
