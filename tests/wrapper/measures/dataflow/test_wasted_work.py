@@ -106,12 +106,12 @@ def test_kinds_that_need_the_gradients_are_unknown_if_they_were_not_seen(timelin
     assert set(work.wastes) == set(KINDS)
 
 
-def test_shares_are_those_of_the_loop_if_a_step_is_only_a_part_of_it(timeline: Timeline) -> None:
+def test_a_usual_step_is_all_of_a_loop_of_equal_steps(timeline: Timeline) -> None:
     def body(step: Step) -> None:
         for _ in range(5):
             step.call("mm", step.batch())
 
-    assert find(timeline, body).loop_share == pytest.approx(0.5)
+    assert find(timeline, body).loop_share == pytest.approx(1.0)
 
 
 def test_what_checkpointing_computes_again_is_known(timeline: Timeline) -> None:

@@ -31,8 +31,8 @@ def test_gradients_that_are_cleared_before_they_are_used_are_found(inspect: Insp
     inspect(generator)
     finding = find(rule)
     assert finding.share == pytest.approx(2 / 14, abs=0.005)
-    assert str(finding.location) == "train.py:20"
-    assert "of the backward pass at train.py:30" in finding.evidence[0]
+    assert str(finding.location) == "train.py:30"
+    assert "of this backward pass, for the calls at train.py:20" in finding.evidence[0]
 
 
 def test_passes_all_of_whose_gradients_are_used_are_clear(inspect: Inspect, ask: Ask) -> None:
