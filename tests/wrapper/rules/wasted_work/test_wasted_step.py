@@ -83,4 +83,4 @@ def test_the_verdict_on_work_inside_the_phases_states_the_share_of_the_phases(
     )
     verdict = diagnosis().verdict
     assert verdict.share == pytest.approx(0.94, abs=0.01)
-    assert "of the training loop is model work. Largest finding: 38 %" in verdict.sentence
+    assert "of the training loop is model work. Largest finding: 39 %" in verdict.sentence
