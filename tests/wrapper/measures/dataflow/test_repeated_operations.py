@@ -203,3 +203,15 @@ def test_what_runs_without_gradients_in_one_pass_alone_is_no_second_pass() -> No
         step.optimize(step.old("weight"), step.gradient(hidden, hidden, flags=NO_GRAD))
 
     assert backward(body) == []
+
+
+def test_its_backward_remains_if_the_first_one_has_none() -> None:
+    def body(step: Step) -> None:
+        x = step.batch()
+        step.item(step.call("mm", x, step.old("weight"), line=20))
+        again = step.call("mm", x, step.old("weight"), line=21)
+        step.backward()
+        step.optimize(step.old("weight"), step.gradient(again, again))
+
+    (waste,) = find(body)
+    assert len(waste.operations) == 1

@@ -121,11 +121,21 @@ def test_what_each_row_shares_is_not_partly_unused() -> None:
 def test_the_operations_before_the_head_are_unused_in_the_same_part() -> None:
     def body(step: Step) -> None:
         hidden = step.call("gelu", step.batch(64, 128), line=20, shape=(64, 128))
-        logits = step.call("addmm", hidden, step.old("head"), line=21, shape=(64, 128))
+        logits = step.call("addmm", step.old("bias"), hidden, step.old("head"), line=21, shape=(64, 128))
         step.train(step.call("mse_loss", step.view(logits, 1, 128), line=22))
 
     (waste,) = find_partly(body)
     assert len(waste.operations) == 2
+
+
+def test_all_of_the_other_operand_of_a_product_is_used() -> None:
+    def body(step: Step) -> None:
+        support = step.call("gelu", step.batch(64, 128), line=20, shape=(64, 128))
+        logits = step.call("mm", step.old("adjacency"), support, line=21, shape=(64, 128))
+        step.train(step.call("mse_loss", step.view(logits, 1, 128), line=22))
+
+    (waste,) = find_partly(body)
+    assert len(waste.operations) == 1
 
 
 def test_a_part_of_columns_says_nothing_about_rows() -> None:

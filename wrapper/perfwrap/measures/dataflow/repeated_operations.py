@@ -55,7 +55,9 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
     """Return the repeated operations, by the two lines that compute the same."""
     groups: dict[tuple[Line, Line], list[int]] = defaultdict(list)
     detached: dict[tuple[str, str], list[int]] = defaultdict(list)
+    firsts: dict[int, int] = {}
     for number, before in _pairs(flow):
+        firsts[number] = before
         if number in dead or (number in unchanging and before not in unchanging):
             continue
         if flow.name(number) == "detach":
@@ -67,7 +69,9 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
     for (first, second), numbers in groups.items():
         if all(number in unchanging for number in numbers):
             continue
-        whole = flow.with_backward(numbers)
+        # Its backward remains if the first one has none, as in an evaluation.
+        twice = [number for number in numbers if flow.backward_of.get(firsts[number])]
+        whole = list(dict.fromkeys((*numbers, *flow.with_backward(twice))))
         found.append(
             Waste(
                 tuple(whole),

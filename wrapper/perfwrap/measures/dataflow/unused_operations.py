@@ -54,6 +54,9 @@ WEIGHTS_PART = 0.5
 PICKS = ("index", "index_select", "masked_select")
 PRODUCTS = ("mm", "addmm", "bmm")
 
+ROW_OPERAND = {"mm": 0, "bmm": 0, "linear": 0, "mkldnn_linear": 0, "addmm": 1, "baddbmm": 1}
+"""The operand of a product whose rows are those of the result; all of the others is needed."""
+
 
 def find_unused(flow: Dataflow, dead: Liveness) -> list[Waste]:
     """Return the dead operations by the line of the training loop that called them, gradients apart."""
@@ -155,11 +158,18 @@ def _used_part(flow: Dataflow, number: int, used: dict[int, float]) -> float | N
             continue
         if part is not None:
             parts[reader if flow.name(reader) in PICKS else shown] = part
-        elif reader in used:
+        elif reader in used and _is_row_operand(flow, reader, value):
             parts["operation", reader] = size * used[reader]
         elif not is_later:
             return None
     return sum(parts.values()) / size if parts else None
+
+
+def _is_row_operand(flow: Dataflow, reader: int, value: int) -> bool:
+    """Return whether rows that nobody uses of a result are those of an operand."""
+    place = ROW_OPERAND.get(flow.name(reader))
+    reads = flow.operations[reader].reads[::2]
+    return place is None or (place < len(reads) and reads[place] == value and reads.count(value) == 1)
 
 
 def _read_part(flow: Dataflow, reader: int, shown: int, value: int, size: int, width: int) -> float | None:
