@@ -29,6 +29,7 @@ from _thread import get_ident
 from perfwrap_recorder import guard, on_import, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.dataflow import handler_keys, mode_dependent, operation_mode, unseen_reads
+from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
 from perfwrap_recorder.journal_format import COVERAGE, PERFWRAP
 from perfwrap_recorder.probes.loop import optimizer as optimizers
@@ -54,10 +55,11 @@ BARE_STEPS = 10
 """Steps before a window whose durations are written."""
 MAX_TRIES = 3
 SHARDED = "FullyShardedDataParallel", "FSDPModule"
-OPERATORS = "torch.nn.attention.flex_attention", "functorch.experimental.control_flow"
-"""Modules with higher-order operators that programs call without compiling."""
+FLEX_ATTENTION = "torch.nn.attention.flex_attention"
+"""A module with a higher-order operator that programs call without compiling."""
 
 _plan = None
+_has_compiled = False
 
 
 class Plan:
@@ -127,6 +129,9 @@ def _install(torch):
     ):
         _end("this version of PyTorch lacks what it needs")
         return
+    if not _is_ignored_by_compiler(torch):
+        begins = guard.protect("dataflow_compile_begins", _compile_begins)
+        instrument.instrument(torch, torch.compile, begins, _pass)
     unseen_reads.prepare(torch)
     step_ends.watch("dataflow", lambda moment, is_step: _step_ended(torch, moment, is_step))
     os.register_at_fork(before=guard.protect("dataflow", _before_fork))
@@ -251,6 +256,19 @@ def _uses_compiler():
     )
 
 
+def _compile_begins():
+    """Note that the program asks for a compiled function, in a version of PyTorch that does not ignore the mode."""
+    global _has_compiled
+    _has_compiled = True
+    plan = _plan
+    if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
+        _give_up(sys.modules["torch"], plan, "torch.compile is in use")
+
+
+def _pass(state, result):
+    """Never called: what begins returns no state."""
+
+
 def _is_ignored_by_compiler(torch):
     """Return whether Dynamo ignores the mode, and higher-order operators accept it."""
     base = torch.utils._python_dispatch.TorchDispatchMode
@@ -259,13 +277,11 @@ def _is_ignored_by_compiler(torch):
 
 
 def _may_compile():
-    """Return whether the program has asked for a compiled function, or imported higher-order operators."""
-    if any(name in sys.modules for name in OPERATORS):
+    """Return whether the program has asked for a compiled function, or imported a higher-order operator."""
+    if FLEX_ATTENTION in sys.modules:
         return True
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    return frames is not None and bool(
-        getattr(frames, "cached_backends", None) or getattr(frames, "most_recent_backend", None)
-    )
+    backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", None) or {}
+    return _has_compiled or any(each is not None for each in backends.values())
 
 
 def _kinds_of_modules(torch):
