@@ -71,6 +71,8 @@ class Plan:
         self.moments = []
         """When the last steps ended, without those of windows."""
         self.next_at = FIRST_STEPS
+        self.kind = 0
+        """The kind of span that ends a step."""
         self.closed = 0
         self.watched = self.mode = None
         self.why = ""
@@ -163,6 +165,8 @@ def _step_ended(torch, moment, is_step):
     plan = _plan
     if plan is None:
         return True
+    if plan.kind != journal.step_kind():
+        _begin_again(torch, plan)
     if plan.is_open:
         if get_ident() == plan.watched.thread:
             guard.run("dataflow_step", _go_on, torch, plan, moment, is_step)
@@ -177,6 +181,19 @@ def _step_ended(torch, moment, is_step):
             else:
                 _open(torch, plan)
     return True
+
+
+def _begin_again(torch, plan):
+    """Plan two windows anew: steps end at a better sign than before, such as the first step of an optimizer."""
+    is_first, plan.kind = not plan.kind, journal.step_kind()
+    if is_first:
+        return
+    if plan.is_open and get_ident() == plan.watched.thread:
+        plan.tries_left += 1
+        _give_up(torch, plan, "steps end at another place now")
+    if plan.written >= WINDOWS:
+        plan.is_over = False
+    plan.written, plan.moments, plan.next_at = 0, [], FIRST_STEPS
 
 
 def _go_on(torch, plan, moment, is_step):
@@ -452,5 +469,5 @@ def _end_with_program():
     if plan.is_open and get_ident() == plan.watched.thread:
         plan.tries_left = 0
         _give_up(sys.modules["torch"], plan, "the program ended")
-    elif plan.moments or plan.written:
+    elif plan.kind:
         _end("the program ended after too few steps")

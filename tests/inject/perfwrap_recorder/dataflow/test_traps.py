@@ -56,6 +56,27 @@ tell_all(net)
     assert notes(done)[0] == why
 
 
+@pytest.mark.parametrize("first", [5, 40])
+def test_steps_of_an_optimizer_are_watched_also_if_many_passes_without_one_come_first(
+    same, first: int
+) -> None:
+    done = same(
+        LOOP
+        + f"""
+for _ in range({first}): tell(net(torch.randn(3, 4)))
+for step in range(STEPS): train_step()
+tell_all(net)
+""",
+        windows=2 if first == 5 else 4,
+    )
+    assert [note.partition(":")[0] for note in notes(done)[-2:]] == [
+        "operations of steps 5 to 7",
+        "operations of steps 12 to 14",
+    ]
+    assert len(windows(done)) == 2
+    assert all(rows(window, "_foreach_lerp_") or rows(window, "lerp_") for window in windows(done))
+
+
 def test_after_the_windows_nothing_of_them_is_left(train) -> None:
     done = train(
         LOOP
