@@ -28,6 +28,7 @@ from _thread import get_ident
 from perfwrap_recorder import guard, on_import, roles, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.dataflow import handler_keys, mode_dependent, operation_mode, unseen_reads
+from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
 from perfwrap_recorder.journal_format import COVERAGE, PERFWRAP
 from perfwrap_recorder.probes.loop import optimizer as optimizers
@@ -55,10 +56,11 @@ BARE_STEPS = 10
 """Steps before a window whose durations are written."""
 MAX_TRIES = 3
 SHARDED = "FullyShardedDataParallel", "FSDPModule"
-OPERATORS = "torch.nn.attention.flex_attention", "functorch.experimental.control_flow"
-"""Modules with higher-order operators that programs call without compiling."""
+FLEX_ATTENTION = "torch.nn.attention.flex_attention"
+"""A module with a higher-order operator that programs call without compiling."""
 
 _plan = None
+_has_compiled = False
 
 
 class Plan:
@@ -70,6 +72,8 @@ class Plan:
         self.moments = []
         """When the last steps ended, without those of windows."""
         self.next_at = FIRST_STEPS
+        self.kind = 0
+        """The kind of span that ends a step."""
         self.closed = 0
         self.watched = self.mode = None
         self.why = ""
@@ -130,6 +134,9 @@ def _install(torch):
     ):
         _end("this version of PyTorch lacks what it needs")
         return
+    if not _is_ignored_by_compiler(torch):
+        begins = guard.protect("dataflow_compile_begins", _compile_begins)
+        instrument.instrument(torch, torch.compile, begins, _pass)
     unseen_reads.prepare(torch)
     step_ends.watch("dataflow", lambda moment, is_step: _step_ended(torch, moment, is_step))
     os.register_at_fork(before=guard.protect("dataflow", _before_fork))
@@ -161,6 +168,8 @@ def _step_ended(torch, moment, is_step):
     plan = _plan
     if plan is None:
         return True
+    if plan.kind != journal.step_kind():
+        _begin_again(torch, plan)
     if plan.is_open:
         if get_ident() == plan.watched.thread:
             guard.run("dataflow_step", _go_on, torch, plan, moment, is_step)
@@ -175,6 +184,19 @@ def _step_ended(torch, moment, is_step):
             else:
                 _open(torch, plan)
     return True
+
+
+def _begin_again(torch, plan):
+    """Plan two windows anew: steps end at a better sign than before, such as the first step of an optimizer."""
+    is_first, plan.kind = not plan.kind, journal.step_kind()
+    if is_first:
+        return
+    if plan.is_open and get_ident() == plan.watched.thread:
+        plan.tries_left += 1
+        _give_up(torch, plan, "steps end at another place now")
+    if plan.written >= WINDOWS:
+        plan.is_over = False
+    plan.written, plan.moments, plan.next_at = 0, [], FIRST_STEPS
 
 
 def _go_on(torch, plan, moment, is_step):
@@ -262,6 +284,19 @@ def _uses_compiler():
     )
 
 
+def _compile_begins():
+    """Note that the program asks for a compiled function, in a version of PyTorch that does not ignore the mode."""
+    global _has_compiled
+    _has_compiled = True
+    plan = _plan
+    if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
+        _give_up(sys.modules["torch"], plan, "torch.compile is in use")
+
+
+def _pass(state, result):
+    """Never called: what begins returns no state."""
+
+
 def _is_ignored_by_compiler(torch):
     """Return whether Dynamo ignores the mode, and higher-order operators accept it."""
     base = torch.utils._python_dispatch.TorchDispatchMode
@@ -270,13 +305,11 @@ def _is_ignored_by_compiler(torch):
 
 
 def _may_compile():
-    """Return whether the program has asked for a compiled function, or imported higher-order operators."""
-    if any(name in sys.modules for name in OPERATORS):
+    """Return whether the program has asked for a compiled function, or imported a higher-order operator."""
+    if FLEX_ATTENTION in sys.modules:
         return True
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    return frames is not None and bool(
-        getattr(frames, "cached_backends", None) or getattr(frames, "most_recent_backend", None)
-    )
+    backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", None) or {}
+    return _has_compiled or any(each is not None for each in backends.values())
 
 
 def _kinds_of_modules(torch):
@@ -448,5 +481,5 @@ def _end_with_program():
     if plan.is_open and get_ident() == plan.watched.thread:
         plan.tries_left = 0
         _give_up(sys.modules["torch"], plan, "the program ended")
-    elif plan.moments or plan.written:
+    elif plan.kind:
         _end("the program ended after too few steps")

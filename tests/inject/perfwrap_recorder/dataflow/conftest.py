@@ -14,8 +14,8 @@ from perfwrap_recorder.journal import thinning
 thinning.may_pause = False
 windows = operation_windows
 windows.FIRST_STEPS, windows.GAP_STEPS, windows.BARE_STEPS, windows.MAX_WAITED_STEPS = 4, 4, 4, 0
+
 windows.RANKS_FIRST_STEPS = 4
-windows._install(torch)
 """
 """Windows of the steps 5 to 7 and 12 to 14."""
 
@@ -69,7 +69,9 @@ def train(make_warm_run):
         for old in [*(run.folder / "journal").glob("*"), *(run.folder / "tools").glob("*")]:
             old.unlink()
         ending = "\nassert not guard.failed, guard.failed\n" if is_whole else ""
-        return run(INSTALL + INSPECT + before + HELPERS + program + ending, **options)
+        return run(
+            INSTALL + INSPECT + before + "windows._install(torch)\n" + HELPERS + program + ending, **options
+        )
 
     return train
 

@@ -42,7 +42,12 @@ def test_modes_around_the_loop_see_what_they_see_without(same, around: str, wind
     done = same(
         LOOP
         + MODES
-        + f"with {around}():\n    for step in range(STEPS): train_step()\nprint(seen)\ntell_all(net)\n",
+        + f"""
+with {around}():
+    for step in range(STEPS): train_step(torch.randn(3, 4, requires_grad=True))
+print(seen)
+tell_all(net)
+""",
         windows=windows,
     )
     if not windows:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from .conftest import notes
+from .conftest import is_window, notes
 from .test_same_programs import LOOP, MODES, SHOWS_NO_FRAMES
 
 PLAIN = LOOP + "for step in range(STEPS): train_step()\ntell_all(net)\n"
@@ -34,19 +34,47 @@ def test_windows_are_three_whole_steps_twice(same) -> None:
         assert len(rows(window, "addmm")) == 2 * 3
 
 
-def test_a_step_of_an_optimizer_inside_of_backward_is_no_boundary(same) -> None:
-    same(
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_step_of_an_optimizer_inside_of_backward_is_no_boundary(same, first: int) -> None:
+    done = same(
         LOOP
-        + """
-others = [torch.optim.SGD([parameter], lr=0.01) for parameter in net.parameters()]
-for parameter, other in zip(net.parameters(), others):
-    parameter.register_post_accumulate_grad_hook(lambda _, other=other: other.step())
-for step in range(STEPS): train_step()
-print(torch._C._len_torch_dispatch_stack())
+        + f"""
+for step in range({first}): train_step()
+net[0].weight.register_post_accumulate_grad_hook(lambda _: optimizer.step())
+for step in range(STEPS):
+    optimizer.zero_grad()
+    loss = net(torch.randn(3, 4)).pow(2).mean()
+    loss.backward()
+    tell(loss)
 tell_all(net)
 """,
-        windows=None,
+        windows=0,
     )
+    why = (
+        "window given up: the program ended" if first else "no window: the program ended after too few steps"
+    )
+    assert notes(done)[0] == why
+
+
+@pytest.mark.parametrize("first", [5, 40])
+def test_steps_of_an_optimizer_are_watched_also_if_many_passes_without_one_come_first(
+    same, first: int
+) -> None:
+    done = same(
+        LOOP
+        + f"""
+for _ in range({first}): tell(net(torch.randn(3, 4)))
+for step in range(STEPS): train_step()
+tell_all(net)
+""",
+        windows=2 if first == 5 else 4,
+    )
+    assert [note.partition(":")[0] for note in notes(done)[-2:]] == [
+        "operations of steps 5 to 7",
+        "operations of steps 12 to 14",
+    ]
+    assert len(windows(done)) == 2
+    assert all(rows(window, "_foreach_lerp_") or rows(window, "lerp_") for window in windows(done))
 
 
 def test_after_the_windows_nothing_of_them_is_left(train) -> None:
@@ -135,25 +163,20 @@ tell_all(net)
 
 
 def test_the_compiler_is_not_imported(train) -> None:
-    program = "net = nn.Linear(2, 1)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
-    loop = "for _ in range(STEPS):\n    net(torch.ones(3, 2)).sum().backward()\n    optimizer.step()\n"
-    unload = "imported = set(sys.modules)\n"
     done = train(
-        program
-        + unload
-        + loop
-        + "print([name for name in set(sys.modules) - imported if 'dynamo' in name])\n",
+        """
+weight = torch.ones(2, requires_grad=True)
+for _ in range(STEPS):
+    (weight * 2).sum().backward()
+    with torch.no_grad():
+        weight -= 0.1 * weight.grad
+        weight.grad = None
+print("torch._dynamo" in sys.modules)
+""",
         fresh=True,
     )
-    bare = train(
-        "windows._plan.is_over = True\n"
-        + program
-        + unload
-        + loop
-        + "print([name for name in set(sys.modules) - imported if 'dynamo' in name])\n",
-        fresh=True,
-    )
-    assert done.stdout == bare.stdout
+    assert done.stdout == "False\n"
+    assert sum(map(is_window, notes(done))) == 2
 
 
 def test_batch_norm_writes_its_running_statistics(train) -> None:

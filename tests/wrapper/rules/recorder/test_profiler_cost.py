@@ -41,3 +41,16 @@ def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) 
         loop.compute()
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["profiler_cost"]
     assert outcome.state == "not checked"
+
+
+@pytest.mark.parametrize("options", [{"inspect": True}, {"trial": {"steps": 30}}])
+def test_detail_that_was_asked_for_is_clear(
+    loop: Any, run: Any, ask: Callable[[Rule], Answer], options: dict[str, object]
+) -> None:
+    run.folder.write_manifest({"command": ["python", "train.py"], "options": options})
+    for _ in range(40):
+        loop.compute()
+        loop.span("perfwrap", 1, "flush")
+    answer = ask(rule)
+    assert isinstance(answer, Clear)
+    assert "as asked for" in answer.why

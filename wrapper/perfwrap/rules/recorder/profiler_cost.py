@@ -22,6 +22,9 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 from msgspec import Struct
 
@@ -57,6 +60,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"perfwrap takes about {units.share(cost.share)} of the loop ({units.share(cost.low)} to "
             f"{units.share(cost.high)}); the budget is {units.share(budget)}."
         )
+    if _records_all(evidence.timeline.run):
+        return Clear(
+            f"perfwrap takes about {units.share(cost.share)} of the loop: every step was recorded in detail, as "
+            "asked for."
+        )
     steady = evidence.get(find_steps, trainer).steady
     words = [
         f"{units.counted(cost.records, 'record')} in {units.counted(steady, 'step')} of {units.duration(step_ns)}."
@@ -76,3 +84,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             scope=Scope.RUN,
         )
     ]
+
+
+def _records_all(run: Mapping[str, Any]) -> bool:
+    """Return whether the run was asked for detail of every step: it is a trial, or was inspected."""
+    options = run.get("options")
+    if not isinstance(options, dict):
+        return False
+    trial = options.get("trial")
+    return bool(options.get("inspect") or (isinstance(trial, dict) and trial.get("steps")))
