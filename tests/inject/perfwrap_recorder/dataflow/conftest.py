@@ -14,7 +14,6 @@ from perfwrap_recorder.journal import thinning
 thinning.may_pause = False
 windows = operation_windows
 windows.FIRST_STEPS, windows.GAP_STEPS, windows.BARE_STEPS, windows.MAX_WAITED_STEPS = 4, 4, 4, 0
-
 windows.RANKS_FIRST_STEPS = 4
 """
 """Windows of the steps 5 to 7 and 12 to 14."""
