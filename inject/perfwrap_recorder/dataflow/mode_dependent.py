@@ -1,7 +1,7 @@
 """Operations whose derivatives PyTorch computes in another way while a dispatch mode is on the stack.
 
 ``isTensorSubclassLike`` of PyTorch's derivatives is true for every tensor then, and these formulas ask it. Their
-results differ in the last bits or in their strides. So backward must run without the mode.
+results differ in the last bits, in the sign of zeros or in their strides. So backward must run without the mode.
 
 Found by ``scripts/fidelity/operations.py``, which compares all operations of PyTorch's own tests.
 """
@@ -13,6 +13,8 @@ from perfwrap_recorder.instrumenting import instrument
 PRODUCTS = frozenset(("prod", "cumprod", "_linalg_det", "masked_fill"))
 DECOMPOSITIONS = frozenset(("ormqr", "linalg_qr", "linalg_eig", "_linalg_eigh", "linalg_matrix_exp", "sgn"))
 """Mostly strides of second derivatives differ; optimizers use these operations without derivatives."""
+EXTREMES = frozenset(("max", "min", "median", "nanmedian"))
+"""Of all elements, which is their only argument, the sign of zeros in the gradient differs."""
 FILLED = 2
 """The argument of ``masked_fill`` whose derivative is meant."""
 
@@ -40,6 +42,8 @@ def is_one(name, arguments, is_tracked, is_without):
     """
     if name in DECOMPOSITIONS:
         return is_tracked
+    if name in EXTREMES:
+        return is_tracked and len(arguments) == 1
     if name.startswith("masked_fill"):
         value = arguments[FILLED] if len(arguments) > FILLED else None
         return getattr(value, "requires_grad", False)

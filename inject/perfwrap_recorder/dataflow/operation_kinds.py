@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfwrap_recorder.dataflow.mode_dependent import DECOMPOSITIONS, PRODUCTS
+from perfwrap_recorder.dataflow.mode_dependent import DECOMPOSITIONS, EXTREMES, PRODUCTS
+
+MODE_DEPENDENT = DECOMPOSITIONS | EXTREMES | PRODUCTS
 
 OVERWRITES = frozenset(
     (
@@ -69,7 +71,7 @@ class Kind:
         is_out = getattr(function, "_overloadname", "") == "out" and not self.name.endswith("_")
         self.overwrites = self.name in OVERWRITES or is_out
         self.is_empty = self.name in EMPTY
-        self.is_mode_dependent = self.name in DECOMPOSITIONS or self.name.rstrip("_") in PRODUCTS
+        self.is_mode_dependent = self.name.rstrip("_") in MODE_DEPENDENT
         dynamic = getattr(torch.Tag, "dynamic_output_shape", None)
         self.row = (
             self.name,

@@ -417,7 +417,16 @@ def test_derivatives_that_depend_on_modes_are_made_without_one(same, call: str, 
     assert "PyTorch computes the derivative of" in notes(done)[0]
 
 
+@pytest.mark.parametrize("call", ["-x.max()", "-x.median()"])
+def test_the_signs_of_zeros_in_gradients_of_extremes_stay(same, call: str) -> None:
+    program = PRODUCT.format(call=call, around="of(weight * 1.1)").replace(
+        "+ (weight * torch.randn(5, 7)).sum()", ""
+    )
+    done = same(program, windows=0)
+    assert "PyTorch computes the derivative of" in notes(done)[0]
+
+
 def test_other_fillings_and_products_have_windows(same) -> None:
-    call = "x.masked_fill(x > 1, 0.5) * torch.tensor([2, 3]).prod()"
+    call = "x.masked_fill(x > 1, 0.5) * torch.tensor([2, 3]).prod() + x.max(1, True)[0] + x.detach().max()"
     done = same(PRODUCT.format(call=call, around="of(weight * 1.1)"))
     assert all(map(is_window, notes(done)))
