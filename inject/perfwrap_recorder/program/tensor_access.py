@@ -47,8 +47,14 @@ def calculate(torch, question, *arguments):
     if is_watched(torch) or torch.autograd._profiler_enabled():
         return LATER
     # The gradient mode is set inside: the program's modes would see that, too.
-    with torch._C.DisableTorchFunction(), Unrecorded(torch), torch.no_grad():
-        return question(*arguments)
+    with torch._C.DisableTorchFunction(), Unrecorded(torch):
+        # Not torch.no_grad(): after a graph break Dynamo would compile its methods as functions of the program.
+        enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            return question(*arguments)
+        finally:
+            torch._C._set_grad_enabled(enabled)
 
 
 def are_gradients_free():

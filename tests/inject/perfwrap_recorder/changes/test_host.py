@@ -71,6 +71,6 @@ def test_checkpoints_are_left_out_and_buffers_are_not(tried) -> None:
 def test_without_changes_nothing_of_them_is_loaded(tried) -> None:
     program = """
 own = [name for name in sys.modules if name.startswith("perfwrap_recorder.")]
-print([name for name in own if "change" in name or "experiments" in name])
+print([name for name in own if ".changes" in name or ".experiments" in name])
 """
     assert tried(program).stdout == "[]\n"
