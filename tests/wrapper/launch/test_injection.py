@@ -128,6 +128,7 @@ def test_settings_say_what_was_requested(folder):
         "trial_writes": "allow",
         "original_pythonpath_empty": "1",
         "watched": "0",
+        "inspect": "0",
     }
 
 

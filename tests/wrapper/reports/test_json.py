@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from msgspec import structs
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis, LineAccount, StepFigures, Verdict
 from perfwrap.diagnosis.verdict import VERDICTS
@@ -130,8 +131,10 @@ def test_a_step_by_lines_follows_the_schema_and_sums_to_the_step(
 
 def test_a_line_of_a_notebook_has_its_cell(diagnosis: Diagnosis, line_account: LineAccount) -> None:
     cost = line_account.lines[0]
-    inside = replace(cost, line=replace(cost.line, file="digits.ipynb, cell [3]"))
-    document = json_report.document(replace(diagnosis, line_account=replace(line_account, lines=(inside,))))
+    inside = replace(cost, line=structs.replace(cost.line, file="digits.ipynb, cell [3]"))
+    document = json_report.document(
+        replace(diagnosis, line_account=structs.replace(line_account, lines=(inside,)))
+    )
     assert problems(document) == []
     line = document["line_account"]["lines"][0]
     assert (line["file"], line["cell"], line["line"]) == ("digits.ipynb", 3, 7)

@@ -36,7 +36,7 @@ COMMANDS = (
     Command("try", "Measure what changes would bring, without editing the program.", "try_", True),
     Command(
         "inspect",
-        "Show what each line of a training step costs, and which of its work is wasted.",
+        "Show what each line of a step costs, and which work is wasted.",
         passes_through=True,
     ),
     Command("top", "Show a running job live in the terminal."),

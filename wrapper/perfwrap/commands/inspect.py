@@ -55,7 +55,7 @@ def inspect(
     allow_writes: AllowWrites = False,
     out: InspectOut = None,
 ) -> None:
-    """Show what each line of a training step costs, and which of its work is wasted.
+    """Show what each line of a step costs, and which work is wasted.
 
     The unmodified program runs until its steps are steady. Then perfwrap records every tensor operation of three steps,
     twice, and ends the program. Wasted work is reported only if these steps prove it. Exit code 1: the program made no
