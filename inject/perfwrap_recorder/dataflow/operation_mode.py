@@ -263,7 +263,8 @@ class Watched:
             return False, False
         total = 0
         if fresh and not bits & (flags.OPTIMIZER | flags.DATA):
-            total = hash(tuple(self.sums.of_tensor(part) for _, part in fresh))
+            sums = tuple(self.sums.of_tensor(part) for _, part in fresh)
+            total = UNKNOWN if UNKNOWN in sums else hash(sums)
         then = self._before.get(key)
         if then is None or then[0] != scalar:
             stable = False
@@ -375,7 +376,7 @@ def may_change_stack(torch):
     """Return whether the stack may be changed here.
 
     Backward restores what it was at its beginning when it ends, and inference mode restores only a part of it: an
-    operation then finds no mode though it is told that there is one, and raises an error.
+    operation then finds no mode though the thread state has one, and raises an error.
     """
     return torch._C._current_graph_task_id() == -1 and not torch.is_inference_mode_enabled()
 

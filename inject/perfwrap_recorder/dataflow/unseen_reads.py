@@ -54,7 +54,7 @@ def stop():
 
 
 def _nothing(frame, start, end, result, arguments, options):
-    """Record nothing of a call: the listener is told of it."""
+    """Record nothing of a call: the listener gets it."""
 
 
 def _pass(state, result):

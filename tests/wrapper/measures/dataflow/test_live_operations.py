@@ -110,7 +110,7 @@ def test_gradients_that_are_cleared_before_they_are_used_are_not() -> None:
     assert dead(body) == ["mm", "add_", "zero_"]
 
 
-def test_nothing_is_said_if_gradients_come_from_where_nobody_looks() -> None:
+def test_nothing_is_said_if_gradients_come_from_unrecorded_operations() -> None:
     def body(step: Step) -> None:
         step.call("sin", step.batch())
         step.optimize(step.old("weight"), step.batch())

@@ -87,7 +87,7 @@ def last_row(step: Step, also: str = "") -> Tensor:
     return hidden
 
 
-def test_rows_that_nobody_reads_are_found() -> None:
+def test_rows_that_nothing_reads_are_found() -> None:
     (waste,) = find_partly(last_row)
     assert waste.used == pytest.approx(1 / 64)
     assert waste.share == pytest.approx((1 - 1 / 64) * 2 / 6)  # with its backward

@@ -21,7 +21,7 @@ def auxiliary(step: Step, used: bool = False) -> None:
     step.train(step.call("mm", x, step.old("weight"), line=21))
 
 
-def test_a_call_whose_result_nobody_uses_is_found(inspect: Inspect, find: Find) -> None:
+def test_a_call_whose_result_nothing_uses_is_found(inspect: Inspect, find: Find) -> None:
     inspect(auxiliary)
     finding = find(rule)
     assert finding.share == pytest.approx(1 / 4, abs=0.01)
@@ -30,7 +30,7 @@ def test_a_call_whose_result_nobody_uses_is_found(inspect: Inspect, find: Find) 
     assert "Remove the call" in finding.advice
 
 
-def test_rows_that_nobody_reads_are_found(inspect: Inspect, find: Find) -> None:
+def test_rows_that_nothing_reads_are_found(inspect: Inspect, find: Find) -> None:
     def body(step: Step) -> None:
         logits = step.call("addmm", step.batch(64, 128), step.old("head"), line=21, shape=(64, 128))
         step.train(step.call("mse_loss", step.view(logits, 1, 128, line=22), line=23))
@@ -38,7 +38,7 @@ def test_rows_that_nobody_reads_are_found(inspect: Inspect, find: Find) -> None:
     inspect(body)
     finding = find(rule)
     assert str(finding.location) == "train.py:21"
-    assert "rows that nobody uses" in finding.title
+    assert "rows that nothing uses" in finding.title
     assert "only 1.6 % are read" in finding.evidence[0]
 
 

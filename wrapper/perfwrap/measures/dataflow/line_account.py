@@ -92,7 +92,7 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
     costs: dict[Line, LineCost] = {}
     kinds: dict[Line, Counter[str]] = defaultdict(Counter)
     modules: dict[Line, Counter[int]] = defaultdict(Counter)
-    dearest: dict[Line, tuple[float, int]] = {}
+    costliest: dict[Line, tuple[float, int]] = {}
     stacks: dict[tuple[str, ...], float] = {}
     by_module: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
     for number in flow.step:
@@ -115,8 +115,8 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
         entry = by_module[module]
         entry[part == BACKWARD_PART] += worked
         entry[2] += 1
-        if worked > dearest.get(line, (0.0, 0))[0]:
-            dearest[line] = worked, number
+        if worked > costliest.get(line, (0.0, 0))[0]:
+            costliest[line] = worked, number
         frames = tuple(
             f"{_short(frame.file)}:{frame.line} {frame.function}" for frame in flow.stack(number)[::-1]
         )
@@ -126,7 +126,7 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
     for line, cost in costs.items():
         cost.kinds = tuple(kinds[line].most_common(MAX_KINDS))
         cost.module = _path_of(flow, modules[line])
-        cost.shape = _shape_of(flow, dearest[line][1]) if line in dearest else ""
+        cost.shape = _shape_of(flow, costliest[line][1]) if line in costliest else ""
     listed = flow.window.modules
     # Each outermost module is listed before those inside of it.
     models = list(accumulate("." not in module.path for module in listed))

@@ -95,7 +95,7 @@ def _gradients(flow: Dataflow) -> set[int]:
 
 
 def _has_unseen_gradients(flow: Dataflow) -> bool:
-    """Return whether optimizers read what nobody was seen to make in this step or the next."""
+    """Return whether optimizers read what no recorded operation made in this step or the next."""
     window = flow.window
     for step in (1, 2):
         for number in range(window.first_operations[step], window.first_operations[step + 1]):

@@ -1,4 +1,4 @@
-"""Gradients that nobody uses: of a part of the model that is not trained, or of weights that another pass will zero."""
+"""Gradients that nothing uses: of a part that is not trained, or of weights that another pass sets to zero."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
 def find_repeated_backward(flow: Dataflow, dead: Collection[int]) -> list[Waste]:
     """Return backward passes through nodes that another one has visited, if nothing reads the gradients in between.
 
-    Passes whose gradients nobody uses, ``dead``, are a waste of their own.
+    Passes whose gradients nothing uses, ``dead``, are a waste of their own.
     """
     alone = _of_parameters_alone(flow)
     passes: dict[int, dict[int, list[int]]] = defaultdict(dict)

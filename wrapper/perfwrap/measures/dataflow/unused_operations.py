@@ -1,4 +1,4 @@
-"""Results that nobody uses, whole or in part, and gradients that nobody uses."""
+"""Results that nothing uses, whole or in part, and gradients that nothing uses."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _used_part(flow: Dataflow, number: int, used: dict[int, float]) -> float | N
 
 
 def _is_row_operand(flow: Dataflow, reader: int, value: int) -> bool:
-    """Return whether rows that nobody uses of a result are those of an operand."""
+    """Return whether rows that nothing uses of a result are those of an operand."""
     place = ROW_OPERAND.get(flow.name(reader))
     reads = flow.operations[reader].reads[::2]
     return place is None or (place < len(reads) and reads[place] == value and reads.count(value) == 1)

@@ -243,13 +243,13 @@ def _sum_of_parts(costs: Iterable[LineCost]) -> dict[str, float]:
 
 def _in_words(costs: Sequence[LineCost], step_ns: float) -> str:
     """Return the cost of a line in words."""
-    dearest = max(costs, key=lambda cost: cost.ns)
+    costliest = max(costs, key=lambda cost: cost.ns)
     words = [
         _listed(_sum_of_parts(costs), step_ns),
         units.counted(sum(cost.operations for cost in costs), "operation"),
-        _kinds(dearest),
-        dearest.shape,
-        dearest.module,
+        _kinds(costliest),
+        costliest.shape,
+        costliest.module,
     ]
     return "; ".join(filter(None, words))
 

@@ -1,7 +1,7 @@
 """Gradients are computed for a part of the model that is not trained.
 
 What it finds
-    Operations of backward whose results nobody uses, in a part that follows from the batch and from nothing that
+    Operations of backward whose results nothing uses, in a part that follows from the batch and from nothing that
     training changes: a frozen backbone whose parameters still require gradients. Reported from 3 % of the loop.
 
 Why it costs

@@ -1,7 +1,7 @@
 """Gradients are computed and then thrown away.
 
 What it finds
-    Operations of backward whose results nobody uses: in a GAN the gradients of the discriminator's weights in the
+    Operations of backward whose results nothing uses: in a GAN the gradients of the discriminator's weights in the
     generator's step, which are set to zero before they are used, and gradients that flow into a generator whose output
     was not detached. They are reported from 3 % of the training loop.
 
@@ -49,7 +49,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
     return Words(
-        title=f"{SHARE} of the training loop computes gradients that nobody uses, at {at(waste)}.",
+        title=f"{SHARE} of the training loop computes gradients that nothing uses, at {at(waste)}.",
         evidence=(
             f"{many(waste)} of this backward pass, for the calls at {lines(waste.lines[1:])}, make gradients that "
             "reach no optimizer step.",

@@ -1,4 +1,4 @@
-"""Results that nobody uses.
+"""Results that nothing uses.
 
 What it finds
     Operations of forward and loss whose results reach no parameter update, no value that the host reads, and no state
@@ -52,14 +52,14 @@ def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
     if waste.used is not None:
         return Words(
-            title=f"{SHARE} of the training loop computes rows that nobody uses, at {at(waste)}.",
+            title=f"{SHARE} of the training loop computes rows that nothing uses, at {at(waste)}.",
             evidence=(
                 f"Of the results of {many(waste)}, backward included, only {units.share(waste.used)} are read.",
             ),
             advice=f"Take the part that is used before the operations at {lines(waste.lines)}, not after them.",
         )
     return Words(
-        title=f"{SHARE} of the training loop computes results that nobody uses, at {at(waste)}.",
+        title=f"{SHARE} of the training loop computes results that nothing uses, at {at(waste)}.",
         evidence=(
             f"The results of {many(waste)}, at {lines(waste.lines)}, reach no parameter, no value that is read, and "
             "no state that outlives the step.",
