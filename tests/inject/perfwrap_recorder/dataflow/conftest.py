@@ -9,7 +9,7 @@ import pytest
 from ..probes.conftest import BARE, INSTALL
 
 INSPECT = """
-from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads
+from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads, window_obstacles
 from perfwrap_recorder.journal import thinning
 thinning.may_pause = False
 windows = operation_windows
@@ -57,6 +57,11 @@ def notes(finished) -> list[str]:
 def is_window(note: str) -> bool:
     """Return whether a note is that of a complete window."""
     return note.startswith("operations of steps ")
+
+
+def is_given_up(note: str) -> bool:
+    """Return whether a note is that of a window that was given up."""
+    return note.startswith("window given up: ")
 
 
 @pytest.fixture(scope="module")

@@ -357,7 +357,7 @@ tell_all(net)
 
 
 def test_old_versions_have_no_window_where_the_compiler_may_run(train) -> None:
-    before = "windows._is_ignored_by_compiler = lambda torch: False\n"
+    before = "window_obstacles.is_ignored_by_compiler = lambda torch: False\n"
     done = train(
         LOOP
         + "other = torch.compile(lambda x: x + 1, backend='eager')\nfor step in range(40): train_step()\n",
