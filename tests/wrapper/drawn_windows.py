@@ -356,12 +356,12 @@ def draw_flow(body: Draw, windows: int = 2) -> Dataflow:
     return Dataflow(first, others)
 
 
-def add_windows(timeline: Timeline, body: Draw, process: int | None = None) -> Timeline:
-    """Return a timeline with windows that ``body`` draws, of its trainer if not of another ``process``."""
+def add_windows(timeline: Timeline, body: Draw, thread: int | None = None) -> Timeline:
+    """Return a timeline with windows that ``body`` draws, of its trainer if not of another ``thread``."""
     trainer = Evidence(timeline).get(find_main_trainer)
     assert trainer is not None
-    owner = trainer.process if process is None else process
-    made = [msgspec.structs.replace(window, process=owner) for window in draw(body)]
+    owner = trainer.thread if thread is None else thread
+    made = [msgspec.structs.replace(window, process=trainer.process, thread=owner) for window in draw(body)]
     return replace(timeline, operation_windows=tuple(made))
 
 

@@ -7,8 +7,8 @@ on the stack. It closes early before a fork, if it takes too long, and on an err
 
 There is no window, and a fact says why, where the mode would change the program or not see its operations: other
 dispatch modes, profilers, ``torch.compile``, TorchScript, CUDA graphs, FSDP, functorch's transforms around the step,
-inference mode around it, a training thread that is not the main thread, and more (``window_obstacles.py``,
-``asides.py``).
+inference mode around it, several threads that run models, one that is not the main thread, and more
+(``window_obstacles.py``, ``asides.py``).
 
 While any mode is on the stack, PyTorch computes a few derivatives by other formulas, whose results differ in their last
 bits (``mode_dependent.py``). A window in which such an operation runs closes before backward begins.
@@ -29,10 +29,11 @@ from perfwrap_recorder.clock import now
 from perfwrap_recorder.dataflow import asides, mode_dependent, operation_mode, unseen_reads, window_obstacles
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
-from perfwrap_recorder.journal_format import COVERAGE, PERFWRAP
+from perfwrap_recorder.journal_format import BACKWARD, COVERAGE, FORWARD, OPTIMIZER, PERFWRAP
 from perfwrap_recorder.probes.loop import optimizer as optimizers
 
 FORMAT = 1
+COMPUTING = FORWARD, BACKWARD, OPTIMIZER
 
 WHAT = "dataflow"
 """The name of the records of coverage."""
@@ -70,6 +71,8 @@ class Plan:
         self.kind = 0
         """The kind of span that ends a step."""
         self.closed = 0
+        self.thread = 0
+        """The first thread that has run a model or an optimizer."""
         self.watched = self.mode = None
         self.why = ""
         """Why the mode, which is still on the stack, watches nothing any more."""
@@ -149,6 +152,11 @@ def _step_ended(torch, moment, is_step):
         return True
     if plan.kind != journal.step_kind():
         _begin_again(torch, plan)
+    if not plan.is_over and journal.ended_kind in COMPUTING:
+        plan.thread = plan.thread or get_ident()
+        if plan.thread != get_ident():
+            _end_for_threads(plan)
+            return True
     if plan.is_open:
         if get_ident() == plan.watched.thread:
             guard.run("dataflow_step", _go_on, torch, plan, moment, is_step)
@@ -165,6 +173,16 @@ def _step_ended(torch, moment, is_step):
     return True
 
 
+def _end_for_threads(plan):
+    """Have no window: what one thread does to the tensors of the other is not seen."""
+    why = "several threads run models"
+    if plan.is_open:
+        plan.tries_left = 0
+        plan.watched.give_up(why)  # its own thread closes it
+    else:
+        _end(why)
+
+
 def _begin_again(torch, plan):
     """Plan two windows anew: steps end at a better sign than before, such as the first step of an optimizer."""
     is_first, plan.kind = not plan.kind, journal.step_kind()
@@ -175,7 +193,7 @@ def _begin_again(torch, plan):
         _give_up(torch, plan, "steps end at another place now")
     if plan.written >= WINDOWS:
         plan.is_over = False
-    plan.written, plan.moments, plan.next_at = 0, [], FIRST_STEPS
+    plan.written, plan.moments, plan.next_at, plan.thread = 0, [], FIRST_STEPS, 0
 
 
 def _go_on(torch, plan, moment, is_step):

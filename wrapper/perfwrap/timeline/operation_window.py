@@ -121,7 +121,7 @@ class OperationWindow(msgspec.Struct, frozen=True):
     format: int
     torch: str
     thread: int
-    """The number of the thread in its process's journal."""
+    """The track of its thread, -1 if the journal does not have it; in the file its number in the journal."""
     opened: int
     ends: list[int]
     """When each step ended, since the window was opened."""

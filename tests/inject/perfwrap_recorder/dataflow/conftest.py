@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 
 import pytest
 
@@ -62,6 +63,18 @@ def is_window(note: str) -> bool:
 def is_given_up(note: str) -> bool:
     """Return whether a note is that of a window that was given up."""
     return note.startswith("window given up: ")
+
+
+def windows(finished) -> list[dict]:
+    """Return the windows that were written."""
+    return [
+        json.loads(path.read_text()) for path in sorted((finished.run_dir / "tools").glob("operations-*"))
+    ]
+
+
+def rows(window: dict, name: str) -> list[list]:
+    """Return the rows of one function."""
+    return [row for row in window["operations"] if window["functions"][row[0]][0] == name]
 
 
 @pytest.fixture(scope="module")

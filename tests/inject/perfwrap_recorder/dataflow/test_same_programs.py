@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from .conftest import is_given_up, is_window, notes
+from .conftest import is_given_up, is_window, notes, rows, windows
 
 LOOP = """
 net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
@@ -500,6 +500,46 @@ tell_all(net)
         windows=0,
     )
     assert notes(done) == ["no window: the thread that trains is not the main thread"]
+
+
+@pytest.mark.parametrize("first", [1, 5, 9])
+def test_where_a_second_thread_runs_a_model_there_is_no_further_window(same, first: int) -> None:
+    done = same(
+        LOOP
+        + f"""
+import threading
+other = nn.Linear(4, 1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+def run():
+    with torch.random.fork_rng(): loss = other(torch.ones(3, 4)).sum()
+    loss.backward()
+    second.step()
+for step in range(30):
+    train_step()
+    if step >= {first}:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+tell_all(net, other)
+""",
+        windows=1 if first == 9 else 0,
+    )
+    assert notes(done)[-1] == "no window: several threads run models"
+    assert any(map(is_given_up, notes(done))) == (first == 5)
+
+
+def test_models_that_train_in_turn_have_windows_of_the_first(same) -> None:
+    done = same(
+        LOOP
+        + """
+for step in range(STEPS): train_step()
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(STEPS): train_step()
+tell_all(net)
+"""
+    )
+    assert all(rows(window, "_foreach_lerp_") or rows(window, "lerp_") for window in windows(done))
 
 
 @pytest.mark.parametrize("first", [0, 6])

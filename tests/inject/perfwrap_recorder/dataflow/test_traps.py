@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from .conftest import is_window, notes
+from .conftest import is_window, notes, rows, windows
 from .test_same_programs import LOOP, MODES, SHOWS_NO_FRAMES
 
 PLAIN = LOOP + "for step in range(STEPS): train_step()\ntell_all(net)\n"
-
-
-def windows(finished) -> list[dict]:
-    """Return the windows that were written."""
-    return [
-        json.loads(path.read_text()) for path in sorted((finished.run_dir / "tools").glob("operations-*"))
-    ]
-
-
-def rows(window: dict, name: str) -> list[list]:
-    """Return the rows of one function."""
-    return [row for row in window["operations"] if window["functions"][row[0]][0] == name]
 
 
 def test_windows_are_three_whole_steps_twice(same) -> None:

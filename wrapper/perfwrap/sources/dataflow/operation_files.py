@@ -50,7 +50,8 @@ def add_all(
         host = shown(name["host"])
         process = builder.latest_process(host, int(name["pid"]))
         opened = moment(host, window.opened)
-        builder.add_operations(msgspec.structs.replace(window, process=process, opened=opened))
+        thread = builder.known_thread(process, window.thread)
+        builder.add_operations(msgspec.structs.replace(window, process=process, thread=thread, opened=opened))
 
 
 def _decode(content: bytes) -> OperationWindow:
