@@ -83,6 +83,7 @@ class Drawing:
         self.operations: list[Operation] = []
         self.firsts, self.ends = [0], list[int]()
         self.nodes: dict[int, int] = {}
+        self.sorts: dict[int, int] = {}
         self.unowned: set[int] = set()
         self.old: dict[str, Tensor] = {}
         self.now = self.passes = 0
@@ -144,6 +145,7 @@ class Drawing:
             ],
             unowned=sorted(self.unowned),
             nodes=self.nodes,
+            sorts=self.sorts,
         )
 
 
@@ -208,6 +210,11 @@ class Step:
             drawing.sums[each.memory.value] = 7 if not differs else 10 * self.window + self.number + 1
         self._row(name, line, flags | (STABLE if stable else 0), reads, writes, **more)
         return (made[0] if results == 1 else tuple(made)) if made else None
+
+    def sort(self, *shape: int, dim: int = -1, name: str = "sort", line: Where = 20) -> tuple[Tensor, Tensor]:
+        """Sort a batch, and return values and places."""
+        self._drawing.sorts[len(self._drawing.operations)] = dim
+        return self.call(name, self.batch(*shape), shape=shape, results=2, line=line)  # type: ignore[no-any-return]
 
     def view(
         self,
@@ -379,9 +386,10 @@ def _frame(text: str) -> Frame:
 
 
 def _function(name: str) -> Function:
+    plain, _, overload = name.rpartition("::")[2].partition(".")
     return Function(
-        name.rpartition("::")[2],
-        "default",
+        plain,
+        f"aten.{plain}.{overload or 'default'}",
         name.rpartition("::")[0] or "aten",
         name in RANDOM_ONES,
         name in DYNAMIC,

@@ -63,6 +63,8 @@ class Watched:
         self.ends, self.first_operations = [], [0]
         self.nodes = {}
         """Sequence number of a node -> the operation that made it."""
+        self.sorts = {}
+        """Operation that sorts -> the dimension along which it does."""
         self.unowned = set()
         """Storages of gradients whose parameters are in no optimizer."""
         self.events = []
@@ -152,6 +154,7 @@ class Watched:
         with self._lock:
             self.values.forget()
             self._leaves, self.events, self.operations, self.nodes, self.kinds = {}, [], [], {}, {}
+            self.sorts = {}
             self._counts, self._seen, self._before = {}, {}, {}
             self.stacks = self.sums = None
 
@@ -163,6 +166,8 @@ class Watched:
         bits |= found
         if kind.is_random(arguments, options):
             bits |= flags.RANDOM
+        if kind.name == "sort":
+            self.sorts[number] = _sorted_dimension(arguments, options)
         inputs, writes, scalars = self._arguments(kind, arguments, options)
         scalar = _hashed(scalars)
         reads, fresh, tracked, complete = self._reads(inputs)
@@ -335,6 +340,12 @@ class Watched:
                 found = self.values.find_number(gradient)
                 if found is not None:
                     self.unowned.add(found)
+
+
+def _sorted_dimension(arguments, options):
+    """Return the argument ``dim`` of a call of sort, -1 by default."""
+    found = options.get("dim", arguments[1] if len(arguments) > 1 else -1)
+    return found if type(found) is int else -1
 
 
 def _scalar(value):

@@ -397,6 +397,7 @@ def _write(torch, plan, watched):
         "gpu": _read_events(torch, watched),
         "alive": values.alive(),
         "unowned": sorted(watched.unowned),
+        "sorts": {str(operation): dimension for operation, dimension in watched.sorts.items()},
         "nodes": {str(node): operation for node, operation in watched.nodes.items()},
     }
     settings = journal.settings

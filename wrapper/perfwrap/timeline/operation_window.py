@@ -151,5 +151,7 @@ class OperationWindow(msgspec.Struct, frozen=True):
     """Storages of gradients whose parameters are in no optimizer."""
     nodes: dict[int, int]
     """The operation that made each node, by its sequence number."""
+    sorts: dict[int, int] = {}
+    """The dimension along which an operation sorts, by its number."""
     process: int = -1
     """The track of its process."""

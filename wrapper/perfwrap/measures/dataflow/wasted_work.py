@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
 from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow, line_of
+from perfwrap.measures.dataflow.full_sorts import find_full_sorts
 from perfwrap.measures.dataflow.inspected_part import find_loop_share
+from perfwrap.measures.dataflow.late_products import find_late_products
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
@@ -28,7 +30,8 @@ from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
 
 UNCHANGING, REPEATED, UNUSED, LOOP = "unchanging", "repeated", "unused", "loop"
 SOFTMAX, FROZEN, WEIGHTS, RECAST, BROADCAST = "softmax", "frozen", "weights", "recast", "broadcast"
-KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, SOFTMAX)
+SORT, LATE = "sort", "late"
+KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, LATE, SORT, SOFTMAX)
 """The kinds of waste; of two that need the same operations, the first has the stronger proof."""
 
 MIN_SHARE = 0.01
@@ -79,6 +82,8 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         RECAST: recast,
         LOOP: [_at_loop(evidence, trainer, flow, waste) for waste in find_small_loops(flow, same)],
         BROADCAST: find_broadcasts(flow, same | dead),
+        LATE: find_late_products(flow, same | dead),
+        SORT: find_full_sorts(flow, same | dead),
         SOFTMAX: find_softmax_logs(flow),
     }
     recomputed = [

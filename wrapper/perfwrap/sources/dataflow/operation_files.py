@@ -97,6 +97,7 @@ def _check(window: OperationWindow) -> None:
     _demand(window.unowned, len(window.storages))
     _demand((number for number, _ in window.gpu), count)
     _demand(window.nodes.values(), count)
+    _demand(window.sorts, count)
     if len(window.value_operation) != values or not window.bare:
         raise ValueError("its values are damaged")
     if any(len(each.reads) % 2 or len(each.writes) % 3 for each in operations):
