@@ -4,11 +4,11 @@
 import torch
 import torch.nn as nn
 
-POINTS, SLICES = 512, 64
+POINTS, SLICES = 512, 8
 
 
 class Generator(nn.Module):
-    def __init__(self, width=96):
+    def __init__(self, width=384):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Linear(8, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 3)

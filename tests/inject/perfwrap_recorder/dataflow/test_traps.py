@@ -230,6 +230,22 @@ def test_arguments_that_hash_the_same_are_distinguished(train) -> None:
         assert len(set(scalars)) == 2
 
 
+def test_the_dimension_of_a_sort_is_written(train) -> None:
+    done = train(
+        LOOP
+        + """
+for step in range(STEPS):
+    train_step()
+    x = torch.randn(2, 3, 4)
+    x.sort(), x.argsort(1), x.sort(dim=0, descending=True), x.sort(1, stable=True)
+"""
+    )
+    for window in windows(done):
+        assert list(window["sorts"].values()) == [-1, 1, 0, 1] * 3
+        names = [window["functions"][window["operations"][int(at)][0]][0] for at in window["sorts"]]
+        assert names == ["sort"] * 12
+
+
 GIVEN_UP = {
     "too many operations": ("operation_mode.MAX_OPERATIONS = 20", "the steps are too long"),
     "too much time": ("operation_mode.MAX_NS = 0", "the steps are too long"),

@@ -62,6 +62,16 @@ def test_a_linear_layer_on_copies_is_found() -> None:
     assert waste.used == 0.25
 
 
+def test_layers_at_one_line_are_one_waste() -> None:
+    def body(step: Step) -> None:
+        results = [linear(step, picked(step)) for _ in range(3)]
+        step.train(step.call("add", *results, shape=(40, 4)))
+
+    (waste,) = find(body)
+    assert waste.count == 3
+    assert len(waste.operations) == 6
+
+
 def test_a_layer_with_so_many_features_that_nothing_is_saved_is_not_found() -> None:
     assert len(find(lambda step: step.train(linear(step, picked(step), out=16)))) == 1
     assert find(lambda step: step.train(linear(step, picked(step), out=32))) == []

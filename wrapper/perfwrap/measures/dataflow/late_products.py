@@ -6,8 +6,10 @@ sum to 1: taking rows by their numbers, repeating them, and upsampling.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import BACKWARD, DATA, NEW, OPTIMIZER, RECOMPUTE, Geometry
@@ -24,35 +26,41 @@ CONVOLUTION = "convolution"
 
 
 def find_late_products(flow: Dataflow, known: Collection[int]) -> list[Waste]:
-    """Return each operation that makes rows with the linear layers on them, without operations in ``known``."""
-    found = []
+    """Return, by their lines, operations that make rows with the linear layers on them, none of them in ``known``."""
+    groups: dict[tuple[Line, Line], list[tuple[int, list[int], float]]] = defaultdict(list)
     for number in flow.step:
         if number in known or flow.has(number, BACKWARD | OPTIMIZER | DATA | RECOMPUTE):
             continue
         before = _part_before(flow, number)
         products = _products(flow, number) if before is not None else []
-        if not products or any(product in known for product in products):
-            continue
-        assert before is not None
-        after = sum(_features(flow, product)[1] for product in products)
-        features = _features(flow, products[0])[0]
-        # The rows are made behind the products, of their results.
-        saved = (1.0 - before) * flow.share(flow.with_backward(products))
-        saved += (1.0 - after / features) * flow.share(flow.with_backward((number,)))
+        if before is not None and products and not any(product in known for product in products):
+            groups[flow.line(number), flow.line(products[0])].append((number, products, before))
+    found = []
+    for (line, _), each in groups.items():
+        products = [product for _, some, _ in each for product in some]
+        saved = sum(_saved(flow, number, some, before) for number, some, before in each)
         if saved > 0.0:
-            whole = flow.with_backward((number, *products))
+            whole = flow.with_backward((*(number for number, _, _ in each), *products))
             found.append(
                 Waste(
                     tuple(whole),
                     saved,
                     tuple(flow.lines(products)),
                     tuple(flow.callers(products)),
-                    other=flow.line(number),
+                    other=line,
                     count=len(products),
-                    used=before,
+                    used=max(before for _, _, before in each),
                 )
             )
     return found
+
+
+def _saved(flow: Dataflow, number: int, products: list[int], before: float) -> float:
+    """Return the share of the step that is saved if the rows are made of the products' results; negative for a loss."""
+    features = _features(flow, products[0])[0]
+    after = sum(_features(flow, product)[1] for product in products)
+    rows = (1.0 - after / features) * flow.share(flow.with_backward((number,)))
+    return (1.0 - before) * flow.share(flow.with_backward(products)) + rows
 
 
 def _part_before(flow: Dataflow, number: int) -> float | None:
