@@ -237,7 +237,7 @@ def test_the_dimension_of_a_sort_is_written(train) -> None:
 for step in range(STEPS):
     train_step()
     x = torch.randn(2, 3, 4)
-    x.sort(), x.argsort(1), x.sort(dim=0, descending=True), x.sort(1, stable=True)
+    x.sort(), x.argsort(1), x.sort(dim=0, descending=True), x.sort(stable=True, dim=1)
 """
     )
     for window in windows(done):

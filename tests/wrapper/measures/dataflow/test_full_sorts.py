@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from perfwrap.measures.dataflow.full_sorts import SAVED, find_full_sorts
+from perfwrap.measures.dataflow.full_sorts import SAVED, SAVED_OF_FEW, find_full_sorts
 
 from tests.wrapper.drawn_windows import Step, Tensor, draw_flow
 
@@ -96,8 +96,16 @@ def test_its_backward_may_read_all_places() -> None:
         step.optimize(step.old("weight"), step.gradient(values, places, used, name="scatter"))
 
     (waste,) = find_full_sorts(draw_flow(body), ())
-    assert waste.share == pytest.approx(SAVED / 5)
+    assert waste.share == pytest.approx(SAVED * 2 / 5)
     assert [line.line for line in waste.lines] == [20]
+
+
+def test_a_smaller_part_saves_more() -> None:
+    def body(step: Step) -> None:
+        step.train(single(step, step.sort(4, 32)[1]))  # type: ignore[arg-type]
+
+    (waste,) = find_full_sorts(draw_flow(body), ())
+    assert waste.share == pytest.approx(SAVED_OF_FEW / 5)
 
 
 def test_a_sort_that_another_finding_has_is_not_found() -> None:

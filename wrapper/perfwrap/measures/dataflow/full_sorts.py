@@ -11,8 +11,10 @@ from perfwrap.timeline.operation_window import BACKWARD, DATA, NEW, OPTIMIZER, R
 
 MAX_READ = 0.25
 """Part of the entries up to which top-k is certainly faster than a sort."""
-SAVED = 0.75
-"""Part of a sort's time that top-k saves for so few entries."""
+FEW_READ, SAVED_OF_FEW = 0.125, 0.85
+"""Part of a sort's time that top-k saves for at most FEW_READ of the entries, forward and backward."""
+SAVED = 0.65
+"""The same for up to MAX_READ."""
 STABLE_SORT = "stable"
 """The overload of a sort that keeps the order of equal entries, which top-k does not."""
 COPIES_OF_MEMORY = ("numpy", "tolist")
@@ -29,14 +31,19 @@ def find_full_sorts(flow: Dataflow, known: Collection[int]) -> list[Waste]:
                 found[number] = part
     if not found:
         return []
-    numbers = list(found)
+    whole: list[int] = []
+    share = 0.0
+    for number, part in found.items():
+        mine = flow.with_backward((number,))
+        whole += mine
+        share += (SAVED_OF_FEW if part <= FEW_READ else SAVED) * flow.share(mine)
     return [
         Waste(
-            tuple(numbers),
-            SAVED * flow.share(numbers),
-            tuple(flow.lines(numbers)),
-            tuple(flow.callers(numbers)),
-            count=len(numbers),
+            tuple(whole),
+            share,
+            tuple(flow.lines(found)),
+            tuple(flow.callers(found)),
+            count=len(found),
             used=max(found.values()),
         )
     ]

@@ -8,8 +8,9 @@ Why it costs
     A sort orders all entries. torch.topk finds the largest or smallest ones alone, min and max a single one.
 
 How the gain is estimated
-    Three quarters of the sort's time: on a CPU, topk took 0.02 to 0.25 of it where an eighth of the entries or less was
-    read, 0.23 to 0.38 for a quarter. Backward stays.
+    Of the sort's time and its backward 85 % if at most an eighth of the entries is read, 65 % up to a quarter: measured
+    on a CPU for rows of 64 to 4,096 entries, topk took 2 to 19 % of a sort's time for few entries, 23 to 38 % for a
+    quarter.
 
 How to fix
     x.topk(k) instead of x.sort(descending=True) and `[..., :k]`, with largest=False for the smallest; amin, amax, min
