@@ -243,6 +243,10 @@ def _class_begins(kind):
         _step_aside(window_obstacles.CONSTRUCTED)
 
 
+def _convert_begins(kind):
+    _step_aside("the program converts tensors to other classes")
+
+
 def _step_aside(why):
     """Close the window for good."""
     plan = _plan
@@ -290,10 +294,11 @@ def _open(torch, plan):
     watched = plan.watched = operation_mode.Watched(torch, plan.durations())
     plan.mode, plan.why = operation_mode.make(torch, watched), ""
     unseen_reads.start(watched.read)
-    script, kind = (
-        guard.protect("dataflow_" + each.__name__[1:], each) for each in (_script_begins, _class_begins)
-    )
-    asides.start(torch, script, kind)
+    begins = [
+        guard.protect("dataflow_" + each.__name__[1:], each)
+        for each in (_script_begins, _class_begins, _convert_begins)
+    ]
+    asides.start(torch, *begins[:2], None if window_obstacles.is_ignored_by_compiler(torch) else begins[2])
     _note("window start", began)
     watched.opened = watched.last = now()
     operation_mode.push(torch, plan.mode)

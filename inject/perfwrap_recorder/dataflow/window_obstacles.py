@@ -121,17 +121,15 @@ def is_constructed(torch, kind):
     """Return whether tensors of a class come from PyTorch's constructor, ``Kind(tensor)``.
 
     The constructor gives what ``detach`` returned to an object of that class, and raises an error if it is already
-    another object's: that which a mode returned. In old versions ``as_subclass`` does, too.
+    another object's: that which a mode returned.
     """
     is_of_torch = static_access.module_of(kind).startswith("torch.")
     if is_of_torch or static_access.is_kind_of(kind, torch.nn.Parameter):
         return False
-    if not is_ignored_by_compiler(torch):
-        return True
     for each in static_access.mro_of(kind):
         new = static_access.members_of(each).get("__new__")
         code = getattr(getattr(new, "__func__", new), "__code__", None)
         if code is not None and "__new__" not in code.co_names:
-            return False  # it calls ``as_subclass`` or ``_make_wrapper_subclass``
+            return False  # it calls ``_make_subclass``, ``_make_wrapper_subclass`` or ``as_subclass``
     # A class that others inherit from, such as torchvision's TVTensor, is not made itself.
     return not type.__subclasses__(kind)
