@@ -92,6 +92,7 @@ ALLOWED = {
         "units",
         "errors",
     },
+    "edits": {"private_files", "errors"},
     "api": {
         "analysis",
         "comparison",
