@@ -52,9 +52,9 @@ def _loads(source: Source, node: cst.BaseExpression, dotted: str) -> Iterator[cs
         _parameter(scope, dotted) is not None or _stores(source, dotted, scope)
     )
     for found in source.inside(scope if own else source.module, cst.Name, cst.Attribute):
-        if dotted_name(found) == dotted and not is_stored(source, found):
-            if not _is_keyword(found, source.parent(found)):
-                yield found
+        is_variable = not is_stored(source, found) and not _is_keyword(found, source.parent(found))
+        if dotted_name(found) == dotted and is_variable:
+            yield found
 
 
 def _is_keyword(node: cst.CSTNode, parent: cst.CSTNode | None) -> bool:
