@@ -47,7 +47,9 @@ def apply() -> Callable[..., str]:
         lines = len(ODD_STYLE.splitlines())
         moved = edit(name, odd, Target(target.line + lines, values, words))
         assert isinstance(moved, Edited)
-        assert moved.text == ODD_STYLE + found.text + ODD_STYLE
+        assert sorted(changed(odd, moved.text).splitlines()) == sorted(
+            changed(program, found.text).splitlines()
+        )
         returned = edit(name, program.replace("\n", "\r\n"), target)
         assert isinstance(returned, Edited)
         assert returned.text == found.text.replace("\n", "\r\n")

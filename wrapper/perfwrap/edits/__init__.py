@@ -15,6 +15,13 @@ EDITS = (
     "loader_options",
     "optimizer_options",
     "zero_grad_option",
+    "evaluation_mode",
+    "summed_values",
+    "kept_values",
+    "rare_logging",
+    "debug_calls",
+    "cleanup_calls",
+    "frozen_garbage",
 )
 """The edits, by the names of their modules."""
 

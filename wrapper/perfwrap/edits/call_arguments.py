@@ -151,3 +151,10 @@ def without_argument(call: cst.Call, updated: cst.CSTNode, gone: cst.Arg) -> cst
 def receiver(call: cst.Call) -> str:
     """Return the dotted name of the object whose method is called; empty if it has none."""
     return dotted_name(call.func.value) if isinstance(call.func, cst.Attribute) else ""
+
+
+def called_name(call: cst.Call) -> str:
+    """Return the last name of what is called, as it is written; empty if it has no name."""
+    if isinstance(call.func, cst.Attribute):
+        return call.func.attr.value
+    return call.func.value if isinstance(call.func, cst.Name) else ""

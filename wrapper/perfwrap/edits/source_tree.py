@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -16,6 +17,8 @@ Change = cst.CSTNode | Callable[[cst.CSTNode], Result]
 Function = cst.FunctionDef | cst.Lambda
 Loop = cst.For | cst.While
 MAX_CHARACTERS = 1 << 20
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+"""A line with its end; only these characters end a line of Python."""
 
 
 class Source:
@@ -99,6 +102,11 @@ class Source:
     def replaced(self, changes: Mapping[cst.CSTNode, Change]) -> str:
         """Return the text with some nodes replaced."""
         return self.module.visit(_Replacing(changes)).code
+
+    def without_lines(self, first: int, last: int) -> str:
+        """Return the text without some lines, counted from 1."""
+        lines = LINE.findall(self.module.code)
+        return "".join(lines[: first - 1] + lines[last:])
 
     def parse(self, statement: str) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
         """Return a new statement, in the text's own indentation and line endings."""

@@ -8,6 +8,7 @@ import libcst as cst
 from msgspec import Struct
 
 from perfwrap.edits.call_arguments import argument_of, is_method, unpacked
+from perfwrap.edits.names import is_stored, parameter_of, reads, writes, writes_anywhere
 from perfwrap.edits.outcome import Refusal
 from perfwrap.edits.source_tree import Source, dotted_name
 
@@ -45,27 +46,13 @@ def find_origin(source: Source, argument: cst.Arg) -> Origin:
     return origin
 
 
-def _loads(source: Source, node: cst.BaseExpression, dotted: str) -> Iterator[cst.CSTNode]:
+def _loads(source: Source, node: cst.BaseExpression, dotted: str) -> list[cst.CSTNode]:
     """Return where the value of a dotted name is read: in its own scope if it belongs to it, else anywhere."""
     scope = source.scope(node)
     own = isinstance(scope, cst.FunctionDef) and (
-        _parameter(scope, dotted) is not None or _stores(source, dotted, scope)
+        parameter_of(scope, dotted) is not None or bool(writes(source, scope, dotted))
     )
-    for found in source.inside(scope if own else source.module, cst.Name, cst.Attribute):
-        is_variable = not is_stored(source, found) and not _is_keyword(found, source.parent(found))
-        if dotted_name(found) == dotted and is_variable:
-            yield found
-
-
-def _is_keyword(node: cst.CSTNode, parent: cst.CSTNode | None) -> bool:
-    """Return whether a name is no variable: a keyword, a parameter, the name of an attribute or of an import."""
-    if isinstance(parent, cst.Arg):
-        return parent.keyword is node
-    if isinstance(parent, cst.Param):
-        return parent.name is node
-    if isinstance(parent, cst.Attribute):
-        return parent.attr is node
-    return isinstance(parent, cst.ImportAlias | cst.FunctionDef | cst.ClassDef)
+    return reads(source, scope if own else source.module, dotted)
 
 
 def _follow(source: Source, node: cst.BaseExpression, hops: int) -> Origin:
@@ -140,13 +127,13 @@ def _of_name(source: Source, node: cst.Name, hops: int) -> Origin:
     scope = source.scope(node)
     while True:
         if isinstance(scope, cst.FunctionDef):
-            parameter = _parameter(scope, node.value)
+            parameter = parameter_of(scope, node.value)
             if parameter is not None:
-                if _stores(source, node.value, scope):
+                if writes(source, scope, node.value):
                     raise Refusal(f"{node.value} is a parameter that {scope.name.value}() assigns.")
                 return _of_parameter(source, scope, parameter, hops)
         if not isinstance(scope, cst.ClassDef) or scope is source.scope(node):
-            stores = _stores(source, node.value, scope)
+            stores = writes(source, scope, node.value)
             if stores:
                 return _named(source, node.value, _only(source, node.value, stores), hops)
         if isinstance(scope, cst.Module):
@@ -180,41 +167,14 @@ def _value(source: Source, store: cst.CSTNode) -> cst.BaseExpression | None:
     return None
 
 
-def _stores(source: Source, dotted: str, scope: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return where a name gets a value in a scope: assignments, loops, imports, ``with`` and others."""
-    kind: type[cst.CSTNode] = cst.Attribute if "." in dotted else cst.Name
-    return [
-        node
-        for node in source.inside(scope, kind)
-        if dotted_name(node) == dotted and source.scope(node) is scope and is_stored(source, node)
-    ]
-
-
-def is_stored(source: Source, node: cst.CSTNode) -> bool:
-    """Return whether a name or an attribute gets a value there."""
-    inner, outer = node, source.parent(node)
-    while isinstance(outer, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        inner, outer = outer, source.parent(outer)
-    if isinstance(outer, cst.AssignTarget | cst.AsName):
-        return True
-    if isinstance(outer, cst.AnnAssign | cst.AugAssign | cst.NamedExpr | cst.For | cst.CompFor):
-        return outer.target is inner
-    return isinstance(outer, cst.Del | cst.Global | cst.NameItem)
-
-
 def _assigned(source: Source, dotted: str, node: cst.CSTNode) -> list[cst.BaseExpression | None]:
     """Return what a dotted name gets anywhere: in its own scope if it has it, else in the whole file."""
     scope = source.scope(node)
-    stores = [] if "." in dotted else _stores(source, dotted, scope)
+    stores = [] if "." in dotted else writes(source, scope, dotted)
     if not stores:
-        if "." not in dotted and isinstance(scope, cst.FunctionDef) and _parameter(scope, dotted):
+        if "." not in dotted and isinstance(scope, cst.FunctionDef) and parameter_of(scope, dotted):
             raise Refusal(f"{dotted} is a parameter of {scope.name.value}().")
-        kind: type[cst.CSTNode] = cst.Attribute if "." in dotted else cst.Name
-        stores = [
-            found
-            for found in source.inside(source.module, kind)
-            if dotted_name(found) == dotted and is_stored(source, found)
-        ]
+        stores = writes_anywhere(source, dotted)
     return [_value(source, store) for store in stores]
 
 
@@ -236,14 +196,6 @@ def _is_changed(source: Source, dotted: str) -> bool:
         ):
             return True
     return False
-
-
-def _parameter(function: cst.FunctionDef, name: str) -> cst.Param | None:
-    """Return a parameter of a function by its name."""
-    parameters = function.params
-    given = [*parameters.posonly_params, *parameters.params, *parameters.kwonly_params]
-    others = [found for found in (parameters.star_arg, parameters.star_kwarg) if isinstance(found, cst.Param)]
-    return next((found for found in (*given, *others) if found.name.value == name), None)
 
 
 def _of_parameter(source: Source, function: cst.FunctionDef, parameter: cst.Param, hops: int) -> Origin:
@@ -297,18 +249,10 @@ def _of_attribute(source: Source, node: cst.Attribute, hops: int) -> Origin:
     options = _options(source, node.attr.value)
     if options:
         return _of_option(source, node, options)
-    stores = _stores_anywhere(source, dotted)
+    stores = writes_anywhere(source, dotted)
     if dotted and stores:
         return _named(source, dotted, _only(source, dotted, stores), hops)
     raise Refusal(f"{source.code(node)} gets its value outside of this file.")
-
-
-def _stores_anywhere(source: Source, dotted: str) -> list[cst.CSTNode]:
-    return [
-        node
-        for node in source.inside(source.module, cst.Attribute)
-        if dotted_name(node) == dotted and is_stored(source, node)
-    ]
 
 
 def _options(source: Source, name: str) -> list[cst.Call]:
@@ -349,7 +293,7 @@ def _of_option(source: Source, node: cst.Attribute, options: list[cst.Call]) -> 
         raise Refusal(f"{source.code(node)} is not known to come from argparse.")
     if not flag.startswith("-"):
         raise Refusal(f"{flag} is an argument of the command that has no default to change.")
-    if _stores_anywhere(source, dotted_name(node)):
+    if writes_anywhere(source, dotted_name(node)):
         raise Refusal(f"{source.code(node)} is assigned after the options were parsed.")
     if any(is_method(call, "set_defaults") for call in source.inside(source.module, cst.Call)):
         raise Refusal("The defaults of options are set by set_defaults().")
