@@ -99,6 +99,8 @@ def test_a_loop_in_a_function_that_trains_gets_a_block(apply: Callable[..., str]
         ("        total +=", "        train_batch(x)\n        total +=", "calls train_batch"),
         ("        total +=", "        main(x, y)\n        total +=", "calls main"),
         ("def evaluate", "def forward", "may be part of the training"),
+        ("    total = 0\n", "    total = torch.optim\n", "may prepare a training"),
+        ("    model.eval()\n", "    def inner(): pass\n", "may prepare a training"),
     ],
 )
 def test_what_may_train_is_refused(refuse: Callable[..., str], old: str, new: str, reason: str) -> None:
@@ -111,9 +113,14 @@ def test_a_loop_whose_values_are_trained_with_is_refused(refuse: Callable[..., s
     import torch
     def main(model, loader):
         parts = []
-        for x in loader:  # here
+        for x in test_loader:  # here
             parts.append(model(x))
         loss = torch.stack(parts).mean()
         loss.backward()
     """
     assert "backward pass may use" in refuse(NAME, program)
+
+
+def test_what_says_nothing_of_evaluation_is_refused(refuse: Callable[..., str]) -> None:
+    assert "not known to evaluate" in refuse(NAME, "def run(x):\n    for y in x:  # here\n        f(y)\n")
+    assert "not known to evaluate" in refuse(NAME, "for y in x:  # here\n    f(y)\n")

@@ -22,11 +22,23 @@ def test_the_values_are_read_after_the_loop(apply: Callable[..., str]) -> None:
     )
 
 
+def test_behind_the_loop_the_list_may_become_its_mean(apply: Callable[..., str]) -> None:
+    program = """
+    for epoch in range(3):
+        losses, n = [], []
+        for x in loader:
+            losses.append(loss.item())  # here
+        losses = np.mean(losses)
+    """
+    assert "+    losses[:] = [float(value) for value in losses]" in apply(NAME, program)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("# here", "# here\n        print(losses[-1])", "Line 6 uses losses in the loop"),
-        ("losses = []", "losses = load()", "something else than a new list"),
+        ("losses = []", "losses = load()", "not made in the same function"),
+        ("    for x", "    losses = losses + [1]\n    for x", "something else than a new list"),
         ("    losses = []\n", "", "not made in the same function"),
         ("loss.item()", "2 * loss.item()", "does not append a value"),
         ("losses.append", "self.losses.append", "append to a variable"),

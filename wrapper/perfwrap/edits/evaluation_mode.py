@@ -24,6 +24,10 @@ STEPPED = re.compile(r"(?i)opt|sched|scaler|engine")
 """What has a ``step()`` that trains; other things, such as an environment, pass arguments to theirs."""
 TRAINERS = re.compile(r"(?i)train(?!ing$|er$)|fit$|backward|optimi[sz]e")
 """Names of functions that train, as far as they are not in the file."""
+EVALUATES = re.compile(r"(?i)eval|valid|test|predict|infer|sampl|generat|scor|accura|metric|embed|extract")
+"""Names of functions that evaluate."""
+HELD_OUT = re.compile(r"(?i)val|test|eval|dev|held")
+"""Names of loaders and data that are not trained with."""
 MODEL = re.compile(r"(?i)model|net|module|coder|critic|actor|generator|discriminator")
 
 
@@ -112,6 +116,12 @@ def _check_function(source: Source, function: cst.FunctionDef) -> None:
     name = function.name.value
     if any(source.scope(found) is function for found in source.inside(function, cst.Yield)):
         raise Refusal(f"{name}() is a generator.")
+    if not EVALUATES.search(name) and not _switches_to_evaluation(source, function):
+        raise Refusal(f"{name}() is not known to evaluate: neither its name nor a call of eval() says so.")
+    if "optim" in source.code(function) or any(
+        found is not function for found in source.inside(function, cst.FunctionDef)
+    ):
+        raise Refusal(f"{name}() may prepare a training.")
     if name in ("forward", "__call__", "training_step", "__iter__", "__getitem__"):
         raise Refusal(f"{name}() may be part of the training.")
     for call in source.inside(source.module, cst.Call):
@@ -124,9 +134,17 @@ def _check_function(source: Source, function: cst.FunctionDef) -> None:
             raise Refusal(f"A backward pass may use what {name}() returns at line {source.line(call)}.")
 
 
+def _switches_to_evaluation(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether ``model.eval()`` is called inside of a node."""
+    return any(is_method(call, "eval") and not call.args for call in source.inside(node, cst.Call))
+
+
 def _check_loop(source: Source, loop: cst.For | cst.While) -> None:
     """Refuse a loop whose values a backward pass of the same function may use."""
     check_own_lines(source, loop)
+    head = source.code(loop.iter if isinstance(loop, cst.For) else loop.test)
+    if not HELD_OUT.search(head) and not _switches_to_evaluation(source, loop):
+        raise Refusal(f"The loop at line {source.line(loop)} is not known to evaluate.")
     if any(source.inside(loop, cst.Yield)):
         raise Refusal(f"The loop at line {source.line(loop)} yields.")
     if _is_trained_with(source, source.scope(loop), changed_names(source, loop.body), loop):

@@ -12,7 +12,7 @@ from perfwrap.edits.call_arguments import is_method
 from perfwrap.edits.names import free_name, mentions, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.read_values import device_value, find_read
-from perfwrap.edits.source_tree import Source
+from perfwrap.edits.source_tree import Loop, Source
 from perfwrap.edits.statements import Changes, with_lines
 from perfwrap.edits.summed_values import LOSS, check_variable
 
@@ -31,12 +31,7 @@ def edit(source: Source, target: Target) -> Edited:
     if not LOSS.search(source.code(value)) and not LOSS.search(name):
         raise Refusal(f"{name} may hold whole numbers, whose type would change.")
     check_variable(source, name, scope, loop)
-    for node in writes(source, scope, name):
-        assign = next(source.around(node, cst.Assign), None)
-        if assign is None or not isinstance(assign.value, cst.List) or source.is_inside(node, loop):
-            raise Refusal(f"Line {source.line(node)} sets {name} to something else than a new list.")
-    if not writes(source, scope, name):
-        raise Refusal(f"{name} is not made in the same function.")
+    _check_list(source, name, scope, loop)
     for node in mentions(source, loop, name):
         if not source.is_inside(node, append):
             raise Refusal(f"Line {source.line(node)} uses {name} in the loop.")
@@ -48,3 +43,25 @@ def edit(source: Source, target: Target) -> Edited:
         source.replaced(changes),
         f"Keep {source.code(value)} at line {source.line(read)} on its device, and read {name} after the loop.",
     )
+
+
+def _check_list(source: Source, name: str, scope: cst.CSTNode, loop: Loop) -> None:
+    """Refuse a variable that is not a new list where the loop begins; behind the loop it may become anything."""
+    stores = writes(source, scope, name)
+    fresh = [node for node in stores if _is_new_list(source, node) and source.line(node) < source.line(loop)]
+    if not fresh:
+        raise Refusal(f"{name} is not made in the same function.")
+    # In the next round of an outer loop it is a new list only if that round makes it.
+    is_anew = any(source.loop(node) is source.loop(loop) for node in fresh)
+    for node in stores:
+        is_behind = source.line(node) > source.last_line(loop)
+        if not _is_new_list(source, node) and not (is_anew and is_behind):
+            raise Refusal(f"Line {source.line(node)} sets {name} to something else than a new list.")
+
+
+def _is_new_list(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a name gets a literal list: ``a, b = [], []``."""
+    assign = next(source.around(node, cst.Assign), None)
+    value = assign.value if assign is not None else None
+    values = [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
+    return all(isinstance(found, cst.List) for found in values)
