@@ -47,7 +47,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -97,12 +97,16 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
         share=loader.share,
-        saving=saved_by_workers(step),
         evidence=tuple(words),
-        advice=_advice(loader, where, step, workers, main_cost, limits),
+        options=(
+            Option(
+                _advice(loader, where, step, workers, main_cost, limits),
+                saved_by_workers(step),
+                experiment=f"workers={workers}" if workers else None,
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}" if workers else None,
         confidence="inferred",
         claims=making.waits(loader),
     )

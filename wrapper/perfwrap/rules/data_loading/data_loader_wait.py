@@ -34,7 +34,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -83,16 +83,14 @@ def _receiving(
     return Finding(
         title=f"{SHARE} of the training loop receives batches of {where} that were already ready.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=(
             f"Receiving a batch from a worker takes {units.duration(loader.median_wait_ns)} (median) with "
             f"{_setting(loader)}; the rest of the step takes {units.duration((1.0 - loader.share) * step_ns)}.",
             f"Waits for batches that are not ready take {units.share(loader.late_share)} of the loop.",
         ),
-        advice=advice,
+        options=(Option(advice, (1.0 - share, 1.0), experiment="workers=0" if cheap else "cached-batch"),),
         verdict="data-bound" if share >= limits.receiving_problem_share else None,
         location=locate(loader.created),
-        experiment="workers=0" if cheap else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
         informational=share < limits.receiving_problem_share,
@@ -125,12 +123,16 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}.",
         share=share,
-        saving=without(share, HALF if more else NOTHING),
         evidence=tuple(words),
-        advice=_advice(loader, where, more, full),
+        options=(
+            Option(
+                _advice(loader, where, more, full),
+                without(share, HALF if more else NOTHING),
+                experiment=f"workers={more}" if more else "cached-batch",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={more}" if more else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )

@@ -36,7 +36,7 @@ from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -119,7 +119,6 @@ def _finding(
         title=f"{SHARE} of the training loop waits for {where}: single samples take "
         f"{units.times(_times(samples))} as long as the median.",
         share=loader.late_share,
-        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=(
             f"A sample takes {units.duration(samples.median_ns)} (median), {units.duration(samples.p99_ns)} (p99), "
             f"{units.duration(samples.longest_ns)} (maximum).",
@@ -128,10 +127,15 @@ def _finding(
             f"{units.duration(better_ns)}.",
             *making.split(loader),
         ),
-        advice=_advice(named("the dataset", line), is_even) + hides,
+        options=(
+            Option(
+                _advice(named("the dataset", line), is_even) + hides,
+                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                experiment=f"prefetch={deeper}" if deeper else "cached-batch",
+            ),
+        ),
         verdict="data-bound",
         location=locate(line or loader.created),
-        experiment=f"prefetch={deeper}" if deeper else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )

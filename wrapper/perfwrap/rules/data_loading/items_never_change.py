@@ -37,7 +37,17 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 
 NEEDS = ("data", "steady_steps")
 
@@ -144,7 +154,6 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop makes items again that never change ({where}).",
         share=_share(loader, limits),
-        saving=_saving(loader, limits),
         evidence=(
             caching.sentence(evidence, trainer, items),
             "No global random generator moved while they were made.",
@@ -152,9 +161,10 @@ def _finding(
             *making.sampled(evidence, trainer, loader),
             *_workers(evidence, trainer, loader),
         ),
-        advice=caching.advice(loader, items, where),
+        options=(
+            Option(caching.advice(loader, items, where), _saving(loader, limits), experiment="cached-batch"),
+        ),
         verdict="data-bound",
         location=locate(made.getitem_line or loader.created),
-        experiment="cached-batch",
         claims=making.waits(loader),
     )

@@ -36,7 +36,7 @@ from perfwrap.measures.loop.stacks import sampled_making
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named, place
 
 NEEDS = ("data", "steady_steps")
 
@@ -78,7 +78,6 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         title=f"{SHARE} of the training loop waits for batches; {units.share(_share(loader))} of making a "
         f"batch is loading its samples in {where}.",
         share=loader.late_share,
-        saving=(best, 1.0 - caching.kept_gain(loader, 1.0 - best) if is_cached else 1.0),
         evidence=(
             f"A worker takes {units.duration(step.fetch_ns)} per batch with num_workers={step.workers}; a step takes "
             f"{units.duration(step.rest_ns)} without the wait.",
@@ -87,10 +86,15 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
             *making.sampled(evidence, trainer, loader),
             *caching.sentences(evidence, trainer, loader),
         ),
-        advice=caching.advice(loader, items, where) if items and is_cached else _advice(where, hottest),
+        options=(
+            Option(
+                caching.advice(loader, items, where) if items and is_cached else _advice(where, hottest),
+                (best, 1.0 - caching.kept_gain(loader, 1.0 - best) if is_cached else 1.0),
+                experiment="cached-batch",
+            ),
+        ),
         verdict="data-bound",
         location=locate(hottest or made.getitem_line or loader.created),
-        experiment="cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )

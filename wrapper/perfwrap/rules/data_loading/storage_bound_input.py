@@ -34,7 +34,17 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_host_facts
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 
 NEEDS = ("data", "steady_steps", "host")
 
@@ -98,12 +108,14 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}, which wait for a disk.",
         share=loader.share,
-        saving=(ratio, 1.0 - limits.min_gain_share * (1.0 - ratio)),
         evidence=tuple(words),
-        advice=_advice(step),
+        options=(
+            Option(
+                _advice(step), (ratio, 1.0 - limits.min_gain_share * (1.0 - ratio)), experiment="cached-batch"
+            ),
+        ),
         verdict="data-bound",
         location=locate(line or loader.created),
-        experiment="cached-batch",
         claims=making.waits(loader),
     )
 

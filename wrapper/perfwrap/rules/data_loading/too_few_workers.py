@@ -35,7 +35,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -110,12 +110,16 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}: {today} cannot keep up.",
         share=loader.late_share,
-        saving=(best, worst),
         evidence=tuple(words),
-        advice=f"Pass num_workers={workers} instead of {step.workers} to {where}.",
+        options=(
+            Option(
+                f"Pass num_workers={workers} instead of {step.workers} to {where}.",
+                (best, worst),
+                experiment=f"workers={workers}",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}",
         confidence="inferred",
         claims=making.waits(loader),
     )

@@ -41,7 +41,17 @@ from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.processors import Processors, find_processors
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 
 NEEDS = ("data", "host", "steady_steps")
 
@@ -124,12 +134,16 @@ def _finding(
         title=f"{units.counted(wanted, 'compute thread')} of the training and the workers of {where} share "
         f"{units.number(usable)} cores, which costs up to {SHARE} of the training loop.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=tuple(words),
-        advice=f"Leave one thread per worker (no torch.set_num_threads in the dataset or worker_init_fn){fewer}.",
+        options=(
+            Option(
+                f"Leave one thread per worker (no torch.set_num_threads in the dataset or worker_init_fn){fewer}.",
+                (1.0 - share, 1.0),
+                experiment="threads=1",
+            ),
+        ),
         verdict="data-bound" if loader.share >= sum(shares[part] for part in parts) else "throttled",
         location=locate(loader.created),
-        experiment="threads=1",
         max_severity="critical" if evidence.get(find_other_programs, trainer) is None else "minor",
         confidence="inferred",
         claims=making.waits(loader) | pl.col("part").is_in(parts),

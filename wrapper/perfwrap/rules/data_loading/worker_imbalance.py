@@ -34,7 +34,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -117,13 +117,17 @@ def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step, limi
         title=f"{SHARE} of the training loop waits for {where}: one of its workers takes "
         f"{units.times(pace.times)} as long as the others.",
         share=loader.late_share,
-        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=tuple(words),
-        advice="Distribute the work evenly: split every shard among the workers, or shuffle the shards. If the order "
-        "of batches does not matter, pass in_order=False (PyTorch 2.6 or later).",
+        options=(
+            Option(
+                "Distribute the work evenly: split every shard among the workers, or shuffle the shards. If the order "
+                "of batches does not matter, pass in_order=False (PyTorch 2.6 or later).",
+                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                experiment="cached-batch",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment="cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )

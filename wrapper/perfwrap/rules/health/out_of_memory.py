@@ -36,7 +36,7 @@ from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.health import _kept_graphs as kept
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, locate, place
 
 NEEDS = ("trainer",)
 
@@ -89,9 +89,8 @@ def _gpu(evidence: Evidence, process: int, trainer: Trainer | None, limits: Limi
         Finding(
             title=f"GPU memory ran out at {place(last.where, 'one line')}, which requested {units.size(last.asked)}.",
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(*_counts(last, len(shortages)), *_live(blocks, limits), *kept.words(graphs)),
-            advice=kept.advice(graphs) if graphs else _advice(last, levers),
+            options=(Option(kept.advice(graphs) if graphs else _advice(last, levers), (1.0, 1.0)),),
             location=locate(last.where),
             health=True,
             min_severity="critical" if ended else "major",
@@ -165,10 +164,14 @@ def _host(evidence: Evidence) -> list[Finding]:
             title=f"The {where} ran out of memory{limited}, and the kernel killed "
             + ("the command." if memory.get("command") else f"{killed}."),
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(f"The kernel killed {killed} during this run because memory ran out.",),
-            advice="Use fewer DataLoader workers or a smaller prefetch_factor, keep no growing lists in the loop or "
-            f"in the dataset, or give the {where} more memory.",
+            options=(
+                Option(
+                    "Use fewer DataLoader workers or a smaller prefetch_factor, keep no growing lists in the loop or "
+                    f"in the dataset, or give the {where} more memory.",
+                    (1.0, 1.0),
+                ),
+            ),
             health=True,
             min_severity="critical" if memory.get("command") else "major",
         )

@@ -29,7 +29,7 @@ from perfwrap.measures.health.scalers import ScalerLine, find_scalers
 from perfwrap.measures.precision import BFLOAT16
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("trainer", "steps", "recorder")
 
@@ -75,9 +75,8 @@ def _finding(evidence: Evidence, trainer: Trainer, line: ScalerLine, share: floa
     return Finding(
         title=f"{SHARE} of the steps train nothing: {named('the gradient scaler', line.where)} skips them.",
         share=share,
-        saving=(1.0, 1.0),
         evidence=tuple(words),
-        advice=_advice(line, interval, evidence.get(find_levers, trainer)),
+        options=(Option(_advice(line, interval, evidence.get(find_levers, trainer)), (1.0, 1.0)),),
         location=locate(line.where),
         health=True,
     )

@@ -33,7 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.health.stalls import Stall, find_stalls, is_watched
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope, locate
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope, locate
 from perfwrap.timeline.coverage import notes
 
 NEEDS = ("trainer", "recorder")
@@ -64,13 +64,12 @@ def _finding(evidence: Evidence, stalls: list[Stall]) -> Finding:
     return Finding(
         title=_title(worst),
         share=min(1.0, lost / max(1, _length(evidence))),
-        saving=(1.0, 1.0),
         evidence=(
             f"At that moment, after {units.counted(worst.steps, 'step')}: {worst.sentence}.",
             f"The stacks of all processes are in {worst.file}.",
             *((f"The run had {units.counted(others, 'more such stall')}.",) if others else ()),
         ),
-        advice=_advice(worst),
+        options=(Option(_advice(worst), (1.0, 1.0)),),
         location=locate(worst.where),
         scope=Scope.RUN,
         of_job=True,

@@ -34,7 +34,7 @@ from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import Processors, find_processors
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("host", "steady_steps")
 
@@ -82,11 +82,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{threads}: they compete for the cores, which costs up to {SHARE} of the training loop.",
             share=share,
-            saving=(1.0 - share, 1.0),
             evidence=_words(cores),
-            advice=_advice(cores),
+            options=(
+                Option(_advice(cores), (1.0 - share, 1.0), experiment=f"threads={_fitting_threads(cores)}"),
+            ),
             verdict="throttled",
-            experiment=f"threads={_fitting_threads(cores)}",
             max_severity="critical" if _is_alone(cores, limits) else "minor",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),

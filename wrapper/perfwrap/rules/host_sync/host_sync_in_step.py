@@ -34,7 +34,17 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    place,
+)
 from perfwrap.rules.on_gpu import UNKNOWN_IDLE, idle_share
 
 NEEDS = ("syncs", "steady_steps")
@@ -91,10 +101,14 @@ def _on_cpu(line: SyncLine) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is spent in {line.name} at {place(line.where, 'one line')}.",
         share=line.share,
-        saving=(1.0 - line.share, 1.0 - line.share),
         evidence=(_calls(line),),
-        advice=f"Convert fewer values, or less often, at {place(line.where, 'that line')}. The tensors are on the "
-        "CPU, so the conversion itself is the cost.",
+        options=(
+            Option(
+                f"Convert fewer values, or less often, at {place(line.where, 'that line')}. The tensors are on the "
+                "CPU, so the conversion itself is the cost.",
+                (1.0 - line.share, 1.0 - line.share),
+            ),
+        ),
         verdict="sync-bound",
         location=locate(line.where),
         claims=_claims(line),
@@ -114,15 +128,13 @@ def _on_gpu(line: SyncLine, idle: float, after: float | None) -> Finding:
         title=f"{line.name} at {place(line.where, 'one line')} makes the host wait for the GPU, which costs "
         f"up to {SHARE} of the training loop.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=(
             _calls(line),
             words,
         ),
-        advice=_less_often(line),
+        options=(Option(_less_often(line), (1.0 - share, 1.0), experiment="defer-item"),),
         verdict="sync-bound",
         location=locate(line.where),
-        experiment="defer-item",
         confidence="inferred",
         claims=_claims(line),
     )

@@ -33,7 +33,7 @@ from perfwrap.measures.kernels.kernel_marks import CAST, MOVE, marked, of_kernel
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import BFLOAT16_AUTOCAST, Levers, find_levers
-from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -74,16 +74,20 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the GPU's time is kernels that only {what}.",
         share=share,
-        saving=without(share),
         evidence=(
             f"In {window(gpu)}: {units.counted(rows.height, 'copy', 'copies')} by kernels, "
             f"{units.share(copy)} of the time; {units.share(cast)} for type changes.",
             f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
         ),
-        advice="Keep tensors in one type from their creation to their use, with one autocast scope around the forward "
-        "pass; avoid contiguous() after permute()"
-        + ("." if levers.is_compiled else "; torch.compile fuses the rest."),
-        experiment=_experiment(levers, mostly),
+        options=(
+            Option(
+                "Keep tensors in one type from their creation to their use, with one autocast scope around the forward "
+                "pass; avoid contiguous() after permute()"
+                + ("." if levers.is_compiled else "; torch.compile fuses the rest."),
+                without(share),
+                experiment=_experiment(levers, mostly),
+            ),
+        ),
         confidence="inferred",
         scope=Scope.WINDOW,
     )

@@ -38,7 +38,7 @@ from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -86,18 +86,22 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{units.share(part)} of the GPU's time is one kernel, {short(top['name'])}.",
             share=worst if wasteful else part,
-            saving=(1.0 - best, 1.0 - worst) if wasteful else (1.0, 1.0),
             evidence=(
                 f"In {window(gpu)}: {units.counted(top['len'], 'launch', 'launches')}, "
                 f"{units.duration(top['ns'] / top['len'])} each.",
                 limit.words,
             ),
-            advice=_advice(limit.bound, evidence.get(find_levers, trainer), top["name"]),
+            options=(
+                Option(
+                    _advice(limit.bound, evidence.get(find_levers, trainer), top["name"]),
+                    (1.0 - best, 1.0 - worst) if wasteful else (1.0, 1.0),
+                ),
+            ),
             confidence="inferred",
             scope=Scope.WINDOW,
             informational=not wasteful,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _advice(bound: str, levers: Levers, kernel: str) -> str:

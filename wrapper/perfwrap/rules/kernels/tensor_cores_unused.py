@@ -38,7 +38,7 @@ from perfwrap.measures.kernels.kernel_classes import MATRIX
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, mfu, short, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -96,14 +96,14 @@ def _finding(
     return Finding(
         title=f"{part} of the GPU's time is matrix kernels that do not use tensor cores.",
         share=1.0 - worst,
-        saving=(best, worst),
         evidence=(
             f"In {window(gpu)}: {units.share(of_matrix)} of the time of matrix kernels with known names.",
             f"The largest: {_largest(gpu)}.",
             mfu(evidence, gpu),
         ),
-        advice=_advice(levers, tf32, autocast),
-        experiment="tf32" if tf32 else None,
+        options=(
+            Option(_advice(levers, tf32, autocast), (best, worst), experiment="tf32" if tf32 else None),
+        ),
         confidence="inferred",
         scope=Scope.WINDOW,
     )

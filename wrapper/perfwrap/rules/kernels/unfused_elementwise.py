@@ -41,6 +41,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     Scope,
 )
 
@@ -78,17 +79,21 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is elementwise operations that could be fused.",
             share=fusible,
-            saving=(1.0 - fusible, 1.0 - fusible / 2),
             evidence=(
                 f"In {window(gpu)}: {units.counted(own.height, 'such kernel')}, {units.share(share)} of the time; "
                 f"up to {longest} in a row.",
                 f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
             ),
-            advice="They run outside of what torch.compile compiles: look for graph breaks (TORCH_LOGS=graph_breaks), "
-            "or use fused versions of the layers that they belong to."
-            if levers.is_compiled
-            else "Use torch.compile to fuse them, or fused versions of the layers that they belong to.",
-            experiment=None if levers.is_compiled else "compile",
+            options=(
+                Option(
+                    "They run outside of what torch.compile compiles: look for graph breaks (TORCH_LOGS=graph_breaks), "
+                    "or use fused versions of the layers that they belong to."
+                    if levers.is_compiled
+                    else "Use torch.compile to fuse them, or fused versions of the layers that they belong to.",
+                    (1.0 - fusible, 1.0 - fusible / 2),
+                    experiment=None if levers.is_compiled else "compile",
+                ),
+            ),
             confidence="inferred",
             scope=Scope.WINDOW,
         )

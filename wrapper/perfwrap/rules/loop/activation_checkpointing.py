@@ -40,7 +40,7 @@ from perfwrap.measures.loop.recomputations import (
 )
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import HOST_BOUND_SHARE
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "recomputations")
 
@@ -76,13 +76,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=title,
             share=share,
-            saving=(1.0 - min(share, waits or share), 1.0) if is_gain else (1.0, 1.0),
             evidence=(
                 *_words(lines, on_gpu, share, limits),
                 *((_less_to_launch(waits),) if waits else ()),
                 _memory_words(memory, on_gpu),
             ),
-            advice=_advice(at, memory, has_room),
+            options=(
+                Option(
+                    _advice(at, memory, has_room),
+                    (1.0 - min(share, waits or share), 1.0) if is_gain else (1.0, 1.0),
+                ),
+            ),
             verdict="compute-bound" if has_room and not on_gpu else None,
             location=locate(where),
             confidence="inferred",

@@ -38,7 +38,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.loop.gap_calls import find_gaps_with_files
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("checkpoints", "steady_steps")
 
@@ -85,14 +85,22 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine, limits:
         title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}"
         f"{' and in the file operations after it' if gaps else ''}.",
         share=share,
-        saving=without_measured(share),
         evidence=tuple(words),
-        advice=_advice(
-            line, where, line.median_ns + behind_ns, (1.0 - share) * mean_step_ns(evidence, trainer), limits
+        options=(
+            Option(
+                _advice(
+                    line,
+                    where,
+                    line.median_ns + behind_ns,
+                    (1.0 - share) * mean_step_ns(evidence, trainer),
+                    limits,
+                ),
+                without_measured(share),
+                experiment="no-checkpoint",
+            ),
         ),
         verdict="checkpoint/validation-bound",
         location=locate(line.where),
-        experiment="no-checkpoint",
         claims=reduce(or_, (gap.segments for gap in gaps), _claims(line)),
     )
 

@@ -37,7 +37,7 @@ from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.optimizers import Embeddings, OptimizerUse, find_optimizers
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -102,13 +102,12 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')} updating embedding "
         "rows that the step did not use.",
         share=share,
-        saving=(best, worst + left * (1.0 - worst)),
         evidence=(
             f"{units.share(seen.touched)} of {units.count(seen.rows)} embedding rows had a gradient at its first "
             f"step, but it updates all of them: {units.duration(use.ns_per_step)} per step.",
             f"These embeddings are {units.share(seen.elements / (use.elements or seen.elements))} of its elements.",
         ),
-        advice=_advice(kind, KINDS[use.kind]),
+        options=(Option(_advice(kind, KINDS[use.kind]), (best, worst + left * (1.0 - worst))),),
         verdict="compute-bound",
         location=locate(use.where),
         confidence="inferred",

@@ -37,7 +37,7 @@ from perfwrap.measures.loop.garbage import Garbage, find_garbage
 from perfwrap.measures.loop.profiler_calls import find_profiler_calls
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("gc", "steady_steps")
 
@@ -75,12 +75,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the training loop is garbage collection, with pauses of up to "
             f"{units.duration(garbage.longest_ns)}.",
             share=garbage.share,
-            saving=without_measured(garbage.share),
             evidence=_words(garbage, line, limits),
-            advice=PROFILED if doubtful else _advice(line, often),
+            options=(
+                Option(
+                    PROFILED if doubtful else _advice(line, often),
+                    without_measured(garbage.share),
+                    experiment=None if doubtful else "gc-freeze",
+                ),
+            ),
             verdict=None if doubtful else "python-bound",
             location=locate(line),
-            experiment=None if doubtful else "gc-freeze",
             confidence="inferred" if doubtful else "measured",
             max_severity="minor" if doubtful else "critical",
             claims=pl.col("part") == "gc",

@@ -52,7 +52,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, locate, place
 from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
@@ -189,7 +189,8 @@ def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
 def _limited(finding: Finding, idle: float) -> Finding:
     """Return the finding, limited to the share in which the GPU was idle."""
     share = min(finding.share, idle)
-    return replace(finding, share=share, saving=without(share))
+    options = tuple(replace(option, saving=without(share)) for option in finding.options)
+    return replace(finding, share=share, options=options)
 
 
 def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
@@ -237,13 +238,17 @@ def _finding(
     return Finding(
         title=title,
         share=share,
-        saving=without(share, limits.nothing)
-        if library or (tensor_calls and sampled is None)
-        else without_measured(share),
         evidence=tuple(words),
-        advice=_library_advice(library)
-        if library
-        else _advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits),
+        options=(
+            Option(
+                _library_advice(library)
+                if library
+                else _advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits),
+                without(share, limits.nothing)
+                if library or (tensor_calls and sampled is None)
+                else without_measured(share),
+            ),
+        ),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(gap),
         confidence="inferred",
@@ -277,13 +282,17 @@ def _busy(function: BusyFunction) -> Finding:
         title=f"{SHARE} of the training loop is {name} at {place(first, '')}, which reads "
         f"{units.number(function.reads_per_step)} values of tensors in each step.",
         share=function.share,
-        saving=without(function.share),
         evidence=(
             f"{units.duration(function.per_step_ns)} per step, with the reads, in lines {first.line} to "
             f"{function.until_line}.",
         ),
-        advice=f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
-        "and each small operation costs a call.",
+        options=(
+            Option(
+                f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
+                "and each small operation costs a call.",
+                without(function.share),
+            ),
+        ),
         verdict="python-bound",
         location=Location(first.file, first.line, first.function, function.until_line),
         confidence="inferred",
@@ -300,11 +309,15 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code, in {number}.",
         share=share,
-        saving=without(share),
         evidence=(
             f"{units.duration(step_ns)} per step in total; the longest sections start after {largest}.",
         ),
-        advice="Do more per call: read values together instead of one by one, and work on whole batches.",
+        options=(
+            Option(
+                "Do more per call: read values together instead of one by one, and work on whole batches.",
+                without(share),
+            ),
+        ),
         verdict="python-bound",
         location=gap_location(sections[0].longest),
         confidence="inferred",

@@ -32,7 +32,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.compilations import Compilations, Reason, find_compilations
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "compilations", "options")
 
@@ -62,9 +62,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the training loop is spent in torch.compile recompilations, mostly of "
             f"{place(compiled.where, 'a function')}.",
             share=compiled.share,
-            saving=saving(step_ns, limits.min_saved_share * whole, whole),
             evidence=_words(compiled, limits),
-            advice=_advice(compiled),
+            options=(Option(_advice(compiled), saving(step_ns, limits.min_saved_share * whole, whole)),),
             verdict="launch-bound" if trains_on_gpu(evidence, trainer) else "python-bound",
             location=locate(compiled.where),
             claims=pl.col("part") == "compile",

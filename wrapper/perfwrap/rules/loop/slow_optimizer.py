@@ -40,7 +40,7 @@ from perfwrap.measures.facts import find_facts
 from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -151,16 +151,20 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) ->
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which updates "
         "tensors one by one.",
         share=use.share,
-        saving=(best, worst if not on_gpu and _can_be_fused(use) else 1.0),
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
-        advice=_advice(use, kind, is_torchs),
+        options=(
+            Option(
+                _advice(use, kind, is_torchs),
+                (best, worst if not on_gpu and _can_be_fused(use) else 1.0),
+                experiment="fused-optimizer" if is_torchs else None,
+            ),
+        ),
         verdict="launch-bound"
         if on_gpu
         else "python-bound"
         if use.share >= limits.min_verdict_share
         else None,
         location=locate(use.where),
-        experiment="fused-optimizer" if is_torchs else None,
         confidence="inferred",
         claims=(pl.col("operation") == "optimizer")
         & (pl.col("name") == use.name)

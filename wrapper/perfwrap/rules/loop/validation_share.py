@@ -30,7 +30,17 @@ from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.validation import find_validation
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named, place
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    Option,
+    locate,
+    named,
+    place,
+)
 
 NEEDS = ("steady_steps",)
 
@@ -80,12 +90,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the training loop is validation, mostly at {where}.",
             share=share,
-            saving=(1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share),
             evidence=tuple(words),
-            advice=f"Validate half as often, or on a part of the data with a larger batch.{inference}",
+            options=(
+                Option(
+                    f"Validate half as often, or on a part of the data with a larger batch.{inference}",
+                    (1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share),
+                    experiment="no-validation",
+                ),
+            ),
             verdict="checkpoint/validation-bound",
             location=locate(line),
-            experiment="no-validation",
             claims=pl.col("part") == "validation",
         )
     ]
@@ -106,16 +120,20 @@ def _of_workers(
         title=f"{SHARE} of the training loop is validation, {units.share(starts / share)} of it to start and end the "
         f"{workers} of {where}.",
         share=share,
-        saving=(1.0 - share, 1.0 - starts),
         evidence=tuple(words),
-        advice=(
-            f"Create {where} only once"
-            if is_persistent
-            else f"Pass persistent_workers=True to {where} and create it only once"
-        )
-        + ", or pass num_workers=0 if a validation has few batches.",
+        options=(
+            Option(
+                (
+                    f"Create {where} only once"
+                    if is_persistent
+                    else f"Pass persistent_workers=True to {where} and create it only once"
+                )
+                + ", or pass num_workers=0 if a validation has few batches.",
+                (1.0 - share, 1.0 - starts),
+                experiment=None if is_persistent else "persistent-workers",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created if loader else None),
-        experiment=None if is_persistent else "persistent-workers",
         claims=pl.col("part") == "validation",
     )

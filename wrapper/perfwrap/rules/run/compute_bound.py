@@ -55,7 +55,7 @@ from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.kernel_record import added_by_profiler, mfu, recorded, units_at_work, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.stack_samples import (
     join_passes,
@@ -164,7 +164,7 @@ def _of_inspected(found: Finding, account: LineAccount, levers: Levers, has_wast
     return replace(
         found,
         evidence=(*found.evidence, f"Of a step, forward and backward together: {named}."),
-        advice=(HAS_WASTE if has_waste else NO_WASTE) + levers.sentence,
+        options=_next((HAS_WASTE if has_waste else NO_WASTE) + levers.sentence, levers),
         location=locate(known[0].line),
     )
 
@@ -198,7 +198,7 @@ def _with_lines(
     return replace(
         found,
         evidence=(*found.evidence, quote_shares(sampled), *quote_library(hottest)),
-        advice=f"{advice} {levers.sentence}",
+        options=_next(f"{advice} {levers.sentence}", levers),
         location=locate(hottest.line) if is_only else None,
     )
 
@@ -232,7 +232,7 @@ def _through(
     return replace(
         found,
         evidence=(*found.evidence, words),
-        advice=f"{advice if loop is None else join_passes(hot, loop)} {levers.sentence}",
+        options=_next(f"{advice if loop is None else join_passes(hot, loop)} {levers.sentence}", levers),
         location=locate(hot.line) if is_only else None,
     )
 
@@ -284,15 +284,24 @@ def _finding(levers: Levers, share: float, words: str, prefix: str = "") -> Find
     return Finding(
         title=f"{prefix}{SHARE} {what}.",
         share=share,
-        saving=(1.0, 1.0),
         evidence=(words,),
-        advice="The loop has no avoidable waits; perfwrap does not judge the work of the model itself. "
-        + levers.sentence,
+        options=(
+            Option(
+                "The loop has no avoidable waits; perfwrap does not judge the work of the model itself. "
+                + levers.sentence,
+                (1.0, 1.0),
+                experiment=levers.experiment,
+            ),
+        ),
         verdict="compute-bound",
-        experiment=levers.experiment,
         claims=_at_work(),
         informational=True,
     )
+
+
+def _next(advice: str, levers: Levers) -> tuple[Option, ...]:
+    """Return what to try next as the only option, which promises nothing."""
+    return (Option(advice, (1.0, 1.0), experiment=levers.experiment),)
 
 
 def _at_work() -> pl.Expr:

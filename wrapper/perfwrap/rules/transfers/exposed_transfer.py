@@ -36,7 +36,7 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine, find_transfers
 from perfwrap.rules.kernel_record import loop_share, recorded, window
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, Scope
 from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE
 
 NEEDS = ("trainer", "kernels")
@@ -76,11 +76,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is copies from the host that overlap with no kernel.",
             share=share,
-            saving=without(share),
             evidence=(f"In {window(gpu)}.", _copies(gpu)),
-            advice=f"Copy the next batch while the current one is computed: {_ways(is_pinned, copies)}.",
+            options=(
+                Option(
+                    f"Copy the next batch while the current one is computed: {_ways(is_pinned, copies)}.",
+                    without(share),
+                    experiment=None if is_pinned else "pin-memory",
+                ),
+            ),
             verdict="transfer-bound",
-            experiment=None if is_pinned else "pin-memory",
             claims=pl.col("part") == "transfer",
             scope=Scope.WINDOW,
         )

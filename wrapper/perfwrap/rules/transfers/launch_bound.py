@@ -47,6 +47,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     Scope,
     locate,
     place,
@@ -98,7 +99,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"The GPU is idle {SHARE} of the time while the host launches kernels one by one.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * limits.min_removed_share),
             evidence=(
                 f"In {window(gpu)}.",
                 *added_by_profiler(step),
@@ -106,10 +106,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 *((f"{units.share(outside)} of the training loop is {part}.",) if is_outside else ()),
                 *_named(hot, part),
             ),
-            advice=_advice_outside(hot) if hot and is_outside else _advice(levers),
+            options=(
+                Option(
+                    _advice_outside(hot) if hot and is_outside else _advice(levers),
+                    (1.0 - share, 1.0 - share * limits.min_removed_share),
+                    experiment=None if levers.is_compiled or is_outside else "compile=reduce-overhead",
+                ),
+            ),
             verdict="launch-bound",
             location=locate(hot[0].line) if hot else None,
-            experiment=None if levers.is_compiled or is_outside else "compile=reduce-overhead",
             confidence="inferred",
             scope=Scope.WINDOW,
         )

@@ -32,7 +32,7 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine
-from perfwrap.rules.model import SHARE, Answer, Finding, locate, named, place
+from perfwrap.rules.model import SHARE, Answer, Finding, Option, locate, named, place
 from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE, amount, costly_copies, inside
 
 NEEDS = ("transfers", "steady_steps", "copies")
@@ -71,12 +71,16 @@ def _finding(line: TransferLine, share: float, step_ns: float, loaders: Sequence
         title=f"{line.name} at {place(line.where, 'one line')} copies to the GPU from memory that is not pinned, "
         f"which costs up to {SHARE} of the training loop.",
         share=share,
-        saving=saving(step_ns, 0.0, share * step_ns),
         evidence=(amount(line),),
-        advice=_advice(line, unpinned),
+        options=(
+            Option(
+                _advice(line, unpinned),
+                saving(step_ns, 0.0, share * step_ns),
+                experiment=None if loaders and unpinned is None else "pin-memory",
+            ),
+        ),
         verdict="transfer-bound",
         location=locate(line.where),
-        experiment=None if loaders and unpinned is None else "pin-memory",
         confidence="inferred",
         claims=inside(line.where, line.name),
     )
