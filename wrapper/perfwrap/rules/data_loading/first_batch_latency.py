@@ -96,8 +96,12 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Li
         ),
         options=(
             Option(
-                "Do once what the dataset does before the first sample of each epoch (index, buffers, files), or run "
-                "several epochs with one iterator.",
+                "Do once what the dataset does before the first sample of each epoch (index, buffers, files).",
+                (1.0 - share, 1.0 - limits.min_gain_share * share),
+                f"{units.duration(first_ns)} for a first batch, {units.duration(usual_ns)} for others",
+            ),
+            Option(
+                "Run several epochs with one iterator.",
                 (1.0 - share, 1.0 - limits.min_gain_share * share),
             ),
         ),

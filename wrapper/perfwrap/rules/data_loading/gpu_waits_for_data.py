@@ -64,6 +64,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             "Estimated: nothing else was recorded between the marked steps, and each step then starts with a copy of "
             "its batch to the GPU."
         )
+    words = f"{units.share(share)} of the time the GPU waits for data"
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
     are_persistent = bool(loaders) and all(loader.persistent_workers for loader in loaders)
     persistent = "" if are_persistent else "persistent_workers, "
@@ -74,11 +75,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             evidence=tuple(evidence_texts),
             options=(
                 Option(
-                    f"Use more workers or make batches cheaper: num_workers, {persistent}prefetch_factor, cheaper "
-                    "transforms, or faster storage.",
+                    f"Use more workers: num_workers, {persistent}prefetch_factor.",
                     without(share),
-                    experiment="cached-batch",
+                    words,
+                    "cached-batch",
                 ),
+                Option("Make batches cheaper: cheaper transforms, or faster storage.", without(share), words),
             ),
             verdict="data-bound",
             confidence="inferred" if inferred else "measured",

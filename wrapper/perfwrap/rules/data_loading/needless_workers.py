@@ -109,11 +109,13 @@ def _finding(loader: LoaderUse, share: float) -> Finding:
         ),
         options=(
             Option(
-                f"Pass num_workers=0 to {where}: the training thread makes such batches in less time. Or use larger "
-                "batches, so that fewer are sent.",
+                f"Pass num_workers=0 to {where}.",
                 without_measured(share),
-                experiment="workers=0",
+                f"{units.duration(_wait_ns(loader))} to receive a batch, {make} to make one",
+                "workers=0",
+                "The training thread makes such batches in less time.",
             ),
+            Option("Use larger batches, so that fewer are sent.", (1.0, 1.0)),
         ),
         verdict="data-bound",
         location=locate(loader.created),

@@ -92,10 +92,10 @@ def _finding(loader: LoaderUse, words: str, whole: float, trainers: int, limits:
         ),
         options=(
             Option(
-                f"Give the container more shared memory (docker run --shm-size={_gibibytes(whole)}g), or use fewer "
-                "workers or a smaller prefetch_factor.",
+                f"Give the container more shared memory (docker run --shm-size={_gibibytes(whole)}g).",
                 (1.0, 1.0),
             ),
+            Option(f"Pass fewer num_workers or a smaller prefetch_factor to {where}.", (1.0, 1.0)),
         ),
         location=locate(loader.created),
         health=True,

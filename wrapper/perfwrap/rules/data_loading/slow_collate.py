@@ -31,6 +31,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
+from perfwrap.rules.data_loading import _fixes as fixes
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -81,11 +82,13 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         ),
         options=(
             Option(
-                f"Make {where} cheaper: build the batch with a few operations on whole tensors instead of a Python "
-                "loop over its samples.",
+                f"Make {where} cheaper.",
                 (best, 1.0 - limits.min_gain_share * (1.0 - best)),
-                experiment="cached-batch",
+                f"{units.share(share_of(loader))} of making a batch",
+                fixes.CEILING,
+                "Build the batch with a few operations on whole tensors instead of a Python loop over its samples.",
             ),
+            *fixes.more_workers(loader, step),
         ),
         verdict="data-bound",
         location=locate(made.collate_line or loader.created),

@@ -129,7 +129,6 @@ def _finding(
         f"{units.number(cores.runnable or 0.0)} tasks were runnable on average.",
         *making.split(loader),
     ]
-    fewer = f" and pass num_workers={fitting}" if fitting < (loader.workers or 0) else ""
     return Finding(
         title=f"{units.counted(wanted, 'compute thread')} of the training and the workers of {where} share "
         f"{units.number(usable)} cores, which costs up to {SHARE} of the training loop.",
@@ -137,10 +136,12 @@ def _finding(
         evidence=tuple(words),
         options=(
             Option(
-                f"Leave one thread per worker (no torch.set_num_threads in the dataset or worker_init_fn){fewer}.",
+                "Leave one thread per worker: no torch.set_num_threads in the dataset or worker_init_fn.",
                 (1.0 - share, 1.0),
-                experiment="threads=1",
+                f"{units.counted(wanted, 'thread')} on {units.number(usable)} cores",
+                "threads=1",
             ),
+            *_fewer(loader, fitting, where, share),
         ),
         verdict="data-bound" if loader.share >= sum(shares[part] for part in parts) else "throttled",
         location=locate(loader.created),
@@ -148,3 +149,11 @@ def _finding(
         confidence="inferred",
         claims=making.waits(loader) | pl.col("part").is_in(parts),
     )
+
+
+def _fewer(loader: LoaderUse, fitting: int, where: str, share: float) -> tuple[Option, ...]:
+    """Return the option to start fewer workers, if there are more of them than cores."""
+    if fitting >= (loader.workers or 0):
+        return ()
+    edit = f"Pass num_workers={fitting} instead of {loader.workers} to {where}."
+    return (Option(edit, (1.0 - share, 1.0), experiment=f"workers={fitting}"),)

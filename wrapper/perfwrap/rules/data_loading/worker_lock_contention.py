@@ -90,10 +90,10 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         ),
         options=(
             Option(
-                f"Check what {place(samples, 'the dataset')} does under a lock: give each worker its own handle or "
-                "connection, hold the lock for a shorter time, or fetch many samples at once. More workers do not "
-                "help.",
+                f"Give each worker its own handle or connection in {place(samples, 'the dataset')}.",
                 (min(1.0, free / step.now_ns) if step.now_ns else 1.0, 1.0),
+                f"{units.share(locked)} of making a batch waits for a lock",
+                details="Or hold the lock for a shorter time, or fetch many samples at once. More workers do not help.",
             ),
         ),
         verdict="data-bound",

@@ -36,7 +36,7 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
+from perfwrap.measures.facts import find_facts, torch_version
 from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
@@ -79,7 +79,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check how each optimizer updates its tensors."""
     on_gpu = trains_on_gpu(evidence, trainer)
     found = evidence.get(find_optimizers, trainer)
-    version = _version(evidence.get(find_facts, trainer.process).get("torch", ""))
+    version = torch_version(evidence.get(find_facts, trainer.process))
     small = _elements(evidence, trainer) <= limits.max_small_elements * sum(use.tensors or 0 for use in found)
     slow = [
         use
@@ -118,12 +118,6 @@ def _elements(evidence: Evidence, trainer: Trainer) -> float:
     sizes = [model.parameters for model in evidence.get(find_models, trainer)]
     known = [size for size in sizes if size is not None]
     return sum(known) if known else inf
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """Return the first two numbers of torch's version; (0, 0) if unknown."""
-    numbers = text.split("+")[0].split(".")[:2]
-    return tuple(int(number) for number in numbers) if all(map(str.isdigit, numbers)) else (0, 0)
 
 
 def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) -> Finding:
