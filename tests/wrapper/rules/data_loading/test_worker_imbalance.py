@@ -17,6 +17,7 @@ def write(loop: Any, wait: float = 20, workers: str = "101 102 103") -> None:
 
 def test_one_slow_worker_is_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop)
+    loop.journal.fact("torch", "2.6.0")
     loop.worker(0, 89)
     loop.worker(1, 9, idle=80)
     loop.worker(2, 9, idle=80)

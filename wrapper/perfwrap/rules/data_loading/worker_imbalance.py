@@ -131,9 +131,7 @@ def _finding(
                 f"{who} takes {units.times(pace.times)} as long as the others",
                 "cached-batch",
             ),
-            *_unordered(
-                evidence, trainer, where, min(1.0, max(step.rest_ns, unordered_ns) / step.now_ns), limits
-            ),
+            *_unordered(evidence, trainer, where, best),
         ),
         verdict="data-bound",
         location=locate(loader.created),

@@ -86,9 +86,15 @@ def _finding(
         ),
         options=(
             Option(
-                f"Let the run use {units.counted(round(better), 'core')} (Slurm: --cpus-per-task, mpirun: --bind-to "
-                "none, cpuset, taskset), or start fewer workers and threads.",
+                f"Let the run use {units.counted(round(better), 'core')}.",
                 saving(step_ns, 0.0, share * step_ns),
+                f"bound to {units.counted(allowed, 'core')}",
+                details="Slurm: --cpus-per-task, mpirun: --bind-to none; or cpuset, taskset.",
+            ),
+            Option(
+                f"Start fewer workers and threads than {cores.wanted_threads}.",
+                (1.0, 1.0),
+                "they only compete less",
             ),
         ),
         verdict="throttled",

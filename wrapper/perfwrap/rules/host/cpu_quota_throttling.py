@@ -78,8 +78,13 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             evidence=(_use(cores.tree_busy, cores.workers, cores.threads_per_trainer),),
             options=(
                 Option(
-                    f"Raise the container's CPU limit, or run at most {units.counted(fit, 'thread')} and worker "
-                    "processes at once (OMP_NUM_THREADS, num_workers).",
+                    "Raise the container's CPU limit.",
+                    saving(step_ns, 0.0, share * step_ns),
+                    f"{units.share(withheld)} of the wanted CPU time withheld",
+                ),
+                Option(
+                    f"Run at most {units.counted(fit, 'thread')} and worker processes at once (OMP_NUM_THREADS, "
+                    "num_workers).",
                     saving(step_ns, 0.0, share * step_ns),
                 ),
             ),

@@ -92,10 +92,11 @@ def _finding(line: SyncLine, share: float, step_ns: float) -> Finding:
         ),
         options=(
             Option(
-                f"Remove the synchronization at {where}. To time the GPU, use events and read them some steps "
-                "later.",
+                f"Remove the synchronization at {where}.",
                 saving(step_ns, 0.0, share * step_ns),
-                experiment="defer-item",
+                f"{units.duration(line.blocked_ns_per_step)} blocked per step",
+                "defer-item",
+                "To time the GPU, use events and read them some steps later.",
             ),
         ),
         verdict="sync-bound",

@@ -32,7 +32,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
-from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.account.what_if import saving, without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.optimizers import find_optimizers
@@ -154,13 +154,16 @@ def _reads(
         options=(
             Option(
                 f"Replace the loop at {place(where, '')} by torch.nn.utils.get_total_norm() or the result of "
-                "clip_grad_norm_(), and read the value only every 50 steps or so.",
+                "clip_grad_norm_().",
                 saving(
                     step_ns,
                     limits.min_reads_saved * share * step_ns,
                     limits.max_reads_saved * share * step_ns,
                 ),
+                f"{units.number(line.per_step)} reads per step",
+                details="Read that value only every 50 steps or so.",
             ),
+            Option(f"Run the loop at {place(where, '')} only every 50 steps or so.", without(share)),
         ),
         verdict="sync-bound" if line.on_gpu else "python-bound",
         location=locate(where),

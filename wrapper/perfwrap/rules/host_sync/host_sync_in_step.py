@@ -104,9 +104,10 @@ def _on_cpu(line: SyncLine) -> Finding:
         evidence=(_calls(line),),
         options=(
             Option(
-                f"Convert fewer values, or less often, at {place(line.where, 'that line')}. The tensors are on the "
-                "CPU, so the conversion itself is the cost.",
+                f"Convert fewer values, or less often, at {place(line.where, 'that line')}.",
                 (1.0 - line.share, 1.0 - line.share),
+                f"{units.number(line.per_step)} calls per step",
+                details="The tensors are on the CPU, so the conversion itself is the cost.",
             ),
         ),
         verdict="sync-bound",
@@ -121,6 +122,7 @@ def _on_gpu(line: SyncLine, idle: float, after: float | None) -> Finding:
     ``after`` is the idle time after waits, if the line's are among those recorded.
     """
     share = min(line.share, idle if after is None else after)
+    where = place(line.where, "that line")
     words = f"The GPU is idle {units.share(idle)} of the time; how much of that follows this line is unknown."
     if after is not None:
         words = f"The GPU is idle {units.share(after)} of the time after the host has waited for it."
@@ -132,7 +134,19 @@ def _on_gpu(line: SyncLine, idle: float, after: float | None) -> Finding:
             _calls(line),
             words,
         ),
-        options=(Option(_less_often(line), (1.0 - share, 1.0), experiment="defer-item"),),
+        options=(
+            Option(
+                f"Read the value at {where} only every 50 steps or so.",
+                (1.0 - share, 1.0),
+                f"{units.duration(line.blocked_ns_per_step)} blocked per step",
+                "defer-item",
+            ),
+            Option(
+                f"Keep the value of {where} on the GPU and read it once per epoch.",
+                (1.0 - share, 1.0),
+                experiment="defer-item",
+            ),
+        ),
         verdict="sync-bound",
         location=locate(line.where),
         confidence="inferred",
@@ -145,15 +159,6 @@ def _calls(line: SyncLine) -> str:
     return (
         f"{units.counted(line.count, 'call')} in the steady loop, {units.number(line.per_step)} per step; "
         f"{units.duration(line.blocked_ns_per_step)} blocked per step."
-    )
-
-
-def _less_often(line: SyncLine) -> str:
-    """Return the advice for any device."""
-    where = place(line.where, "that line")
-    return (
-        f"Read the value at {where} only every 50 steps or so, or keep it on the GPU and read it once per "
-        "epoch."
     )
 
 

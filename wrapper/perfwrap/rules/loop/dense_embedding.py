@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
-from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.optimizers import Embeddings, OptimizerUse, find_optimizers
 from perfwrap.measures.trainers import Trainer
@@ -107,7 +107,7 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
             f"step, but it updates all of them: {units.duration(use.ns_per_step)} per step.",
             f"These embeddings are {units.share(seen.elements / (use.elements or seen.elements))} of its elements.",
         ),
-        options=(Option(_advice(kind, KINDS[use.kind]), (best, worst + left * (1.0 - worst))),),
+        options=_options(kind, KINDS[use.kind], seen, share, (best, worst + left * (1.0 - worst))),
         verdict="compute-bound",
         location=locate(use.where),
         confidence="inferred",
@@ -117,13 +117,30 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
     )
 
 
-def _advice(kind: str, instead: str) -> str:
-    """Return what to change."""
-    if instead:
-        return (
-            f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to "
-            f"{kind} as before: it updates only the rows that a step used (and has no weight decay). If all rows "
-            f"must change in each step, {kind}(fused=True) updates them in one pass."
+def _options(
+    kind: str, instead: str, seen: Embeddings, share: float, saving: tuple[float, float]
+) -> tuple[Option, ...]:
+    """Return the ways to update fewer rows, or all of them faster."""
+    basis = f"{units.share(seen.touched)} of {units.count(seen.rows)} rows used"
+    if not instead:
+        condition = ", without momentum and weight decay" if kind == "SGD" else ""
+        edit = (
+            f"Create these embeddings with sparse=True: {kind} then updates only the rows that a step "
+            f"used{condition}."
         )
-    condition = ", without momentum and weight decay" if kind == "SGD" else ""
-    return f"Create these embeddings with sparse=True: {kind} then updates only the rows that a step used{condition}."
+        return (Option(edit, saving, basis),)
+    return (
+        Option(
+            f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to "
+            f"{kind} as before.",
+            saving,
+            basis,
+            details="It updates only the rows that a step used (and has no weight decay).",
+        ),
+        Option(
+            f"Pass fused=True to {kind}, if all rows must change in each step.",
+            without(share, NOTHING),
+            "all rows in one pass",
+            "fused-optimizer",
+        ),
+    )

@@ -63,6 +63,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"Writing logs takes {units.share(share)} of the loop (from call stack samples).")
     first, step_ns = gaps[0], mean_step_ns(evidence, trainer)
     calls = tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
+    saved = saving(
+        step_ns, limits.min_saved_share * share * step_ns, limits.max_saved_share * share * step_ns
+    )
     return [
         Finding(
             title=f"{SHARE} of the training loop writes logs, mostly at {place(first.where, '')}.",
@@ -70,13 +73,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             evidence=tuple(_words(gap, limits) for gap in gaps),
             options=(
                 Option(
-                    f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so, or write once per epoch.",
-                    saving(
-                        step_ns,
-                        limits.min_saved_share * share * step_ns,
-                        limits.max_saved_share * share * step_ns,
-                    ),
+                    f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so.",
+                    saved,
+                    f"{units.duration(share * step_ns)} per step",
                 ),
+                Option("Collect the values and write them once per epoch.", saved),
             ),
             verdict="python-bound",
             location=locate(first.where),

@@ -155,10 +155,11 @@ def _finding(
         ),
         options=(
             Option(
-                f"Pad each batch to its longest sequence{whose} instead of to a fixed length "
-                "(torch.nn.utils.rnn.pad_sequence; in transformers DataCollatorWithPadding and no padding in the "
-                "tokenizer). Grouping sequences of similar length saves more.",
+                f"Pad each batch to its longest sequence{whose} instead of to a fixed length.",
                 (1.0 - min(limits.max_share, limits.max_saved * share), 1.0 - limits.min_saved * share),
+                f"{units.share(seen.share)} of the columns hold only padding",
+                details="Use torch.nn.utils.rnn.pad_sequence; in transformers DataCollatorWithPadding and no padding "
+                "in the tokenizer. Grouping sequences of similar length saves more.",
             ),
         ),
         verdict=None if of_window else "compute-bound",

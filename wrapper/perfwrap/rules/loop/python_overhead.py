@@ -235,19 +235,20 @@ def _finding(
     if hottest and library:
         called = place(hottest.line, "")
         title = f"{SHARE} of the training loop is library code that {called} calls, mostly {library_name(library)}."
+    saving = (
+        without(share, limits.nothing)
+        if library or (tensor_calls and sampled is None)
+        else without_measured(share)
+    )
+    basis = f"{units.duration(section.per_step_ns)} per step"
     return Finding(
         title=title,
         share=share,
         evidence=tuple(words),
-        options=(
-            Option(
-                _library_advice(library)
-                if library
-                else _advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits),
-                without(share, limits.nothing)
-                if library or (tensor_calls and sampled is None)
-                else without_measured(share),
-            ),
+        options=_library_options(library, saving, basis)
+        if library
+        else _options(
+            section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits, saving, basis
         ),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(gap),
@@ -325,39 +326,74 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
     )
 
 
-def _advice(section: CodeSection, lines: str, step_ns: float, levers: Levers, limits: Limits) -> str:
-    """Return what to change."""
+def _options(
+    section: CodeSection,
+    lines: str,
+    step_ns: float,
+    levers: Levers,
+    limits: Limits,
+    saving: tuple[float, float],
+    basis: str,
+) -> tuple[Option, ...]:
+    """Return the ways to spend less time in a section; ``saving`` is that without it."""
+    share = section.share
+    unknown = (1.0 - share, 1.0)
     if step_ns < limits.short_step_ns:
-        whole = "" if levers.is_compiled else ", or torch.compile for the whole step"
-        return f"Do more work in each step: a larger batch{whole}."
+        larger = Option("Do more work in each step: a larger batch.", saving, basis)
+        compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")
+        return (larger,) if levers.is_compiled else (larger, compiled)
+    rarer = Option(f"Do the bookkeeping {lines} only every N steps.", unknown, basis)
     if section.holds_loss:
-        return (
-            f"Check the code {lines}; the loss function runs there. Replace loops over samples or values by tensor "
-            "operations. If it calls many small ones, use fewer operations on the whole batch"
-            + ("." if levers.is_compiled else ", or compile it.")
+        whole = Option(
+            f"Check the code {lines}; the loss function runs there.",
+            saving,
+            basis,
+            details="Replace loops over samples or values by tensor operations. If it calls many small ones, use fewer "
+            "operations on the whole batch.",
         )
+        compiled = Option("Compile the loss function with torch.compile.", unknown, basis)
+        return (whole,) if levers.is_compiled else (whole, compiled)
     if section.longest.before_operation == "forward":
         return (
-            f"Check the code {lines}: replace loops over samples by array or tensor operations. If it makes the next "
-            "batch, DataLoader workers can make it in parallel with the training; do bookkeeping every N steps."
+            Option(
+                f"Check the code {lines}: replace loops over samples by array or tensor operations.",
+                saving,
+                basis,
+            ),
+            Option(
+                "Let DataLoader workers make the next batch in parallel with the training, if this code makes it.",
+                unknown,
+                basis,
+            ),
+            rarer,
         )
     return (
-        f"Check the code {lines}: replace loops over samples by tensor operations, and do bookkeeping every N "
-        "steps."
+        Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
+        rarer,
     )
 
 
-def _library_advice(library: LibraryCall) -> str:
+def _library_options(library: LibraryCall, saving: tuple[float, float], basis: str) -> tuple[Option, ...]:
     """Return what to change if the time is in a library."""
     name = library_name(library)
     if library.package == "torch":
         return (
-            f"{name} is tensor work outside any module. Use fewer operations on whole batches instead of many "
-            "small ones, or compile the function that calls it."
+            Option(
+                "Use fewer operations on whole batches instead of many small ones.",
+                saving,
+                basis,
+                details=f"{name} is tensor work outside any module.",
+            ),
+            Option("Compile the function that calls it.", saving),
         )
     return (
-        f"The time is in {name}, not in your own lines. Look for a setting of it that does less work or handles "
-        "many items per call, or call it less often."
+        Option(
+            "Look for a setting of it that does less work or handles many items per call.",
+            saving,
+            basis,
+            details=f"The time is in {name}, not in your own lines.",
+        ),
+        Option(f"Call {name} less often.", saving),
     )
 
 

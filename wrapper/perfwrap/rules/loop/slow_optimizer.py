@@ -146,13 +146,7 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) ->
         "tensors one by one.",
         share=use.share,
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
-        options=(
-            Option(
-                _advice(use, kind, is_torchs),
-                (best, worst if not on_gpu and _can_be_fused(use) else 1.0),
-                experiment="fused-optimizer" if is_torchs else None,
-            ),
-        ),
+        options=_options(use, kind, is_torchs, on_gpu, (best, worst)),
         verdict="launch-bound"
         if on_gpu
         else "python-bound"
@@ -166,16 +160,40 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) ->
     )
 
 
-def _advice(use: OptimizerUse, kind: str, is_torchs: bool) -> str:
-    """Return what to change."""
+def _options(
+    use: OptimizerUse, kind: str, is_torchs: bool, on_gpu: bool, saving: tuple[float, float]
+) -> tuple[Option, ...]:
+    """Return the ways to update all tensors at once."""
+    certain = saving if not on_gpu and _can_be_fused(use) else (saving[0], 1.0)
+    basis = (
+        f"{units.counted(use.tensors, 'tensor')}, {units.duration(use.ns_per_step)} per step"
+        if use.tensors
+        else ""
+    )
     if is_torchs:
-        return f"Pass fused=True to {kind}: one call then updates all tensors in one pass."
+        edit = f"Pass fused=True to {kind} at {place(use.where, 'its line')}."
+        fused = Option(
+            edit, certain, basis, "fused-optimizer", "One call then updates all tensors in one pass."
+        )
+        if not on_gpu or use.foreach is not False:
+            return (fused,)
+        # On a GPU torch takes foreach by default: the program switched it off.
+        return (fused, Option(f"Remove foreach=False of {kind}.", (saving[0], 1.0)))
     if _can_be_fused(use):
         return (
-            f"Use torch.optim.{kind} with fused=True instead, if it does the same: one call then updates all "
-            "tensors."
+            Option(
+                f"Use torch.optim.{kind} with fused=True instead, if it does the same.",
+                certain,
+                basis,
+                details="One call then updates all tensors.",
+            ),
         )
     return (
-        f"Write {kind}.step() with torch's foreach functions (such as torch._foreach_mul_), which update all tensors "
-        "at once, or use an optimizer of torch with fused=True."
+        Option(
+            f"Write {kind}.step() with torch's foreach functions (such as torch._foreach_mul_).",
+            certain,
+            basis,
+            details="They update all tensors at once.",
+        ),
+        Option("Use an optimizer of torch with fused=True.", certain),
     )

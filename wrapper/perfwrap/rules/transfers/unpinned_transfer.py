@@ -26,6 +26,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
@@ -76,7 +77,8 @@ def _finding(line: TransferLine, share: float, step_ns: float, loaders: Sequence
             Option(
                 _advice(line, unpinned),
                 saving(step_ns, 0.0, share * step_ns),
-                experiment=None if loaders and unpinned is None else "pin-memory",
+                f"{units.share(share)} of the loop copies from pageable memory",
+                None if loaders and unpinned is None else "pin-memory",
             ),
         ),
         verdict="transfer-bound",
