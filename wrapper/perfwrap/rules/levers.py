@@ -70,6 +70,11 @@ class Levers(Struct, frozen=True):
         return "CUDA graphs" if self.is_compiled else "torch.compile, CUDA graphs"
 
     @property
+    def half_experiment(self) -> str | None:
+        """The experiment that lowers the precision, None if there is none."""
+        return {BFLOAT16_AUTOCAST: "bf16", FLOAT16_AUTOCAST: "fp16"}.get(self.precision)
+
+    @property
     def sentence(self) -> str:
         """What to try if nothing is wasted."""
         words = (self.compiling, self.precision, "a larger batch", "a faster device")

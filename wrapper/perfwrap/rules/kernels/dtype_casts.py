@@ -79,22 +79,22 @@ def _finding(
             f"{units.share(copy)} of the time; {units.share(cast)} for type changes.",
             f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
         ),
-        options=(
-            Option(
-                "Keep tensors in one type from their creation to their use, with one autocast scope around the forward "
-                "pass; avoid contiguous() after permute()"
-                + ("." if levers.is_compiled else "; torch.compile fuses the rest."),
-                without(share),
-                experiment=_experiment(levers, mostly),
-            ),
-        ),
+        options=_options(levers, share, mostly),
         confidence="inferred",
         scope=Scope.WINDOW,
     )
 
 
-def _experiment(levers: Levers, mostly: bool) -> str | None:
-    """Return the experiment: one type for the whole forward pass, or the fusion of the copies."""
-    if mostly and levers.precision == BFLOAT16_AUTOCAST:
-        return "bf16"
-    return None if levers.is_compiled else "compile"
+def _options(levers: Levers, share: float, mostly: bool) -> tuple[Option, ...]:
+    """Return the ways to copy less; ``mostly`` says that most of it changes types."""
+    scope = Option(
+        "Keep tensors in one type from their creation to their use, with one autocast scope around the forward pass.",
+        without(share),
+        f"{units.share(share)} of the GPU's time",
+        "bf16" if mostly and levers.precision == BFLOAT16_AUTOCAST else None,
+        "Avoid contiguous() after permute().",
+    )
+    fused = Option(
+        "Call torch.compile(model), which fuses such copies.", without(share), experiment="compile"
+    )
+    return (scope,) if levers.is_compiled else (scope, fused)

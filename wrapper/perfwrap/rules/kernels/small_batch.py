@@ -111,11 +111,13 @@ def _finding(
         evidence=(text, *batch),
         options=(
             Option(
-                "Double the batch size and check samples per second, until memory is full; adapt the learning rate."
-                + (f" Or launch fewer kernels: {fewer}." if fewer else ""),
+                "Double the batch size and check samples per second, until memory is full.",
                 saving,
-                experiment="batch-size=max",
+                f"{units.share(_free(gpu))} of the memory is free",
+                "batch-size=max",
+                "Adapt the learning rate.",
             ),
+            *((Option(f"Launch fewer kernels: {fewer}.", (saving[0], 1.0)),) if fewer else ()),
         ),
         confidence="inferred",
     )

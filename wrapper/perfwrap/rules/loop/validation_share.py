@@ -26,7 +26,6 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import busiest_line
-from perfwrap.measures.account.what_if import without
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.validation import find_validation
@@ -111,7 +110,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 ),
                 Option(
                     "Validate on a part of the data, with a larger batch.",
-                    without(share),
+                    saved,
                     basis,
                     "no-validation",
                 ),

@@ -95,10 +95,13 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             ),
             options=(
                 Option(
-                    "Overlap more communication with the backward pass (bucket sizes, gradient_as_bucket_view, "
-                    "no_sync() while accumulating, prefetching in FSDP), and check whether one rank is late.",
+                    "Overlap more communication with the backward pass: bucket sizes, gradient_as_bucket_view, "
+                    "prefetching in FSDP.",
                     (1.0 - share, 1.0 - share * limits.min_hidden_share),
+                    f"{units.duration(exposed)} of communication without overlap",
+                    details="Check whether one rank is late.",
                 ),
+                Option("Call no_sync() while gradients are accumulated.", (1.0 - share, 1.0)),
             ),
             verdict="communication-bound",
             scope=Scope.WINDOW,
@@ -136,10 +139,14 @@ def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel, limits: Li
             ),
             options=(
                 Option(
-                    f"Send less ({hooks} compression hooks, no_sync() while accumulating), step less often (larger "
-                    "batches), or use a faster network.",
+                    f"Send less: {hooks} compression hooks.",
                     (1.0 - share, 1.0 - share * limits.min_hidden_share),
+                    f"the exchange takes {exchange}",
                 ),
+                Option(
+                    "Step less often: larger batches, or no_sync() while accumulating.", (1.0 - share, 1.0)
+                ),
+                Option("Use a faster network.", (1.0 - share, 1.0)),
             ),
             verdict="communication-bound",
             location=locate(model.where),

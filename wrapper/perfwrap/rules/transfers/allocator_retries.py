@@ -100,11 +100,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             evidence=(f"In {window(gpu)}: {', '.join(named)}.",),
             options=(
                 Option(
-                    "Do not allocate in the loop. PyTorch keeps memory by itself: unset "
-                    "PYTORCH_NO_CUDA_MEMORY_CACHING, remove empty_cache() from the loop, set "
-                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; if the GPU memory is nearly "
-                    "full, reduce the peak. Other programs can use a pool (cudaMallocAsync).",
+                    "Do not allocate in the loop: remove empty_cache() and unset PYTORCH_NO_CUDA_MEMORY_CACHING.",
                     without(share),
+                    f"{units.share(share)} of the GPU's time is idle meanwhile",
+                    "no-empty-cache",
+                    "If the GPU memory is nearly full, reduce the peak. Other programs can use a pool "
+                    "(cudaMallocAsync).",
+                ),
+                Option(
+                    "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                    without(share),
+                    experiment="expandable-segments",
                 ),
             ),
             verdict="memory-bound",
@@ -123,10 +129,11 @@ def _retried(retries: int) -> Finding:
             "Each retry waits for all work of the GPU and frees memory that the next step needs again.",
         ),
         options=(
+            Option("Reduce peak memory a little: a smaller batch, or activation checkpointing.", (1.0, 1.0)),
             Option(
-                "Reduce peak memory a little (smaller batch, activation checkpointing), or set "
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
                 (1.0, 1.0),
+                experiment="expandable-segments",
             ),
         ),
         health=True,

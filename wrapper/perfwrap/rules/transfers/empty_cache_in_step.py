@@ -61,9 +61,10 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             ),
             options=(
                 Option(
-                    f"Remove the call at {place(calls.line, 'that line')}. Against fragmentation, set "
-                    "PYTORCH_ALLOC_CONF=expandable_segments:True.",
+                    f"Remove the call at {place(calls.line, 'that line')}.",
                     without(share) if allocating else (max(0.0, 1.0 - 2 * share), 1.0 - share),
+                    experiment="no-empty-cache",
+                    details="Against fragmentation, set PYTORCH_ALLOC_CONF=expandable_segments:True.",
                 ),
             ),
             verdict="memory-bound",
