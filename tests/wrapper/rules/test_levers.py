@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,8 +80,9 @@ def test_16_bits_are_advised_on_a_cpu_with_instructions_that_does_not_use_them(
 ) -> None:
     write(loop, features, **facts)
     found = find_in(run)
-    assert (found.precision, found.experiment) == (precision, experiment)
-    assert ("bfloat16" in found.sentence) is bool(precision)
+    first = found.options[0]
+    assert (found.precision, first.experiment) == (precision, experiment)
+    assert ("bfloat16" in first.edit) is bool(precision)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_what_compiles_before_the_loop_or_in_another_thread_is_compiled(loop: An
     write(loop)
     found = find_in(run)
     assert found.is_compiled
-    assert "torch.compile" not in found.sentence
-    assert found.experiment == "bf16"
+    assert not any("torch.compile" in option.edit for option in found.options)
+    assert found.options[0].experiment == "bf16"
     assert "CUDA graphs" in found.fewer_launches
 
 
@@ -116,16 +118,55 @@ def test_compiled_with_16_bits_nothing_remains_to_be_tried(
     loop.span("compile", 30, "record CUDA graph", line=9)
     write(loop, autocast="cpu torch.bfloat16")
     finding = find(compute_bound)
-    assert finding.advice.endswith("To go faster, try a larger batch, a faster device.")
-    assert finding.experiment is None
+    assert [option.edit for option in finding.options] == ["Use a larger batch.", "Use a faster device."]
     assert find_in(run).fewer_launches == ""
 
 
 def test_a_model_that_uses_nothing_is_advised_everything(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop)
     finding = find(compute_bound)
-    assert "try torch.compile, bfloat16 autocast, a larger batch, a faster device." in finding.advice
+    assert [option.edit for option in finding.options] == [
+        "Use bfloat16 autocast.",
+        "Use torch.compile.",
+        "Use a larger batch.",
+        "Use a faster device.",
+    ]
     assert finding.experiment == "three-run"
+
+
+def with_tried(run: Any, **tried: list[Any]) -> Evidence:
+    """Return the evidence of a run beside a trial with these results."""
+    timeline = run.read()
+    return Evidence(replace(timeline, run={**timeline.run, "tried": tried}))
+
+
+def test_what_was_measured_comes_first_and_what_gained_nothing_is_left_out(loop: Any, run: Any) -> None:
+    write(loop)
+    evidence = with_tried(run, bf16=[1.02, 0.97, 1.08], compile=[0.8, 0.78, 0.83])
+    first, *others = levers.find_levers(evidence, evidence.get(find_main_trainer)).options
+    assert (first.edit, first.saving) == ("Use torch.compile.", (0.78, 0.83))
+    assert first.basis == "measured by `perfwrap try`"
+    assert [option.edit for option in others] == ["Use a larger batch.", "Use a faster device."]
+
+
+def test_the_best_of_a_trial_is_the_headline(loop: Any, run: Any) -> None:
+    write(loop)
+    evidence = with_tried(run, bf16=[0.7, 0.68, 0.72], **{"bf16+compile": [0.5, 0.48, 0.53]})
+    (finding,) = compute_bound.check(evidence, evidence.get(find_main_trainer), compute_bound.Limits())
+    assert finding.advice == "Use bfloat16 autocast and torch.compile together."
+    assert finding.saving == (0.48, 0.53)
+    assert finding.options[1].experiment == "bf16"
+
+
+@pytest.mark.parametrize(
+    "values", [["fast", 0.5, 0.6], [0.5], None, [0.9, 1.2, 0.1], [float("nan"), 0.5, 0.6]]
+)
+def test_results_that_are_damaged_are_left_out(loop: Any, run: Any, values: Any) -> None:
+    write(loop)
+    evidence = with_tried(run, compile=values)
+    options = levers.find_levers(evidence, evidence.get(find_main_trainer)).options
+    assert all(option.saving == (1.0, 1.0) for option in options)
+    assert "Use torch.compile." in [option.edit for option in options]
 
 
 @pytest.mark.parametrize(
@@ -309,9 +350,9 @@ def test_a_loader_that_keeps_its_workers_is_not_advised_to(gpu_loop: Any, are_pe
 @pytest.mark.parametrize(
     ("device", "autocast", "advised", "not_advised"),
     [
-        (A100, "cuda torch.float16", "or use bfloat16", "Remove the scaler"),
+        (A100, "cuda torch.float16", "Use bfloat16", "Remove the scaler"),
         ("Tesla T4", "cuda torch.float16", "Clip", "bfloat16"),
-        (A100, "cuda torch.bfloat16", "Remove the scaler", "or use bfloat16"),
+        (A100, "cuda torch.bfloat16", "Remove the scaler", "Use bfloat16"),
     ],
 )
 def test_a_scaler_that_skips_is_advised_by_the_type_in_use(
@@ -328,6 +369,6 @@ def test_a_scaler_that_skips_is_advised_by_the_type_in_use(
             "scaler_step", f"GradScaler.step{' skipped' * skipped}", int(skipped), "train.py:25:main"
         ):
             loop.python(1)
-    advice = find(skipped_steps).advice
+    advice = all_advice(find(skipped_steps))
     assert advised in advice
     assert not_advised not in advice

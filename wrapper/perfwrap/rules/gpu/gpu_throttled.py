@@ -91,10 +91,10 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Fi
             share=lost,
             evidence=words,
             options=(
+                Option("Check its cooling and power supply.", (1.0 - lost, 1.0 - lost / 2)),
                 Option(
-                    "Check its cooling and power supply. If that is not possible, a lower power limit keeps the clocks "
-                    "constant.",
-                    (1.0 - lost, 1.0 - lost / 2),
+                    "Set a lower power limit, which keeps the clocks constant, if it cannot be cooled better.",
+                    (1.0, 1.0),
                 ),
             ),
             verdict="throttled",

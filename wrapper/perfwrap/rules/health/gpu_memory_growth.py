@@ -73,13 +73,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             share=0.0,
             evidence=tuple(words),
             options=(
-                Option(
-                    kept.advice(graphs)
-                    if graphs
-                    else "Keep loss.item() or output.detach().cpu() instead of tensors. Look for lists of losses and "
-                    "outputs, caches and hooks in the loop.",
-                    (1.0, 1.0),
-                ),
+                (Option(kept.advice(graphs), (1.0, 1.0)),)
+                if graphs
+                else (
+                    Option("Keep loss.item() or output.detach().cpu() instead of tensors.", (1.0, 1.0)),
+                    Option("Look for lists of losses and outputs, caches and hooks in the loop.", (1.0, 1.0)),
+                )
             ),
             location=locate(line),
             health=True,

@@ -146,8 +146,8 @@ def _advice(found: ProcessGrowth, workers: bool, graph: str, line: Line | None) 
         return graph
     if not workers:
         return (
-            "Look for what the loop adds to in each step: lists and dictionaries of results, caches, hooks. "
-            "tracemalloc shows the lines whose Python objects remain."
+            "Look for what the loop adds to in each step: lists and dictionaries of results, caches, hooks "
+            "(tracemalloc shows the lines whose Python objects remain)."
         )
     dataset = f"the dataset ({place(line, '')})" if line else "the dataset"
     if found.copied:

@@ -61,11 +61,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{units.counted(marks.height, 'such value')} recorded in total.",
             ),
             options=(
-                Option(
-                    "Stop at the first such value. Lower or warm up the learning rate, clip gradients, and find "
-                    "the operation with torch.autograd.set_detect_anomaly(True).",
-                    (1.0, 1.0),
-                ),
+                Option("Lower or warm up the learning rate, or clip gradients.", (1.0, 1.0)),
+                Option("Find the operation with torch.autograd.set_detect_anomaly(True).", (1.0, 1.0)),
+                Option("Stop the training at the first such value.", (1.0, 1.0)),
             ),
             location=locate(line),
             health=True,

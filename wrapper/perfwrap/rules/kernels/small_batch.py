@@ -114,7 +114,7 @@ def _finding(
                 "Double the batch size and check samples per second, until memory is full.",
                 saving,
                 f"{units.share(_free(gpu))} of the memory is free",
-                "batch-size=max",
+                "find-batch-size",
                 "Adapt the learning rate.",
             ),
             *((Option(f"Launch fewer kernels: {fewer}.", (saving[0], 1.0)),) if fewer else ()),

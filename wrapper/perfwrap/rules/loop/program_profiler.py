@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import Account, find_account
-from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.profiler_calls import ProfilerCall, ProfilerCalls, find_profiler_calls
 from perfwrap.measures.trainers import Trainer
@@ -67,10 +67,13 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             evidence=_words(found, account, limits),
             options=(
                 Option(
-                    "Profile a few steps once, with schedule(..., repeat=1), and train without the profiler. Read the "
-                    "tables of a recording after the training, and switch off with_stack and record_shapes if they "
-                    "are not needed.",
+                    "Profile a few steps once, with schedule(..., repeat=1), and train without the profiler.",
                     without_measured(share),
+                    f"{units.share(share)} of the loop",
+                ),
+                Option(
+                    "Read the tables of a recording after the training, and switch off with_stack and record_shapes.",
+                    without(share, NOTHING),
                 ),
             ),
             verdict="python-bound",

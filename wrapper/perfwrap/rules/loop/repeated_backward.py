@@ -99,9 +99,10 @@ def _finding(found: RepeatedBackward, share: float, step_ns: float, on_gpu: bool
         ),
         options=(
             Option(
-                f"Add the losses and call backward() once at {place(where, 'that line')}: the gradients are the same, "
-                "and the shared part is visited once. Not if something reads the gradients between the passes.",
+                f"Add the losses and call backward() once at {place(where, 'that line')}.",
                 (best, 1.0 if on_gpu else worst),
+                details="The gradients are the same, and the shared part is visited once. Not if something reads the "
+                "gradients between the passes.",
             ),
         ),
         verdict="compute-bound",

@@ -157,9 +157,9 @@ def _finding(
         ),
         options=(
             Option(
-                ("Train longer first: so few slow steps may be chance. " if doubtful else "")
-                + _advice(cause, at, period),
+                _advice(cause, at, period),
                 without_measured(share),
+                details="Train longer first: so few slow steps may be chance." if doubtful else "",
             ),
         ),
         verdict=VERDICTS.get(cause),

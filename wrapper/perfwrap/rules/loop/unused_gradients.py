@@ -145,12 +145,12 @@ def _left_out(
         ),
         options=(
             Option(
-                "Call requires_grad_(False) on parameters that are not trained. If they should be trained, give them "
-                "to the optimizer.",
+                "Call requires_grad_(False) on parameters that are not trained.",
                 (
                     1.0 - min(limits.max_backward_share, limits.max_saved * part) * backward,
                     1.0 - limits.min_saved * share,
                 ),
+                details="If they should be trained, give them to the optimizer.",
             ),
         ),
         verdict="compute-bound",

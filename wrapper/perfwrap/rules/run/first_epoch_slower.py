@@ -73,7 +73,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{units.duration(found.later_data_ns)} later: "
                 + ("most of the difference." if by_data else "not the main difference."),
             ),
-            options=(Option(f"{fix} Exclude the first epoch from measurements.", (1.0, 1.0)),),
+            options=(Option(fix, (1.0, 1.0), details="Exclude the first epoch from measurements."),),
             scope=Scope.RUN,
         )
     ]

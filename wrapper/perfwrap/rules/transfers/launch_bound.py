@@ -172,7 +172,7 @@ def _options(
             Option(f"Run the code at {here} only every N steps.", unknown),
         )
     larger = Option(
-        "Pass a larger batch: the same launches then do more work.", unknown, basis, "batch-size=max"
+        "Pass a larger batch: the same launches then do more work.", unknown, basis, "find-batch-size"
     )
     fused = Option("Use a fused optimizer (fused=True).", unknown, basis, "fused-optimizer")
     others = (larger,) if levers.is_fused else (fused, larger)
