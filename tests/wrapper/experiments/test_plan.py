@@ -6,17 +6,15 @@ from perfwrap.experiments import batch_size, plan
 from perfwrap.experiments.batch_size import Fit
 from perfwrap.experiments.changes import CEILING, FIX, NUMERICS
 from perfwrap.experiments.variants import parse
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Option
 
 
 def finding(experiment: str | None, informational: bool = False) -> Finding:
     return Finding(
         "title",
         0.5,
-        (0.4, 0.6),
         (),
-        "advice",
-        experiment=experiment,
+        (Option("advice", (0.4, 0.6), experiment=experiment),),
         informational=informational,
         rule=f"rule of {experiment}",
     )

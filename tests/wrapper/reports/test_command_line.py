@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from perfwrap.reports.command_line import proof
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Option
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,14 @@ from perfwrap.rules.model import Finding
     ],
 )
 def test_the_command_that_measures_a_fix_can_be_run_as_it_is(experiment: str | None, command: str) -> None:
-    assert proof(Finding("", 0.1, (0.9, 1.0), (), "", experiment=experiment)) == command
+    assert (
+        proof(
+            Finding(
+                "",
+                0.1,
+                (),
+                (Option("", (0.9, 1.0), experiment=experiment),),
+            )
+        )
+        == command
+    )

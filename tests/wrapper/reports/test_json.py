@@ -19,7 +19,7 @@ from perfwrap.diagnosis.verdict import VERDICTS
 from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.dataflow.line_account import PARTS as PARTS_OF_A_LINE
 from perfwrap.reports import json as json_report
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Option
 
 SCHEMA = json.loads(json_report.SCHEMA.read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -159,7 +159,13 @@ def test_the_schema_knows_every_part_of_a_line() -> None:
 def test_no_number_and_no_text_makes_it_anything_but_strict_json(
     share: float | None, rate: float | None, saving: float, words: str
 ) -> None:
-    finding = Finding(words, saving, (saving, saving), (words,), words, rule="gc_pause")
+    finding = Finding(
+        words,
+        saving,
+        (words,),
+        (Option(words, (saving, saving)),),
+        rule="gc_pause",
+    )
     odd = Diagnosis(
         Verdict("healthy", share, words, "measured"), (finding,), steps=StepFigures(1, 1, rate, rate, rate)
     )
