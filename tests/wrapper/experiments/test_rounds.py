@@ -13,7 +13,7 @@ from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, Steps
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Run, Trial
-from perfwrap.experiments.variants import parse
+from perfwrap.experiments.variants import Variant, parse
 
 HOUR_S = 3600.0
 
@@ -41,7 +41,8 @@ class Simulated(Trial):
     wall_s: float = 10.0
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(4))
 
-    def _run(self, name: str, changes: tuple[str, ...], limit_s: float = 0) -> None:
+    def _run(self, variant: Variant, limit_s: float = 0) -> None:
+        name = variant.name
         mean = 1e7 * self.factors.get(name, 1.0) * np.exp(self.random.normal(0, self.spread))
         durations = (mean * np.exp(self.random.normal(0, 0.02, 50))).astype(np.int64)
         measured = Steps(np.arange(10, 60), durations, np.full(50, 8))
@@ -55,7 +56,7 @@ def simulated(
     trial = Simulated(
         [], Path("/nowhere"), Settings(), Silent(), factors=factors, spread=spread, random=random
     )
-    trial._run(BASELINE, ())
+    trial._run(Variant(BASELINE))
     return trial, [Planned(parse(name)) for name in factors]
 
 
