@@ -22,6 +22,11 @@ EDITS = (
     "debug_calls",
     "cleanup_calls",
     "frozen_garbage",
+    "log_softmax_call",
+    "retained_graph",
+    "gathered_parts",
+    "hoisted_tensors",
+    "averaged_weights",
 )
 """The edits, by the names of their modules."""
 
