@@ -27,6 +27,13 @@ EDITS = (
     "gathered_parts",
     "hoisted_tensors",
     "averaged_weights",
+    "checkpoint_interval",
+    "repeated_forward",
+    "detached_fakes",
+    "frozen_discriminator",
+    "accumulated_sync",
+    "sliced_head",
+    "cached_items",
 )
 """The edits, by the names of their modules."""
 
