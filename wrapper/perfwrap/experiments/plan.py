@@ -27,9 +27,6 @@ PRESETS: dict[str, tuple[str, ...]] = {
 MAX_SUGGESTED = 8
 """Most experiments that a trial takes from the findings: each costs two runs or more."""
 
-FEW_VARIANTS = 3
-"""Up to this number, each is repeated; with more variants, there are enough baseline runs to measure the noise."""
-
 
 class Planned(Struct, frozen=True):
     """A variant, and the ratios of step times that its finding predicts, best and worst."""
@@ -71,16 +68,6 @@ def suggested(findings: Sequence[Finding]) -> tuple[Planned, ...]:
             if known and name not in chosen:
                 chosen[name] = Planned(parse(name), rule, option.saving)
     return tuple(chosen.values())[:MAX_SUGGESTED]
-
-
-def repeats_for(variants: int) -> int:
-    """Return how often each variant runs by default."""
-    return 2 if variants <= FEW_VARIANTS else 1
-
-
-def runs_for(variants: int, repeats: int) -> int:
-    """Return the number of runs: the baseline first, and again after each variant."""
-    return 1 + 2 * variants * repeats
 
 
 def _experiments(option: Option) -> tuple[str, ...]:
