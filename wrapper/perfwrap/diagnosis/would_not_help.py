@@ -78,10 +78,10 @@ def _reads(evidence: Evidence, trainer: Trainer) -> Unhelpful | None:
     share = sum(line.share for line in lines)
     if not lines or share >= MAX_GAIN:
         return None
-    often = f"{units.number(calls)} per step" if calls >= 1 else f"one in {units.number(1 / calls)} steps"
+    often = f"{units.number(calls)} per step" if calls >= 1 else f"1 in {units.number(1 / calls)} steps"
     return Unhelpful(
         "Fewer .item() calls",
-        f"all reads of values take {units.share(share)} of the loop ({often})",
+        f"they take {units.share(share)} of the loop ({often})",
         ("defer-item",),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import polars as pl
@@ -35,6 +36,9 @@ MAX_STARVED_SHARE = 0.2
 
 MAX_TRAINING_STARVED_SHARE = 0.1
 """CPU starvation of the training thread (share of the loop without a core) from which it delays receiving batches."""
+
+INNER = re.compile(r"(\.<locals>)?\.<\w+>")
+"""Parts of a function's name that stand for a comprehension or a lambda inside it."""
 
 MAIN_SHARE = 0.8
 """Share of making a batch from which one function is the main cost."""
@@ -122,7 +126,8 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     sampled = evidence.get(sampled_making, trainer, loader)
     hottest = main_function(sampled)
     if hottest is not None and sampled is not None:
-        return Cost(f"{hottest.line.function} ({place(hottest.line, '')})", hottest.count / sampled.count)
+        function = INNER.sub("", hottest.line.function)
+        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count)
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return None
