@@ -18,7 +18,7 @@ from perfwrap.commands.options.option_values import warm_up as checked_warm_up
 from perfwrap.commands.run_report import write_trial_page
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.errors import PerfwrapError
-from perfwrap.experiments import batch_size, judge, plan, rounds
+from perfwrap.experiments import batch_size, judge, plan, repeated_runs
 from perfwrap.experiments.plan import Planned
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
@@ -221,10 +221,10 @@ def _measure(trial: Trial, planned: tuple[Planned, ...] | None, repeats: int | N
             "runs are repeated until each result is clear, for at most "
             f"{units.duration((end_s - time.monotonic()) * 1e9)} (--max-time)"
         )
-    rounds.measure(trial, planned, repeats, end_s)
+    repeated_runs.measure(trial, planned, repeats, end_s)
     combined = judge.combination(judge.rows(trial.runs, trial.planned, Path.cwd()))
     if combined is not None and not trial.interrupted:
-        rounds.measure(trial, [plan.Planned(combined)], repeats, end_s)
+        repeated_runs.measure(trial, [plan.Planned(combined)], repeats, end_s)
 
 
 def _show(trial: Trial, written: Written) -> None:
