@@ -31,6 +31,8 @@ class Silent:
 
     def ends(self, run: Run) -> None: ...
 
+    def stops(self) -> None: ...
+
 
 @dataclass
 class Simulated(Trial):

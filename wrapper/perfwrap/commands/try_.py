@@ -128,7 +128,7 @@ def try_(
     be measured.
     """
     changes, command = _separated(words or [])
-    _check_command(command)
+    check_command(command, "perfwrap try workers=4 -- python train.py")
     planned = _planned(changes, preset, find_batch_size)
     settings = Settings(
         steps or (batch_size.STEPS if find_batch_size else DEFAULT_STEPS),
@@ -181,19 +181,19 @@ def _separated(words: list[str]) -> tuple[list[str], list[str]]:
     return changes, words[place + 1 :]
 
 
-def _check_command(command: list[str]) -> None:
+def check_command(command: list[str], example: str) -> None:
     """Raise PerfwrapError if the command cannot be measured."""
     if not command:
-        raise PerfwrapError("No command was given.", "For example: perfwrap try workers=4 -- python train.py")
+        raise PerfwrapError("No command was given.", f"For example: {example}")
     if process.find(command[0], os.environ) is None:
         raise PerfwrapError(
             f"The command {command[0]!r} was not found.",
-            "Put -- between the changes and the command: perfwrap try workers=4 -- python train.py",
+            f"Put -- before the command: {example}",
         )
     if environment.is_off(os.environ) or environment.outer_run(os.environ) is not None:
         raise PerfwrapError(
             "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
-            "Run `perfwrap try` on its own, without PERFWRAP_OFF.",
+            "Run this command on its own, without PERFWRAP_OFF.",
         )
 
 

@@ -54,6 +54,9 @@ class Progress(Protocol):
     def ends(self, run: Run) -> None:
         """The run has ended."""
 
+    def stops(self) -> None:
+        """A run that is not timed has ended."""
+
 
 class BatchSize(Struct, frozen=True):
     """The result of the search: ``largest`` fits, ``smallest`` does not, for that ``reason``.

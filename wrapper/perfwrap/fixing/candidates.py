@@ -98,7 +98,9 @@ def find(
         for one in own:
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
-            unedited.append(Unedited(finding.rule, reasons[0] if reasons else "There is no edit for this finding."))
+            unedited.append(
+                Unedited(finding.rule, reasons[0] if reasons else "There is no edit for this finding.")
+            )
     return list(found.values()), unedited
 
 
@@ -118,9 +120,7 @@ def _of(
                 refused.append(refusal.reason)
                 continue
             if isinstance(done, Edited):
-                candidates.append(
-                    Candidate(finding.rule, name, path, target, done.sentence, option.saving)
-                )
+                candidates.append(Candidate(finding.rule, name, path, target, done.sentence, option.saving))
                 break
             refused.append(done.reason)
         reasons += refused[-1:]

@@ -61,7 +61,7 @@ def read(timeline: Timeline | None) -> list[StepValues]:
         for key, value in zip(facts["key"].to_list(), facts["value"].to_list(), strict=True)
         if key.startswith(PREFIX)
     }
-    found = []
+    found: list[StepValues] = []
     while (text := known.get(str(len(found) + 1))) is not None:
         loss, checksum, norm, product = text.split(SEPARATOR)
         found.append(StepValues(_number(loss), checksum, _number(norm), _number(product)))
