@@ -18,7 +18,9 @@ from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Source
 from perfwrap.edits.statements import Changes, with_lines
 
-RANDOM = re.compile(r"(?i)dropout|batch_?norm|rand|sample|next\(|\.pop|noise|normal")
+LAYERS = re.compile(r"(?i)\bdropout|batch_?norm")
+RANDOM = re.compile(r"(?i)rand|sampl|noise|normal|next|pop|read|recv|perf_counter|time\.|input\(")
+"""What a call that may return something else each time has in its text."""
 CHANGING = (
     "step",
     "backward",
