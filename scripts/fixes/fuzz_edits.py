@@ -58,6 +58,7 @@ OWN = {
     "retained_graph": r"retain_graph",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
+    "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",
     "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
     "checkpoint_interval": r"save",
     "repeated_forward": r"\w\(\w",
