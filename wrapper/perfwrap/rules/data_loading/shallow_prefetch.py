@@ -30,7 +30,7 @@ from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -97,12 +97,17 @@ def _finding(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> Finding:
         title=f"{SHARE} of the training loop waits for {where}: its prefetch queue of "
         f"{units.counted(today * (loader.workers or 1), 'batch', 'batches')} is too short for bursts.",
         share=loader.late_share,
-        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=tuple(words),
-        advice=f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",
+        options=(
+            Option(
+                f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",
+                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                f"{units.duration(flow.deeper_ns)} instead of {units.duration(flow.now_ns)} per batch, simulated",
+                f"prefetch={flow.prefetch}",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"prefetch={flow.prefetch}",
         confidence="inferred",
         claims=making.waits(loader),
     )

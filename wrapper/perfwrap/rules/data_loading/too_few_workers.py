@@ -30,11 +30,12 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
-from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
+from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
+from perfwrap.rules.data_loading import _fixes as fixes
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -47,7 +48,7 @@ class Limits(Struct, frozen=True):
     """Share of their time from which workers count as busy."""
     min_wait_share: float = 0.5
     """Share of the wait that more workers must remove; otherwise making a batch is too slow."""
-    min_waiting_share: float = 0.5
+    min_waiting_share: float = fixes.MIN_WAITING_SHARE
     """Share of making a batch without need for a core from which it is mentioned."""
 
 
@@ -62,9 +63,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"The workers are idle {idle} of their time.")
     steps = [(loader, measured_step(evidence, trainer, loader)) for loader in busy]
     found = [
-        _finding(evidence, trainer, loader, step, workers, limits)
+        _finding(evidence, trainer, loader, step, limits)
         for loader, step in steps
-        if step is not None and _helps(step, workers := best_workers(step), limits)
+        if step is not None and _helps(step, best_workers(step), limits)
     ]
     return found or Clear("The workers are busy, but more of them would not remove half of the wait.")
 
@@ -82,9 +83,7 @@ def _helps(step: Step, workers: int, limits: Limits) -> bool:
     return step.now_ns - step.with_workers(workers) >= limits.min_wait_share * (step.now_ns - step.rest_ns)
 
 
-def _finding(
-    evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, workers: int, limits: Limits
-) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     today = units.counted(step.workers, "worker")
@@ -96,9 +95,7 @@ def _finding(
         *making.sampled(evidence, trainer, loader),
         *caching.sentences(evidence, trainer, loader),
     ]
-    best, worst = saved(step, step.with_workers(workers), workers)
     if step.waiting_share >= limits.min_waiting_share:
-        worst = 1.0
         words.append(
             f"{units.share(step.waiting_share)} of that time a worker waits and needs no core, so more workers than "
             "cores can help, unless what they wait for serves one at a time (a lock, a disk at its limit)."
@@ -110,12 +107,14 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}: {today} cannot keep up.",
         share=loader.late_share,
-        saving=(best, worst),
         evidence=tuple(words),
-        advice=f"Pass num_workers={workers} instead of {step.workers} to {where}.",
+        options=(
+            *fixes.more_workers(loader, step, 0.0, limits.min_waiting_share),
+            *fixes.caches(evidence, trainer, loader, step),
+            *fixes.cheaper(evidence, trainer, loader, step),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}",
         confidence="inferred",
         claims=making.waits(loader),
     )
