@@ -106,6 +106,8 @@ def _workers(evidence: Evidence, trainer: Trainer) -> Unhelpful | None:
 
 def _no_use(loader: LoaderUse, step: Step | None) -> str | None:
     """Return why workers gain nothing although the training waits for batches; None if they may."""
+    if loader.of_daemon:
+        return "the process is a daemon, which may have no children"
     if step is None or step.crowded or loader.workers or step.cores is None or best_workers(step):
         return None
     if step.work_ns < MANY_CORES * step.cores * step.now_ns:

@@ -114,14 +114,14 @@ def _options(
         *fixes.caches(evidence, trainer, loader, step),
         *fixes.cheaper(evidence, trainer, loader, step),
     )
-    return options or (_without_workers(step, limits),)
+    return options or (_without_workers(loader, step, limits),)
 
 
-def _without_workers(step: Step, limits: Limits) -> Option:
+def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
     """Return what is left where workers do not help and no function is known that takes most of the time."""
     if step.fetch_ns > 2 * limits.receive_ns:
         edit = "Make each sample cheaper to load: work on whole batches, or prepare the data before the training."
-        why = "Workers would not help, because no core is free."
+        why = f"Workers would not help, because {fixes.no_workers(loader)}."
     else:
         edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
         made = units.duration(step.fetch_ns)
