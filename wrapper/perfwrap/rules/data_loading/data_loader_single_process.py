@@ -15,13 +15,15 @@ How the gain is estimated
     server or a disk) needs no core, so such loaders may use more workers than cores. Training on a CPU loses one core
     for each worker beyond the free cores, so the rest of the step gets longer. The lower bound keeps half of the gain
     if workers and training use all cores, and four fifths if some cores stay free. It is no gain if other programs took
-    cores from the training.
+    cores from the training. The other options: at best all of the time of the function that takes most of making a
+    batch disappears; a cache of items that never change removes all of their time but in the first epoch.
 
 How to fix
     Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in this model.
     With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a batch
     takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make each
-    sample cheaper.
+    sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than workers. A
+    daemonic process may have no workers.
 
 When it is wrong
     When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python
