@@ -40,6 +40,8 @@ VALUES: dict[str, list[dict[str, int | bool | str]]] = {
     ],
     "optimizer_options": [{"fused": True}, {"foreach": True}],
     "rare_logging": [{"every": 50}],
+    "checkpoint_interval": [{"every": 5}],
+    "cached_items": [{"most_items": 1000}],
 }
 OWN = {
     "loader_options": r"DataLoader\(",
@@ -52,9 +54,23 @@ OWN = {
     "debug_calls": r"detect_anomaly",
     "cleanup_calls": r"empty_cache|gc\.collect",
     "frozen_garbage": r"\b(for|while)\b.*:",
+    "log_softmax_call": r"softmax|\blog\(",
+    "retained_graph": r"retain_graph",
+    "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
+    "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
+    "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
+    "checkpoint_interval": r"save",
+    "repeated_forward": r"\w\(\w",
+    "detached_fakes": r"\b(net)?[dD](is\w*)?\(|critic",
+    "frozen_discriminator": r"\b(net)?[dD](is\w*)?\(|critic",
+    "accumulated_sync": r"backward\(",
+    "sliced_head": r"self\.\w+\(",
+    "cached_items": r"DataLoader\(",
 }
 MOST_CHANGED = 12
-"""An edit changes fewer lines than this, apart from their indentation."""
+"""An edit changes at most so many lines, apart from their indentation."""
+ADDED = {"cached_items": 30}
+"""Lines that an edit adds besides."""
 
 
 def choose(folders: list[Path], count: int, seed: int) -> list[Path]:
@@ -80,7 +96,7 @@ def find_lines(text: str, edit: str, chance: random.Random) -> list[int]:
     return own[:OWN_LINES] + [chance.randint(1, len(lines)) for _ in range(RANDOM_LINES)]
 
 
-def find_fault(old: str, edited: Edited, is_python: bool) -> str | None:
+def find_fault(name: str, old: str, edited: Edited, is_python: bool) -> str | None:
     """Return what is wrong with an edited text."""
     if edited.text == old:
         return "nothing changed"
@@ -98,7 +114,7 @@ def find_fault(old: str, edited: Edited, is_python: bool) -> str | None:
         return "other line endings"
     before, after = ([line.strip() for line in text.split("\n")] for text in (old, edited.text))
     changed = sum(line[:1] in "+-" for line in difflib.unified_diff(before, after, n=0)) - 2
-    return f"{changed} lines changed" if changed > MOST_CHANGED else None
+    return f"{changed} lines changed" if changed > MOST_CHANGED + ADDED.get(name, 0) else None
 
 
 def repeats(name: str, text: str, target: Target) -> bool:
@@ -132,7 +148,7 @@ def try_file(path: Path, names: list[str], chance: random.Random, counts: Counte
                 counts[f"{name}: tried"] += 1
                 try:
                     edited = import_module(f"perfwrap.edits.{name}").edit(source, target)
-                    fault = find_fault(text, edited, is_python)
+                    fault = find_fault(name, text, edited, is_python)
                     if fault is None and repeats(name, edited.text, target):
                         fault = "is never done"
                     counts[f"{name}: edited"] += 1

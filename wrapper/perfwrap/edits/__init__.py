@@ -22,6 +22,18 @@ EDITS = (
     "debug_calls",
     "cleanup_calls",
     "frozen_garbage",
+    "log_softmax_call",
+    "retained_graph",
+    "gathered_parts",
+    "hoisted_tensors",
+    "averaged_weights",
+    "checkpoint_interval",
+    "repeated_forward",
+    "detached_fakes",
+    "frozen_discriminator",
+    "accumulated_sync",
+    "sliced_head",
+    "cached_items",
 )
 """The edits, by the names of their modules."""
 

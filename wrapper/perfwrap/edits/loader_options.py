@@ -115,11 +115,11 @@ def _check_workers(source: Source, call: cst.Call, values: Mapping[str, Value]) 
         if given is None or source.code(given.value) == "0":
             raise Refusal(f"{' and '.join(values)} needs num_workers above 0.")
     dataset = argument_of(call, "dataset", 0)
-    if values.get("num_workers") and dataset is not None and _is_iterable(source, dataset.value):
+    if values.get("num_workers") and dataset is not None and is_iterable(source, dataset.value):
         raise Refusal("The data set is an IterableDataset: each worker would return all of its items.")
 
 
-def _is_iterable(source: Source, node: cst.BaseExpression) -> bool:
+def is_iterable(source: Source, node: cst.BaseExpression) -> bool:
     """Return whether the data set is an IterableDataset of this file that does not ask which worker it is in."""
     text = source.module.code
     if "IterableDataset" not in text or "get_worker_info" in text:

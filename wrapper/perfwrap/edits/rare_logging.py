@@ -9,10 +9,10 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.call_arguments import called_name, receiver
-from perfwrap.edits.names import free_name, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.read_values import is_now_and_then
-from perfwrap.edits.source_tree import Result, Source, dotted_name
+from perfwrap.edits.rounds import counter_of, under_condition
+from perfwrap.edits.source_tree import Source, dotted_name
 from perfwrap.edits.statements import Changes, check_own_lines
 
 METHODS = (
@@ -78,16 +78,8 @@ def edit(source: Source, target: Target) -> Edited:
         raise Refusal(f"Line {target.line} runs only in some rounds.")
     check_own_lines(source, statement)
     changes: Changes = {}
-    step = _counter(source, loop, changes)
-
-    def change(updated: cst.CSTNode) -> Result:
-        assert isinstance(updated, cst.SimpleStatementLine)
-        block = source.parse(f"if {step} % {every} == 0:\n    pass\n")
-        assert isinstance(block, cst.If)
-        body = block.body.with_changes(body=[updated.with_changes(leading_lines=[])])
-        return block.with_changes(leading_lines=updated.leading_lines, body=body)
-
-    changes[statement] = change
+    step = counter_of(source, loop, changes)
+    changes[statement] = under_condition(source, f"{step} % {every} == 0")
     return Edited(
         source.replaced(changes),
         f"Run line {source.line(statement)} in every {every}th round of the loop only.",
@@ -130,29 +122,3 @@ def _only_reads(source: Source, call: cst.Call) -> bool:
     if isinstance(call.func, cst.Attribute):
         return call.func.attr.value not in CHANGING
     return called_name(call) in READING
-
-
-def _counter(source: Source, loop: cst.For, changes: Changes) -> str:
-    """Return the variable that counts the rounds, and have ``enumerate`` count them if none does."""
-    if isinstance(loop.iter, cst.Call) and dotted_name(loop.iter.func) in ("enumerate", "range", "trange"):
-        target: cst.BaseExpression = loop.target
-        if dotted_name(loop.iter.func) == "enumerate" and isinstance(target, cst.Tuple):
-            target = target.elements[0].value
-        if not isinstance(target, cst.Name) or target.value == "_":
-            raise Refusal(f"The loop at line {source.line(loop)} does not name its counter.")
-        if any(
-            source.is_inside(node, loop.body) for node in writes(source, source.scope(loop), target.value)
-        ):
-            raise Refusal(f"The loop at line {source.line(loop)} changes its counter.")
-        return target.value
-    step = free_name(source, "step")
-    inner: cst.BaseExpression = loop.target
-    if isinstance(inner, cst.Tuple) and not inner.lpar:
-        inner = inner.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    pair = [
-        cst.Element(cst.Name(step), cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))),
-        cst.Element(inner),
-    ]
-    changes[loop.target] = cst.Tuple(pair, lpar=[], rpar=[])
-    changes[loop.iter] = cst.Call(cst.Name("enumerate"), [cst.Arg(loop.iter)])
-    return step

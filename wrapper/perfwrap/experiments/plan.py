@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import BY_NAME
+from perfwrap.experiments.variants import BASELINE as BASELINE
 from perfwrap.experiments.variants import JOINT, Variant, name_of, parse, value_of
 from perfwrap.rules.model import Finding, Option
-
-BASELINE = "baseline"
 
 WORKER_COUNTS = (0, 1, 2, 4, 8, 12)
 MIN_TRIED_WORKERS = 2

@@ -95,6 +95,7 @@ def prepare(
         "trial_warm_up": trial.warm_up,
         "trial_precision": trial.precision,
         "trial_writes": "allow" if trial.writes else "skip",
+        "trial_values": "" if trial.values_seed is None else trial.values_seed,
         "original_pythonpath_empty": int(not previous),
         "watched": int(watched),
         "inspect": int(inspect),

@@ -26,6 +26,8 @@ class Trial:
     """Fewer are enough if the relative error of the median is below this; 0 for never."""
     writes: bool = False
     """Whether a process that ends itself may write checkpoints."""
+    values_seed: int | None = None
+    """The seed of a trial that writes losses and parameters instead of being timed; None for a timed one."""
 
 
 @dataclass(frozen=True)
