@@ -149,6 +149,13 @@ def test_what_was_measured_comes_first_and_what_gained_nothing_is_left_out(loop:
     assert [option.edit for option in others] == ["Use a larger batch.", "Use a faster device."]
 
 
+def test_a_result_that_the_noise_hides_changes_nothing(loop: Any, run: Any) -> None:
+    write(loop)
+    evidence = with_tried(run, bf16=[0.55, 0.19, 1.44])
+    first = levers.find_levers(evidence, evidence.get(find_main_trainer)).options[0]
+    assert (first.edit, first.saving, first.experiment) == ("Use bfloat16 autocast.", (1.0, 1.0), "three-run")
+
+
 def test_the_best_of_a_trial_is_the_headline(loop: Any, run: Any) -> None:
     write(loop)
     evidence = with_tried(run, bf16=[0.7, 0.68, 0.72], **{"bf16+compile": [0.5, 0.48, 0.53]})

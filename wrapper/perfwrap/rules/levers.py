@@ -112,13 +112,13 @@ class Levers(Struct, frozen=True):
         return (*(option for option in options if option), Option("Use a faster device.", (1.0, 1.0)))
 
     def _option(self, edit: str, experiment: str | None, change: str | None) -> Option | None:
-        """Return the option of a change, with what `perfwrap try` measured of it; None if that was no gain."""
+        """Return the option of a change, with what `perfwrap try` measured of it; None if that surely was no gain."""
         measured = self.tried.get(change or "")
-        if measured is None:
-            return Option(edit, (1.0, 1.0), experiment=experiment)
-        if not measured.is_gain:
+        if measured is not None and measured.is_useless:
             return None
-        return Option(edit, (measured.low, measured.high), "measured by `perfwrap try`", change)
+        if measured is not None and measured.is_gain:
+            return Option(edit, (measured.low, measured.high), "measured by `perfwrap try`", change)
+        return Option(edit, (1.0, 1.0), experiment=experiment)
 
 
 def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
