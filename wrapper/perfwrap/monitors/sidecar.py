@@ -23,6 +23,7 @@ from pathlib import Path
 
 from perfwrap.monitor_options import MonitorSettings
 from perfwrap.monitors import MODULES, MONITORS
+from perfwrap.monitors.host import pair_speed
 from perfwrap.monitors.metrics.metrics_options import MetricsOptions
 from perfwrap.monitors.monitor_journal import JournalWriter
 from perfwrap.monitors.progress.shown_progress import SharedProgress
@@ -87,7 +88,7 @@ def main() -> None:
     pace = Pace(journal, watchers)
     _wait(journal, int(launcher), (children, roots), pace)
     ending.announce()
-    _finish(journal, watchers)
+    _finish(journal, watchers, quick=settings.only_processes)
 
 
 class Pace:
@@ -203,11 +204,17 @@ def _obey(line: str, journal: JournalWriter, children: tuple[deque[int], ...]) -
         journal.mark("command_end", rest)
 
 
-def _finish(journal: JournalWriter, watchers: list[Watcher]) -> None:
-    """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs."""
+def _finish(journal: JournalWriter, watchers: list[Watcher], quick: bool) -> None:
+    """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs.
+
+    Unless ``quick``, measure the cores, which are idle now.
+    """
     deadline = time.monotonic() + FINISH_SECONDS
     for watcher in watchers:
         watcher.join(deadline - time.monotonic())
+    speed = "" if quick else pair_speed.measure()
+    if speed:
+        journal.fact("cpu_pair_speed", speed)
     cost = journal.series("sidecar", "cpu_seconds")
     journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
     journal.close()

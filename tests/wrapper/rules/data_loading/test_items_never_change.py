@@ -48,7 +48,7 @@ def test_items_that_are_made_again_are_found_where_they_are_made(
     assert "makes items again that never change (Data.__getitem__ at train.py:7)" in finding.title
     assert "12 of 12 checked items" in " ".join(finding.evidence)
     assert "2 GiB" in " ".join(finding.evidence)
-    assert "num_workers=1 instead of a cache would gain less" in " ".join(finding.evidence)
+    assert "num_workers=2 instead of a cache would gain less" in " ".join(finding.evidence)
     assert "2 GiB for 2,048 items" in finding.advice
     best, worst = finding.saving
     assert best < 11 / 31 < worst

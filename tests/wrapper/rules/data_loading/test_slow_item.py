@@ -18,7 +18,7 @@ def write(loop: Any, wait: float = 10) -> None:
 def test_slow_samples_are_found_where_they_are_made(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop)
     loop.worker(0, 19, running_share=1, disk_wait_share=0, cpu_cores=1)
-    loop.cores(2)
+    loop.cores(16)
     finding = find(rule)
     assert finding.share == pytest.approx(0.5, abs=0.02)
     assert str(finding.location) == "train.py:7"

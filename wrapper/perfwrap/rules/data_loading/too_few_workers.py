@@ -9,11 +9,9 @@ Why it costs
     could do more, but are not used.
 
 How the gain is estimated
-    Measured in the workers: the time to make a batch, and how much of it they use or want a core. A step with N workers
-    takes max(rest, batch / N), but at least the CPU time of both divided by the usable cores (CPU affinity and cgroup
-    quota). The lower bound keeps half of the gain if workers and training use all cores, and four fifths if some cores
-    stay free. If workers mostly wait for something else, the lower bound is no gain, because it is unknown whether that
-    can serve more workers in parallel; so it is if other programs took cores from the training.
+    Measured in the workers: the time to make each batch, and how much of it they use or want a core. The loop is
+    simulated with more workers on the same cores, as in data_loader_single_process. At the lower bound, what workers
+    wait for serves no more of them at once than today, so that it may be no gain.
 
 How to fix
     Pass this num_workers to the DataLoader: the smallest number that is about as good as any in the model. Workers that
@@ -30,7 +28,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
-from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
+from perfwrap.measures.data_loading.worker_need import MIN_GAIN, Step, best_workers, measured_step, saved
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
@@ -79,7 +77,7 @@ def _helps(step: Step, workers: int, limits: Limits) -> bool:
     """Return whether this number of workers removes most of the wait."""
     if workers <= step.workers:
         return False
-    return step.now_ns - step.with_workers(workers) >= limits.min_wait_share * (step.now_ns - step.rest_ns)
+    return step.now_ns - step.range_with(workers)[0] >= limits.min_wait_share * (step.now_ns - step.rest_ns)
 
 
 def _finding(
@@ -96,9 +94,8 @@ def _finding(
         *making.sampled(evidence, trainer, loader),
         *caching.sentences(evidence, trainer, loader),
     ]
-    best, worst = saved(step, step.with_workers(workers), workers)
+    best, worst = saved(step, workers)
     if step.waiting_share >= limits.min_waiting_share:
-        worst = 1.0
         words.append(
             f"{units.share(step.waiting_share)} of that time a worker waits and needs no core, so more workers than "
             "cores can help, unless what they wait for serves one at a time (a lock, a disk at its limit)."
@@ -112,7 +109,10 @@ def _finding(
         share=loader.late_share,
         saving=(best, worst),
         evidence=tuple(words),
-        advice=f"Pass num_workers={workers} instead of {step.workers} to {where}.",
+        advice=f"Pass num_workers={workers} instead of {step.workers} to {where}."
+        if worst <= 1.0 - MIN_GAIN
+        else f"Try num_workers={workers} instead of {step.workers} at {where}, for example with `perfwrap try`: what "
+        "the workers wait for may serve no more of them at once.",
         verdict="data-bound",
         location=locate(loader.created),
         experiment=f"workers={workers}",
