@@ -28,7 +28,15 @@ ALLOWED = {
     "shapes": set(),
     "manifest_shape": {"shapes"},
     "run_folder": {"private_files", "manifest_shape", "errors"},
-    "launch": {"run_folder", "monitor_options", "private_files", "control_groups", "redaction", "errors"},
+    "launch": {
+        "monitors",
+        "run_folder",
+        "monitor_options",
+        "private_files",
+        "control_groups",
+        "redaction",
+        "errors",
+    },
     "monitors": {
         "run_folder",
         "journal_format",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments import batch_size, plan
+from perfwrap.experiments.batch_size import Fit
 from perfwrap.experiments.changes import CEILING, FIX, NUMERICS
 from perfwrap.experiments.variants import parse
 from perfwrap.rules.model import Finding
@@ -74,19 +75,13 @@ def test_every_preset_can_be_run_and_an_unknown_one_names_them() -> None:
     assert "three-run" in refused.value.hint
 
 
-def test_few_changes_are_repeated_and_many_share_their_baselines() -> None:
-    assert [plan.repeats_for(count) for count in (1, 3, 4)] == [2, 2, 1]
-    assert plan.runs_for(1, 2) == 5
-    assert plan.runs_for(4, 1) == 9
-
-
 @pytest.mark.parametrize("limit", [33, 64, 100, 1023])
 def test_the_search_ends_close_to_the_largest_batch_that_fits(limit: int) -> None:
     tried: list[int] = []
 
-    def fits(size: int) -> str:
+    def fits(size: int) -> Fit:
         tried.append(size)
-        return "" if size <= limit else "out of memory"
+        return Fit(True) if size <= limit else Fit(False, "out of memory")
 
     found = batch_size.find(32, None, fits)
     assert found.largest <= limit
@@ -98,6 +93,18 @@ def test_the_search_ends_close_to_the_largest_batch_that_fits(limit: int) -> Non
 
 
 def test_the_data_set_ends_the_search_too_and_needs_no_margin() -> None:
-    found = batch_size.find(32, 100, lambda size: "")
+    found = batch_size.find(32, 100, lambda size: Fit(True))
     assert (found.largest, found.smallest, found.advised) == (100, None, 100)
     assert "no more samples" in found.reason
+
+
+@pytest.mark.parametrize("known", [0, 1, 3])
+def test_a_search_that_ends_early_says_what_fits_and_never_that_a_size_does_not(known: int) -> None:
+    answers = iter([*[Fit(True)] * known, Fit(None, "larger sizes were not tried")])
+    found = batch_size.find(8, None, lambda size: next(answers))
+    assert (found.largest, found.smallest, found.reason) == (8 << known, None, "larger sizes were not tried")
+    answers = iter(
+        [*[Fit(True)] * known, Fit(False, "out of memory"), Fit(None, "larger sizes were not tried")]
+    )
+    found = batch_size.find(8, None, lambda size: next(answers))
+    assert (found.largest, found.smallest, found.reason) == (8 << known, 16 << known, "out of memory")

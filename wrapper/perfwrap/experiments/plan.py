@@ -24,9 +24,6 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "memory": ("expandable-segments", "no-empty-cache", "set-to-none"),
 }
 
-FEW_VARIANTS = 3
-"""Up to this number, each is repeated; with more variants, there are enough baseline runs to measure the noise."""
-
 
 class Planned(Struct, frozen=True):
     """A variant, and the ratios of step times that its finding predicts, best and worst."""
@@ -64,16 +61,6 @@ def suggested(findings: Sequence[Finding]) -> tuple[Planned, ...]:
             if known and name not in chosen:
                 chosen[name] = Planned(parse(name), finding.rule, finding.saving)
     return tuple(chosen.values())
-
-
-def repeats_for(variants: int) -> int:
-    """Return how often each variant runs by default."""
-    return 2 if variants <= FEW_VARIANTS else 1
-
-
-def runs_for(variants: int, repeats: int) -> int:
-    """Return the number of runs: the baseline first, and again after each variant."""
-    return 1 + 2 * variants * repeats
 
 
 def _experiments(finding: Finding) -> tuple[str, ...]:

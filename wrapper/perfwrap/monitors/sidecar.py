@@ -1,14 +1,15 @@
 """The process beside the command in which all monitors run.
 
-Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID [SETTINGS]``, all signals blocked; SETTINGS is the
-JSON of ``MonitorSettings``. Standard input brings a line ``child PID`` when the command runs, a line ``end JSON`` that
-says how it ended (the mark ``command_end``), and ends when the command or the launcher has. Failures here
-are only reported as coverage in this process's journal. Its own cost is there, too: the series
-``sidecar cpu_seconds``, at the start, every ten seconds and at the end.
+A fork of the launcher calls ``main``; ``python -m perfwrap.monitors.sidecar RUN_DIR LAUNCHER_PID [SETTINGS]`` runs the
+monitors alone, with the JSON of ``MonitorSettings``. All signals are blocked. Standard input brings a line ``child
+PID`` when the command runs, a line ``end JSON`` that says how it ended (the mark ``command_end``), and ends when the
+command or the launcher has. Failures here are only reported as coverage in this process's journal. Its own cost is
+there, too: the series ``sidecar cpu_seconds``, at the start, every ten seconds and at the end.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import select
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from perfwrap.monitor_options import MonitorSettings
 from perfwrap.monitors import MODULES, MONITORS
@@ -50,16 +52,13 @@ OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
 STANDARD_INPUT = 0
 
 
-def main() -> None:
-    """Watch until standard input ends or the launcher is gone."""
+def main(folder: RunFolder, launcher: int, settings: MonitorSettings) -> NoReturn:
+    """Watch until standard input ends or the launcher is gone, then exit."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     os.umask(0o077)  # also for the files of py-spy
     # One file stays open for each process of the run.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    run_dir, launcher, *text = sys.argv[1:]
-    settings = MonitorSettings.from_json(text[0]) if text else MonitorSettings()
-    folder = RunFolder(Path(run_dir))
     journal = JournalWriter(folder.journal, host_name(), settings.budget_bytes)
     journal.fact("role", "monitor")
     journal.fact("python", sys.version.split()[0])
@@ -73,7 +72,7 @@ def main() -> None:
         "processes": (folder.starts, hook, children),
         "pyspy": (folder, _py_spy_options(settings)),
         "gpu": (folder.starts,),
-        "stalls": (folder, roots, _stall_options(settings, int(launcher), say), shown),
+        "stalls": (folder, roots, _stall_options(settings, launcher, say), shown),
         "metrics": (folder, _metrics_options(settings), shown, say),
     }
     ending = Ending()
@@ -86,9 +85,9 @@ def main() -> None:
         watchers.append(Watcher(journal, watches, ending, int(SECOND_NS / settings.rate_hz), quick))
         watchers[-1].start()
     pace = Pace(journal, watchers)
-    _wait(journal, int(launcher), (children, roots), pace)
+    _wait(journal, launcher, (children, roots), pace)
     ending.announce()
-    _finish(journal, watchers, quick=settings.only_processes)
+    _finish(journal, watchers, only_processes=settings.only_processes)
 
 
 class Pace:
@@ -204,15 +203,15 @@ def _obey(line: str, journal: JournalWriter, children: tuple[deque[int], ...]) -
         journal.mark("command_end", rest)
 
 
-def _finish(journal: JournalWriter, watchers: list[Watcher], quick: bool) -> None:
+def _finish(journal: JournalWriter, watchers: list[Watcher], *, only_processes: bool) -> NoReturn:
     """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs.
 
-    Unless ``quick``, measure the cores, which are idle now.
+    The monitors of the host also measure its cores, which are idle now.
     """
     deadline = time.monotonic() + FINISH_SECONDS
     for watcher in watchers:
         watcher.join(deadline - time.monotonic())
-    speed = "" if quick else pair_speed.measure()
+    speed = "" if only_processes else pair_speed.measure()
     if speed:
         journal.fact("cpu_pair_speed", speed)
     cost = journal.series("sidecar", "cpu_seconds")
@@ -222,4 +221,5 @@ def _finish(journal: JournalWriter, watchers: list[Watcher], quick: bool) -> Non
 
 
 if __name__ == "__main__":
-    main()
+    path, parent, *text = sys.argv[1:]
+    main(RunFolder(Path(path)), int(parent), MonitorSettings(**json.loads(text[0] if text else "{}")))
