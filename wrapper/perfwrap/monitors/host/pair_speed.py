@@ -81,9 +81,12 @@ def _speeds(work: Callable[[bytes], object], data: bytes, cores: list[int], unti
     together = threading.Barrier(len(cores))
 
     def run(core: int) -> None:
-        os.sched_setaffinity(0, {core})  # of this thread
-        work(data)
-        together.wait(1.0)
+        try:
+            os.sched_setaffinity(0, {core})  # of this thread
+            work(data)
+            together.wait(MAX_SECONDS)
+        except (OSError, threading.BrokenBarrierError):
+            return
         used, count = time.thread_time_ns(), 0
         while time.thread_time_ns() - used < WORK_NS:
             work(data)
