@@ -70,7 +70,7 @@ def find_batch_flow(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> 
 def _batch_ns(making: Sequence[float], using: Sequence[float], workers: int, prefetch: int) -> float:
     """Return the simulated time per batch. The measured times contain receiving, and competition for the cores."""
     count = min(len(making), len(using))
-    load = Load(making, using, 0.0, 1.0, 0.0, 0.0, 0.0, 1_000_000)
+    load = Load(tuple(making), tuple(using), 0.0, 1.0, 0.0, 0.0, 0.0, 1_000_000)
     return simulate(load, Cores(None), workers, prefetch, count).batch_ns
 
 

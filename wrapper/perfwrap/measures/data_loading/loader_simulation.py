@@ -8,7 +8,7 @@ for each batch that was received, and batches are delivered in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 from heapq import heappop, heappush
 
 from msgspec import Struct
@@ -47,9 +47,9 @@ class Load(Struct, frozen=True):
     The sequences are repeated as often as needed.
     """
 
-    making: Sequence[float]
+    making: tuple[float, ...]
     """Making each batch, in order."""
-    using: Sequence[float]
+    using: tuple[float, ...]
     """The step between receiving a batch and requesting the next."""
     making_cpu: float
     """The share of ``making`` that needs a core; the rest are waits, for a disk or a server."""
@@ -90,10 +90,11 @@ SEND_NS, SEND_NS_PER_BYTE = 450_000.0, 0.85
 """CPU time of receiving a batch from a worker, and of sending it: queue, pickling, shared memory. Measured with torch
 2.13 for batches of 2 KiB to 12 MiB."""
 
-MAX_BATCHES = 160
+MAX_BATCHES = 96
 """Batches that are simulated."""
 
 
+@lru_cache(maxsize=512)
 def simulate(load: Load, cores: Cores, workers: int, prefetch: int = 2, batches: int = 0) -> Simulated:
     """Return the loop with so many workers, 0 for none, and so many batches of queue for each.
 

@@ -54,11 +54,17 @@ DEFAULT_PREFETCH = 2
 ABOUT_AS_GOOD = 1.05
 """A number of workers is as good as a larger one if its steps take at most 5 % longer."""
 
+MORE_HELP = 0.99
+"""Workers are added as long as the last two made the step at least 1 % shorter."""
+
 PREFETCH_AS_GOOD = 1.01
 """A queue is as good as a longer one if its steps take at most 1 % longer: it costs memory, but no cores."""
 
 MIN_GAIN = 0.03
 """Minimum gain at the unfavourable end of the range for which workers are advised."""
+
+MIN_WAIT_SHARE = 0.02
+"""Waits for batches, and idle workers, from which a longer queue is considered, as a share of the loop."""
 
 MIN_BATCHES = 20
 """Batches in detail that are needed to simulate with their own times; the same as steady steps for a verdict."""
@@ -109,12 +115,15 @@ class Step(Struct, frozen=True):
         """Return the step time with so many workers: the middle of the range."""
         return sum(self.range_with(workers)) / 2
 
-    def range_with(self, workers: int, prefetch: int | None = None) -> tuple[float, float]:
-        """Return the step time with so many workers, least and most; never more than today's without other ways."""
-        queue = prefetch or self.queue_with(workers)
-        ratios = [
-            ratio for scenario in _scenarios(self, workers) for ratio in scenario.ratios(self, workers, queue)
-        ]
+    def range_with(self, workers: int, *, waits_overlap: bool = False) -> tuple[float, float]:
+        """Return the step time with so many workers, least and most.
+
+        At the unfavourable end, what workers wait for serves no more of them at once than today, unless
+        ``waits_overlap``.
+        """
+        queue = self.queue_with(workers)
+        scenarios = _scenarios(self, workers, waits_overlap=waits_overlap)
+        ratios = [ratio for scenario in scenarios for ratio in scenario.ratios(self, workers, queue)]
         inside = min(self.now_ns, self.batches * self.batch_ns)
         least, most = (max(0.0, self.now_ns - inside * (1.0 - ratio)) for ratio in (min(ratios), max(ratios)))
         return least, most
@@ -123,13 +132,8 @@ class Step(Struct, frozen=True):
         """Return the prefetch_factor for so many workers: torch's default, or more if that is too short for bursts."""
         if self.workers or not workers:
             return self.prefetch
-        scenario = _scenarios(self, workers)[0]
-        now = scenario.simulated(self.load, workers, DEFAULT_PREFETCH)
-        best = best_queue(
-            lambda size: scenario.simulated(self.load, workers, size).batch_ns, DEFAULT_PREFETCH
-        )
-        deeper = scenario.simulated(self.load, workers, best).batch_ns
-        return best if now.batch_ns - deeper > MIN_GAIN * now.batch_ns else DEFAULT_PREFETCH
+        threads = self.threads_with(workers)
+        return max(scenario.queue(self.load, workers, threads) for scenario in _scenarios(self, workers))
 
     def threads_with(self, workers: int) -> int:
         """Return how many compute threads of the training leave the workers the cores that they need."""
@@ -143,11 +147,14 @@ class Step(Struct, frozen=True):
         if self.cores is None:
             return True
         ranks = self.shared.ranks
-        found = _scenarios(self, workers)[0].simulated(self.load, workers, self.queue_with(workers))
-        threads = ranks * self.threads_with(workers) + math.ceil(ranks * found.workers_running)
-        return (
-            threads <= WANTED_PER_CORE * self.cores or ranks * found.running < RUNNABLE_PER_CORE * self.cores
-        )
+        queue, threads = self.queue_with(workers), 0 if self.workers else self.threads_with(workers)
+        for scenario in _scenarios(self, workers):
+            found = scenario.simulated(self.load, workers, queue, threads)
+            wanted = ranks * (threads or self.threads) + math.ceil(ranks * found.workers_running)
+            runnable = ranks * found.running
+            if wanted > WANTED_PER_CORE * self.cores and runnable >= RUNNABLE_PER_CORE * self.cores:
+                return False
+        return True
 
     def cheaper(self, removed_share: float, cpu: bool = True) -> Step:
         """Return the step if making a batch took less by this share, and less CPU time if ``cpu``."""
@@ -194,6 +201,17 @@ class Scenario(Struct, frozen=True):
         )
         return simulate(changed, self.cores, workers, prefetch)
 
+    def queue(self, load: Load, workers: int, threads: int) -> int:
+        """Return torch's default prefetch_factor, or a larger one if that removes half of the waits."""
+        now = self.simulated(load, workers, DEFAULT_PREFETCH, threads)
+        if now.wait_ns < MIN_WAIT_SHARE * now.batch_ns or now.workers_idle < MIN_WAIT_SHARE:
+            return DEFAULT_PREFETCH
+        best = best_queue(
+            lambda size: self.simulated(load, workers, size, threads).batch_ns, DEFAULT_PREFETCH
+        )
+        gained = now.batch_ns - self.simulated(load, workers, best, threads).batch_ns
+        return best if gained >= 0.5 * now.wait_ns else DEFAULT_PREFETCH
+
     def ratios(self, step: Step, workers: int, prefetch: int) -> Iterator[float]:
         """Return the step time inside epochs over today's: for the whole loop, and for its parts."""
         threads = 0 if step.workers else step.threads_with(workers)
@@ -206,10 +224,10 @@ class Scenario(Struct, frozen=True):
                 yield then / step.batch_ns
 
 
-def _scenarios(step: Step, workers: int) -> tuple[Scenario, Scenario]:
+def _scenarios(step: Step, workers: int, *, waits_overlap: bool = False) -> tuple[Scenario, Scenario]:
     """Return the favourable and the unfavourable end."""
     running = simulate(step.today, Cores(None), step.workers, step.prefetch).running
-    at_once = max(1, step.workers) if workers > step.workers else None
+    at_once = max(1, step.workers) if workers > step.workers and not waits_overlap else None
     fair, kept = step.shared.fair(running), step.shared.taken_away()
     tasks = (running, running) if step.workers else (step.today.making_cpu, step.today.width)
     return (
@@ -331,20 +349,23 @@ def _width(
 
 
 def best_workers(step: Step) -> int:
-    """Return the smallest number of workers that is about as good as any; 0 if they do not certainly help.
+    """Return the smallest number of workers that is about as good as any at both ends of the range.
 
-    Workers that mostly wait may be more than the cores.
+    0 if they do not certainly help. Workers that mostly wait may be more than the cores.
     """
-    times: dict[int, float] = {}
+    times: list[tuple[float, float]] = []
     for workers in range(1, MAX_WORKERS + 1):
-        if not step.fits(workers):
+        more_help = len(times) < 3 or sum(times[-1]) < MORE_HELP * sum(times[-3])
+        if not step.fits(workers) or not more_help:
             break
-        times[workers] = step.range_with(workers)[0] if _is_waiting(step) else step.with_workers(workers)
-    if not times:
-        return 0
-    best_ns = min(times.values())
-    found = next(workers for workers, time_ns in times.items() if time_ns <= ABOUT_AS_GOOD * best_ns)
-    return found if _is_certain(step, found) else 0
+        times.append(step.range_with(workers, waits_overlap=True))
+    found = max((_enough(end) for end in zip(*times, strict=True)), default=0)
+    return found if found and _is_certain(step, found) else 0
+
+
+def _enough(times: Sequence[float]) -> int:
+    """Return the smallest number of workers that is about as good as any, from the step times with 1 worker, 2 workers and so on."""
+    return next(number for number, time in enumerate(times, 1) if time <= ABOUT_AS_GOOD * min(times))
 
 
 def _is_certain(step: Step, workers: int) -> bool:
