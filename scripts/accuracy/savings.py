@@ -34,7 +34,6 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals import run_journals
 
-
 LOADERS = (
     "data_loader_single_process",
     "too_few_workers",

@@ -364,7 +364,7 @@ def best_workers(step: Step) -> int:
 
 
 def _enough(times: Sequence[float]) -> int:
-    """Return the smallest number of workers that is about as good as any, from the step times with 1 worker, 2 workers and so on."""
+    """Return the smallest number of workers that is about as good as any; the first step time is that with one."""
     return next(number for number, time in enumerate(times, 1) if time <= ABOUT_AS_GOOD * min(times))
 
 
