@@ -36,7 +36,7 @@ def test_as_many_workers_are_advised_as_keep_up_with_the_step(
     finding = find(rule)
     assert finding.experiment == "workers=4"
     best, worst = finding.saving
-    assert 10 / 45 <= best < worst < 1
+    assert 0.95 * 10 / 45 <= best < worst < 1
 
 
 def test_training_on_a_cpu_shares_its_cores_with_the_workers(
@@ -49,7 +49,7 @@ def test_training_on_a_cpu_shares_its_cores_with_the_workers(
     assert finding.experiment == "workers=2"
     assert "torch.set_num_threads(1)" in finding.advice
     best, worst = finding.saving
-    assert 22.5 / 45 <= best < 27.5 / 45 < worst < 0.97
+    assert 0.95 * 22.5 / 45 <= best < 27.5 / 45 < worst < 0.97
 
 
 def test_training_on_a_gpu_keeps_the_core_that_launches(

@@ -42,6 +42,7 @@ def test_items_that_are_made_again_are_found_where_they_are_made(
     write(loop)
     check_items(loop.journal)
     loop.cores(2)
+    loop.monitor().fact("cpu_pair_speed", "1.00 1.00")
     finding = find(rule)
     assert finding.share == pytest.approx(20 / 31, abs=0.02)
     assert str(finding.location) == "train.py:7"

@@ -63,6 +63,10 @@ PREFETCH_AS_GOOD = 1.01
 MIN_GAIN = 0.03
 """Minimum gain at the unfavourable end of the range for which workers are advised."""
 
+MODEL_ERROR = 0.05
+"""By how much a real loop with other workers differs from its simulation although all inputs are known: about the
+median of scripts/accuracy/loader_simulation.py."""
+
 MIN_WAIT_SHARE = 0.02
 """Waits for batches, and idle workers, from which a longer queue is considered, as a share of the loop."""
 
@@ -125,7 +129,9 @@ class Step(Struct, frozen=True):
         scenarios = _scenarios(self, workers, waits_overlap=waits_overlap)
         ratios = [ratio for scenario in scenarios for ratio in scenario.ratios(self, workers, queue)]
         inside = min(self.now_ns, self.batches * self.batch_ns)
-        least, most = (max(0.0, self.now_ns - inside * (1.0 - ratio)) for ratio in (min(ratios), max(ratios)))
+        error = 0.0 if workers == self.workers else MODEL_ERROR
+        ends = min(ratios) * (1.0 - error), max(ratios) * (1.0 + error)
+        least, most = (max(0.0, self.now_ns - inside * (1.0 - ratio)) for ratio in ends)
         return least, most
 
     def queue_with(self, workers: int) -> int:
