@@ -100,6 +100,7 @@ ALLOWED = {
         "units",
         "errors",
     },
+    "edits": {"private_files", "errors"},
     "api": {
         "analysis",
         "comparison",

@@ -6,17 +6,16 @@ from perfwrap.experiments import batch_size, plan
 from perfwrap.experiments.batch_size import Fit
 from perfwrap.experiments.changes import CEILING, FIX, NUMERICS
 from perfwrap.experiments.variants import parse
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Option
 
 
-def finding(experiment: str | None, informational: bool = False) -> Finding:
+def finding(experiment: str | None, *others: str, informational: bool = False) -> Finding:
+    worse = [Option("advice", (0.7, 0.8), experiment=other) for other in others]
     return Finding(
         "title",
         0.5,
-        (0.4, 0.6),
         (),
-        "advice",
-        experiment=experiment,
+        (Option("advice", (0.4, 0.6), experiment=experiment), *worse),
         informational=informational,
         rule=f"rule of {experiment}",
     )
@@ -54,6 +53,17 @@ def test_the_findings_say_what_is_tried_each_once_and_with_its_prediction() -> N
     assert names(planned) == ["workers=2", "gc-freeze"]
     assert planned[0].predicted == (0.4, 0.6)
     assert planned[0].rule == "rule of workers=2"
+
+
+def test_the_best_options_of_all_findings_are_tried_before_their_others() -> None:
+    planned = plan.suggested([finding("workers=2", "cached-batch"), finding("find-batch-size", "gc-freeze")])
+    assert names(planned) == ["workers=2", "cached-batch", "gc-freeze"]
+    assert [one.predicted for one in planned] == [(0.4, 0.6), (0.7, 0.8), (0.7, 0.8)]
+
+
+def test_a_trial_does_not_grow_without_end() -> None:
+    planned = plan.suggested([finding(f"workers={count}", f"prefetch={count}") for count in range(1, 9)])
+    assert names(planned) == [f"workers={count}" for count in range(1, 9)]
 
 
 def test_an_experiment_that_no_change_makes_is_left_out() -> None:

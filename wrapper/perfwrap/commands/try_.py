@@ -18,7 +18,7 @@ from perfwrap.commands.options.option_values import warm_up as checked_warm_up
 from perfwrap.commands.run_report import write_trial_page
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.errors import PerfwrapError
-from perfwrap.experiments import batch_size, judge, plan, rounds
+from perfwrap.experiments import batch_size, judge, plan, repeated_runs
 from perfwrap.experiments.plan import Planned
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
@@ -128,7 +128,7 @@ def try_(
     be measured.
     """
     changes, command = _separated(words or [])
-    _check_command(command)
+    check_command(command, "perfwrap try workers=4 -- python train.py")
     planned = _planned(changes, preset, find_batch_size)
     settings = Settings(
         steps or (batch_size.STEPS if find_batch_size else DEFAULT_STEPS),
@@ -181,19 +181,19 @@ def _separated(words: list[str]) -> tuple[list[str], list[str]]:
     return changes, words[place + 1 :]
 
 
-def _check_command(command: list[str]) -> None:
+def check_command(command: list[str], example: str) -> None:
     """Raise PerfwrapError if the command cannot be measured."""
     if not command:
-        raise PerfwrapError("No command was given.", "For example: perfwrap try workers=4 -- python train.py")
+        raise PerfwrapError("No command was given.", f"For example: {example}")
     if process.find(command[0], os.environ) is None:
         raise PerfwrapError(
             f"The command {command[0]!r} was not found.",
-            "Put -- between the changes and the command: perfwrap try workers=4 -- python train.py",
+            f"Put -- before the command: {example}",
         )
     if environment.is_off(os.environ) or environment.outer_run(os.environ) is not None:
         raise PerfwrapError(
             "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
-            "Run `perfwrap try` on its own, without PERFWRAP_OFF.",
+            "Run this command on its own, without PERFWRAP_OFF.",
         )
 
 
@@ -221,10 +221,10 @@ def _measure(trial: Trial, planned: tuple[Planned, ...] | None, repeats: int | N
             "runs are repeated until each result is clear, for at most "
             f"{units.duration((end_s - time.monotonic()) * 1e9)} (--max-time)"
         )
-    rounds.measure(trial, planned, repeats, end_s)
+    repeated_runs.measure(trial, planned, repeats, end_s)
     combined = judge.combination(judge.rows(trial.runs, trial.planned, Path.cwd()))
     if combined is not None and not trial.interrupted:
-        rounds.measure(trial, [plan.Planned(combined)], repeats, end_s)
+        repeated_runs.measure(trial, [plan.Planned(combined)], repeats, end_s)
 
 
 def _show(trial: Trial, written: Written) -> None:

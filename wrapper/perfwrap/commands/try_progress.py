@@ -65,6 +65,10 @@ class TryProgress:
         steps = f"{units.counted(durations.size, 'step')} of {units.duration(mean, 3)}"
         return f"{steps}, in {units.duration(run.wall_s * 1e9)}"
 
+    def stops(self) -> None:
+        """End the moving line of a run without a result of its own."""
+        self._stop()
+
     def _stop(self) -> None:
         """Remove the moving line."""
         if self._status is not None:

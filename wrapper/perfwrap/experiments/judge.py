@@ -28,6 +28,10 @@ Judgement = Literal["gain", "slower", "noise", "not repeated", "not measured"]
 MIN_COMMON_STEPS = 20
 """Runs are compared over the steps that all of them measured, if these are at least this many."""
 
+WIDER = 1.6
+"""The factor by which the interval of the logarithm is wider while runs are still added: ten looks at 95 % intervals
+would call one of five variants without an effect different."""
+
 LOSS_BAND = 0.5
 """Relative deviation of the loss from the baseline that gives no warning: the loss is that of one batch, and other
 batches, or another order, change it by tens of per cent. The warning is about wrong results."""
@@ -90,13 +94,18 @@ def rows(runs: Sequence[Run], planned: Sequence[Planned], folder: Path) -> tuple
 def is_clear(row: Row) -> bool:
     """Return whether more runs of a variant would hardly change its result.
 
-    It was not measured, it is a gain or a loss, or the whole interval is a change that is too small to matter.
+    It was not measured, it is clearly a gain or a loss, or the whole interval is a change that is too small to matter.
+    Because this is asked after every run, a gain must be clearer than in one look: by a wider interval.
     """
-    if row.status != "measured" or row.judgement in ("gain", "slower"):
+    if row.status != "measured":
         return True
     found = row.ratio
     if found is None or found.low is None or found.high is None:
         return False
+    if row.judgement in ("gain", "slower"):
+        is_gain = row.judgement == "gain"
+        wider: float = found.value * ((found.high if is_gain else found.low) / found.value) ** WIDER
+        return wider < 1 if is_gain else wider > 1
     return found.low > 1 - MIN_REPORTED_SHARE and found.high < 1 + MIN_REPORTED_SHARE
 
 

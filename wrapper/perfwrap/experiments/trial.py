@@ -24,6 +24,8 @@ from perfwrap.experiments.written import Written
 LIMIT_FACTOR, MIN_LIMIT_S = 5.0, 120.0
 """A variant may take five times as long as the slowest baseline, and at least two minutes."""
 
+UNCHANGED = Variant(BASELINE)
+
 UNEVEN = 1.05
 """Mean over median of steps of which some are much longer, e.g. with a checkpoint or at the start of an epoch."""
 
@@ -51,6 +53,9 @@ class Progress(Protocol):
 
     def ends(self, run: Run) -> None:
         """The run has ended."""
+
+    def stops(self) -> None:
+        """A run that is not timed has ended."""
 
 
 class BatchSize(Struct, frozen=True):
@@ -94,7 +99,7 @@ class Trial:
     def start(self) -> bool:
         """Run the baseline, and return whether it was measured, without which nothing can be compared."""
         try:
-            self._run(BASELINE, ())
+            self._run(UNCHANGED)
         except KeyboardInterrupt:
             self.interrupted = True
             return False
@@ -116,7 +121,7 @@ class Trial:
         """Run a variant without the baseline, for at most so long; None if the user interrupts."""
         self._plan([planned])
         try:
-            self._run(planned.variant.name, planned.variant.changes, limit_s)
+            self._run(planned.variant, limit_s)
         except KeyboardInterrupt:
             self.interrupted = True
         return None if self.interrupted else self.runs[-1].reading
@@ -132,20 +137,21 @@ class Trial:
 
     def _alternate(self, variant: Variant) -> None:
         """Run a variant and then the baseline, unless the variant failed."""
-        self._run(variant.name, variant.changes)
+        self._run(variant)
         if not self.interrupted and not self.failed(variant.name):
-            self._run(BASELINE, ())
+            self._run(UNCHANGED)
 
     def failed(self, name: str) -> bool:
         """Return whether a variant ran without being measured, so that it is not run again."""
         return any(run.name == name and run.reading.status != "measured" for run in self.runs)
 
-    def _run(self, name: str, changes: tuple[str, ...], limit_s: float = math.inf) -> None:
+    def _run(self, variant: Variant, limit_s: float = math.inf) -> None:
         """Run once and read the recording."""
+        name, changes = variant.name, variant.changes
         number = len(self.runs) + 1
         self.progress.begins(name, number)
         folder = self.folder / f"{number:02}-{name}"
-        settings = self._settings(changes)
+        settings = replace(self._settings(changes), overlay=variant.overlay)
         limit_s = min(limit_s, self._limit_s(changes))
         ended = run_once(self.command, changes, folder, settings, self.progress.ticks, limit_s)
         self.runs.append(Run(name, folder, self._read(ended, changes), ended.wall_s))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 from msgspec import Struct
 
@@ -19,7 +21,9 @@ from perfwrap.measures.precision import (
     find_processor_features,
     has_instructions,
 )
+from perfwrap.measures.run.measured_changes import Tried, find_tried
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.model import Option
 
 BFLOAT16_AUTOCAST, FLOAT16_AUTOCAST = "bfloat16 autocast", "float16 autocast with a GradScaler"
 FUSED = "Fused"
@@ -47,6 +51,8 @@ class Levers(Struct, frozen=True):
     """Whether all optimizers of the loop are fused."""
     has_tf32: bool = False
     """Whether matrix products in float32 may use TF32."""
+    tried: Mapping[str, Tried] = {}
+    """What `perfwrap try` measured of changes of this program, by change."""
     has_checkpoints: bool = False
     """Whether activation checkpointing computes forward passes again."""
 
@@ -70,19 +76,42 @@ class Levers(Struct, frozen=True):
         return "CUDA graphs" if self.is_compiled else "torch.compile, CUDA graphs"
 
     @property
-    def sentence(self) -> str:
-        """What to try if nothing is wasted."""
-        words = (self.compiling, self.precision, "a larger batch", "a faster device")
-        return f"To go faster, try {', '.join(word for word in words if word)}."
+    def half_experiment(self) -> str | None:
+        """The experiment that lowers the precision, None if there is none."""
+        return {BFLOAT16_AUTOCAST: "bf16", FLOAT16_AUTOCAST: "fp16"}.get(self.precision)
 
     @property
-    def experiment(self) -> str | None:
-        """The experiment that tries what remains, None if nothing does that can be tried."""
-        if self.precision == BFLOAT16_AUTOCAST:
-            return "bf16" if self.is_compiled else "three-run"
-        if self.precision == FLOAT16_AUTOCAST:
-            return "fp16"
-        return None if self.is_compiled else "compile"
+    def options(self) -> tuple[Option, ...]:
+        """What to try if nothing is wasted: what `perfwrap try` measured first, then by the speed of the device.
+
+        A device is fast in a lower precision if one is named, and that gains more than fusing operations.
+        """
+        options = []
+        if self.precision:
+            both = self.precision == BFLOAT16_AUTOCAST and not self.is_compiled
+            experiment = "three-run" if both else self.half_experiment
+            options.append(self._option(f"Use {self.precision}.", experiment, self.half_experiment))
+        if not self.is_compiled:
+            options.append(self._option("Use torch.compile.", "compile", "compile"))
+        if self.precision and not self.is_compiled and f"{self.half_experiment}+compile" in self.tried:
+            both_experiments = f"{self.half_experiment}+compile"
+            edit = f"Use {self.precision} and torch.compile together."
+            options.append(self._option(edit, both_experiments, both_experiments))
+        kept = [option for option in options if option is not None]
+        return (
+            *kept,
+            Option("Use a larger batch.", (1.0, 1.0), experiment="find-batch-size"),
+            Option("Use a faster device.", (1.0, 1.0)),
+        )
+
+    def _option(self, edit: str, experiment: str | None, change: str | None) -> Option | None:
+        """Return the option of a change, with what `perfwrap try` measured of it; None if that was no gain."""
+        measured = self.tried.get(change or "")
+        if measured is None:
+            return Option(edit, (1.0, 1.0), experiment=experiment)
+        if not measured.is_gain:
+            return None
+        return Option(edit, (measured.low, measured.high), "measured by `perfwrap try`", change)
 
 
 def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
@@ -101,6 +130,7 @@ def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
         is_fused=bool(uses) and all(_is_fused(use) for use in uses),
         has_tf32=facts.get("tf32_matmul") == "True"
         or facts.get("float32_matmul_precision") in ("high", "medium"),
+        tried=evidence.get(find_tried),
         has_checkpoints=_has_checkpoints(evidence, trainer),
     )
 

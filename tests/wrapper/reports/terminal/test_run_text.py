@@ -11,7 +11,7 @@ from perfwrap.diagnosis.model import Diagnosis, LineAccount, Verdict
 from perfwrap.measures.recorder.own_cost import ProcessorTime
 from perfwrap.reports.terminal.page import MAX_COLUMNS
 from perfwrap.reports.terminal.run_text import next_command
-from perfwrap.rules.model import Finding, Location, Outcome
+from perfwrap.rules.model import Finding, Location, Option, Outcome
 
 Draw = Callable[..., str]
 
@@ -66,9 +66,8 @@ def test_names_cannot_steer_the_terminal_or_the_layout(
     hostile = Finding(
         title=f"Look at {name}:3.",
         share=0.5,
-        saving=(0.5, 1.0),
         evidence=(f"In {name}.",),
-        advice=f"Open {name}.",
+        options=(Option(f"Open {name}.", (0.5, 1.0)),),
         location=Location(str(tmp_path / name), 3),
         rule="python_overhead",
     )
@@ -130,7 +129,16 @@ def test_an_imported_loop_of_which_no_phase_is_known_is_said_to_be_so(
 )
 def test_the_next_command_depends_on_what_was_found(rule: str, informational: bool, command: str) -> None:
     found = (
-        (Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule=rule, informational=informational),)
+        (
+            Finding(
+                "It is so.",
+                0.5,
+                (),
+                (Option("Go on.", (1, 1)),),
+                rule=rule,
+                informational=informational,
+            ),
+        )
         if rule
         else ()
     )
@@ -147,7 +155,13 @@ def test_the_next_command_depends_on_what_was_found(rule: str, informational: bo
 )
 def test_a_finding_that_another_run_would_explain_names_that_run(words: list[str], command: str) -> None:
     found = Finding(
-        "It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True, rerun_options="--sample 20"
+        "It is so.",
+        0.5,
+        (),
+        (Option("Go on.", (1, 1)),),
+        rule="it",
+        informational=True,
+        rerun_options="--sample 20",
     )
     diagnosis = Diagnosis(
         Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run={"command": words}
@@ -168,7 +182,14 @@ def test_a_finding_that_another_run_would_explain_names_that_run(words: list[str
 def test_what_the_model_computes_is_inspected_next_unless_it_was(
     verdict: str, run: dict[str, object], command: str
 ) -> None:
-    found = Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True)
+    found = Finding(
+        "It is so.",
+        0.5,
+        (),
+        (Option("Go on.", (1, 1)),),
+        rule="it",
+        informational=True,
+    )
     run = {"command": ["python", "train.py"], **run}
     diagnosis = Diagnosis(Verdict(verdict, 0.9, "So it is.", "measured"), (found,), run=run)
     assert next_command(diagnosis, Path("/runs/a")) == command
@@ -178,7 +199,13 @@ def test_what_the_model_computes_is_inspected_next_unless_it_was(
 
 def test_what_was_imported_is_no_command_to_run_again() -> None:
     found = Finding(
-        "It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True, rerun_options="--sample 20"
+        "It is so.",
+        0.5,
+        (),
+        (Option("Go on.", (1, 1)),),
+        rule="it",
+        informational=True,
+        rerun_options="--sample 20",
     )
     run = {"command": ["perfwrap", "import", "trace.json"], "imported": [{"format": "Kineto"}]}
     diagnosis = Diagnosis(Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run=run)

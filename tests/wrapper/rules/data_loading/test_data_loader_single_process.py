@@ -69,7 +69,7 @@ def test_busy_cores_bound_what_is_promised(loop: Any, find: Callable[[Rule], Fin
     loop.sample("process/100", "cpu_cores", 1.4)
     # 28 ms of work in 20 ms, of which the batch is 10: the other work keeps 1.8 cores busy and would get one.
     finding = find(rule)
-    assert finding.experiment is None
+    assert finding.experiment == "cached-batch"
     assert finding.saving[1] == 1.0
 
 
@@ -78,7 +78,7 @@ def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[
     loop.cores(2)
     loop.sample("process/100", "cpu_cores", 1.9)
     finding = find(rule)
-    assert finding.experiment is None
+    assert finding.experiment == "cached-batch"
     assert "too few cores are free" in finding.advice
 
 
@@ -86,7 +86,7 @@ def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule]
     write(loop, wait=10)
     loop.cores(1)
     finding = find(rule)
-    assert finding.experiment is None
+    assert finding.experiment == "cached-batch"
     assert finding.saving[1] == 1.0
     assert "num_workers" not in finding.advice
 
@@ -100,7 +100,7 @@ def test_batches_cheaper_to_make_than_to_send_are_not_given_workers(
         loop.compute(0.3, 0.3, 0.1)
     loop.cores(8, busy=1)
     finding = find(rule)
-    assert finding.experiment is None
+    assert finding.experiment == "cached-batch"
     assert "__getitems__" in finding.advice
 
 
@@ -150,6 +150,45 @@ def test_samples_are_set_against_collation_where_both_were_recorded(
     assert (
         "2 ms for its samples (Data.__getitem__, train.py:7), 8 ms for collation (pad, train.py:9)." in words
     )
+
+
+def write_parts(loop: Any, getitem: float, collate: float) -> None:
+    loop.loader()
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 1000
+            with loop.journal.inside("fetch", "Data", 32):
+                loop.span("getitem", getitem, "__main__.Data.__getitem__", 32, line=7)
+                loop.span("collate", collate, "__main__.pad", 64, line=9)
+        loop.compute()
+
+
+def test_on_few_cores_a_cheaper_dataset_gains_more_than_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_parts(loop, 29, 1)
+    loop.cores(2, busy=1)
+    cheaper, workers = find(rule).options
+    assert cheaper.edit == "Make Data.__getitem__ (train.py:7) cheaper."
+    assert cheaper.basis == "97 % of making a batch"
+    assert cheaper.saving[1] == 1.0
+    assert workers.edit == "Pass num_workers=2 to the DataLoader at train.py:12."
+    assert workers.basis == "30 ms per batch, 10 ms for the rest of the step, 2 cores"
+    assert workers.saving[0] > cheaper.saving[0]
+
+
+def test_on_many_cores_workers_come_first(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_parts(loop, 29, 1)
+    loop.cores(16, busy=1)
+    assert [option.experiment for option in find(rule).options] == ["workers=3", "cached-batch"]
+
+
+def test_a_function_that_takes_little_of_making_a_batch_is_not_to_be_made_cheaper(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_parts(loop, 15, 15)
+    loop.cores(16, busy=1)
+    assert [option.experiment for option in find(rule).options] == ["workers=3"]
 
 
 def test_garbage_that_is_collected_while_a_batch_is_made_is_not_its_making(

@@ -109,11 +109,24 @@ class Step(Struct, frozen=True):
     today: Load
     """The same as measured, if ``load`` is that of a changed program."""
     shared: SharedCores
+    used_cores: float | None = None
+    """The mean number of cores that the training process used."""
 
     @property
     def waiting_share(self) -> float:
         """The share of making a batch that needs no core: pauses, disks, networks."""
         return 1.0 - self.load.making_cpu
+
+    @property
+    def work_ns(self) -> float:
+        """CPU time of a step without workers."""
+        if self.used_cores is not None:
+            return self.used_cores * self.now_ns
+        making, using = (
+            self.load.making_cpu * _mean(self.load.making),
+            self.load.width * _mean(self.load.using),
+        )
+        return self.batches * (making + using)
 
     def with_workers(self, workers: int) -> float:
         """Return the step time with so many workers: the middle of the range."""
@@ -293,6 +306,7 @@ def measured_step(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> St
         load=load,
         today=load,
         shared=evidence.get(find_shared_cores, trainer, loader),
+        used_cores=running_and_used(evidence.timeline, trainer, evidence.get(find_account, trainer))[1],
     )
 
 

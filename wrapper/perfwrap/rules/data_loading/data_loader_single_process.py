@@ -36,18 +36,13 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
-from perfwrap.measures.data_loading.worker_need import (
-    DEFAULT_PREFETCH,
-    Step,
-    best_workers,
-    measured_step,
-    saved_by_workers,
-)
+from perfwrap.measures.data_loading.worker_need import Step, measured_step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.data_loading import _fixes as fixes
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -78,7 +73,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
-    workers = best_workers(step)
     where = named("the DataLoader", loader.created)
     words = [
         f"A step waits {units.duration(step.fetch_ns)} for its batch, and the rest of the step takes "
@@ -98,12 +92,10 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
         share=loader.share,
-        saving=saved_by_workers(step),
         evidence=tuple(words),
-        advice=_advice(loader, where, step, workers, main_cost, limits),
+        options=_options(evidence, trainer, loader, step, limits),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}" if workers else None,
         confidence="inferred",
         claims=making.waits(loader),
     )
@@ -116,28 +108,25 @@ def _dataset(loader: LoaderUse) -> str:
     return f"The dataset{name}{size}"
 
 
-def _advice(loader: LoaderUse, where: str, step: Step, workers: int, main_cost: str, limits: Limits) -> str:
-    """Return what to change; ``main_cost`` is the function that takes most of making a batch."""
-    cheaper = f" Any speedup of {main_cost} adds to this." if main_cost else ""
-    if not workers and step.fetch_ns > 2 * limits.receive_ns:
-        return (
-            "Make each sample cheaper to load: work on whole batches, or prepare the data before the training. "
-            f"Workers would not certainly help, because too few cores are free.{cheaper}"
-        )
-    if not workers:
-        return (
-            "Index whole batches out of a tensor, or add __getitems__ to the dataset. Workers would not help: a batch "
-            f"takes {units.duration(step.fetch_ns)} to make and about as long to send."
-        )
-    queue = step.queue_with(workers)
-    persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
-    persistent += f", prefetch_factor={queue}" if queue != DEFAULT_PREFETCH else ""
-    verb = "worker makes" if workers == 1 else "workers make"
-    threads = step.threads_with(workers)
-    once = " Create it once, before the epochs." if loader.made_again and loader.epochs > 1 else ""
-    core = "it a core" if workers == 1 else "them cores"
-    fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
-    return (
-        f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
-        f"while the training runs.{once}{fewer}{cheaper}"
+def _options(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits
+) -> tuple[Option, ...]:
+    """Return the ways to wait less; at least one."""
+    options = (
+        *fixes.first_workers(loader, step),
+        *fixes.caches(evidence, trainer, loader, step),
+        *fixes.cheaper(evidence, trainer, loader, step),
     )
+    return options or (_without_workers(step, limits),)
+
+
+def _without_workers(step: Step, limits: Limits) -> Option:
+    """Return what is left where workers do not help and no function is known that takes most of the time."""
+    if step.fetch_ns > 2 * limits.receive_ns:
+        edit = "Make each sample cheaper to load: work on whole batches, or prepare the data before the training."
+        why = "Workers would not certainly help, because too few cores are free."
+    else:
+        edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
+        made = units.duration(step.fetch_ns)
+        why = f"Workers would not help: a batch takes {made} to make and about as long to send."
+    return Option(edit, (1.0 - step.fetch_ns / step.now_ns, 1.0), "", fixes.CEILING, why)

@@ -32,7 +32,7 @@ from perfwrap.measures.data_loading.worker_need import DEFAULT_PREFETCH
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -92,12 +92,17 @@ def _finding(loader: LoaderUse, flow: BatchFlow) -> Finding:
         title=f"{SHARE} of the training loop waits for {where}: its prefetch queue of "
         f"{units.counted(today * (loader.workers or 1), 'batch', 'batches')} is too short for bursts.",
         share=loader.late_share,
-        saving=flow.saving,
         evidence=tuple(words),
-        advice=f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",
+        options=(
+            Option(
+                f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",
+                flow.saving,
+                f"{units.duration(flow.deeper_ns)} instead of {units.duration(flow.now_ns)} per batch, simulated",
+                f"prefetch={flow.prefetch}",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"prefetch={flow.prefetch}",
         confidence="inferred",
         claims=making.waits(loader),
     )

@@ -28,11 +28,12 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
-from perfwrap.measures.data_loading.worker_need import MIN_GAIN, Step, best_workers, measured_step, saved
+from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
+from perfwrap.rules.data_loading import _fixes as fixes
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -60,9 +61,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"The workers are idle {idle} of their time.")
     steps = [(loader, measured_step(evidence, trainer, loader)) for loader in busy]
     found = [
-        _finding(evidence, trainer, loader, step, workers, limits)
+        _finding(evidence, trainer, loader, step, limits)
         for loader, step in steps
-        if step is not None and _helps(step, workers := best_workers(step), limits)
+        if step is not None and _helps(step, best_workers(step), limits)
     ]
     return found or Clear("The workers are busy, but more of them would not remove half of the wait.")
 
@@ -80,9 +81,7 @@ def _helps(step: Step, workers: int, limits: Limits) -> bool:
     return step.now_ns - step.range_with(workers)[0] >= limits.min_wait_share * (step.now_ns - step.rest_ns)
 
 
-def _finding(
-    evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, workers: int, limits: Limits
-) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     today = units.counted(step.workers, "worker")
@@ -94,7 +93,6 @@ def _finding(
         *making.sampled(evidence, trainer, loader),
         *caching.sentences(evidence, trainer, loader),
     ]
-    best, worst = saved(step, workers)
     if step.waiting_share >= limits.min_waiting_share:
         words.append(
             f"{units.share(step.waiting_share)} of that time a worker waits and needs no core, so more workers than "
@@ -107,15 +105,14 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}: {today} cannot keep up.",
         share=loader.late_share,
-        saving=(best, worst),
         evidence=tuple(words),
-        advice=f"Pass num_workers={workers} instead of {step.workers} to {where}."
-        if worst <= 1.0 - MIN_GAIN
-        else f"Try num_workers={workers} instead of {step.workers} at {where}, for example with `perfwrap try`: what "
-        "the workers wait for may serve no more of them at once.",
+        options=(
+            *fixes.more_workers(loader, step, 0.0),
+            *fixes.caches(evidence, trainer, loader, step),
+            *fixes.cheaper(evidence, trainer, loader, step),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}",
         confidence="inferred",
         claims=making.waits(loader),
     )

@@ -39,7 +39,7 @@ from perfwrap.measures.host.processors import (
     find_processors,
 )
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("host", "steady_steps")
 
@@ -80,15 +80,23 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     share = sum(shares[part] for part in parts) * (1.0 - 1.0 / pressure)
     if share < limits.min_reported_share:
         return Clear(f"{threads}, which costs at most {units.share(share)} of the loop.")
+    number = _fitting_threads(cores)
     return [
         Finding(
             title=f"{threads}: they compete for the cores, which costs up to {SHARE} of the training loop.",
             share=share,
-            saving=(1.0 - share, 1.0),
             evidence=_words(cores),
-            advice=_advice(cores),
+            options=(
+                Option(
+                    f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}).",
+                    (1.0 - share, 1.0),
+                    threads,
+                    f"threads={number}",
+                    f"Then {_parts(cores)} fit the {units.number(cores.usable or 1.0)} usable cores.",
+                ),
+                *_fewer_workers(cores, share),
+            ),
             verdict="throttled",
-            experiment=f"threads={_fitting_threads(cores)}",
             max_severity="critical" if _is_alone(cores, limits) else "minor",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),
@@ -143,11 +151,16 @@ def _fitting_threads(cores: Processors) -> int:
     return max(1, int((cores.usable or 1.0) - cores.workers) // max(1, cores.trainers))
 
 
-def _advice(cores: Processors) -> str:
-    """Return what to change."""
-    number = _fitting_threads(cores)
+def _parts(cores: Processors) -> str:
+    """Return e.g. ``2 training processes and 4 DataLoader workers``."""
     processes = units.counted(cores.trainers, "training process", "training processes")
-    return (
-        f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}), so that "
-        f"{processes}{_and_workers(cores)} fit the {units.number(cores.usable or 1.0)} usable cores."
-    )
+    return f"{processes}{_and_workers(cores)}"
+
+
+def _fewer_workers(cores: Processors, share: float) -> tuple[Option, ...]:
+    """Return the option to start fewer workers, if they alone fill the cores."""
+    usable = cores.usable or 1.0
+    if cores.workers < usable:
+        return ()
+    edit = f"Start fewer DataLoader workers: {units.count(cores.workers)} share {units.number(usable)} cores."
+    return (Option(edit, (1.0 - share, 1.0)),)

@@ -34,7 +34,7 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.levers import find_levers
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "gpu")
 
@@ -108,11 +108,17 @@ def _finding(
     return Finding(
         title=f"The steps are too small for {gpu.name}: {units.share(_free(gpu))} of its memory is free.",
         share=share,
-        saving=saving,
         evidence=(text, *batch),
-        advice="Double the batch size and check samples per second, until memory is full; adapt the learning rate."
-        + (f" Or launch fewer kernels: {fewer}." if fewer else ""),
-        experiment="batch-size=max",
+        options=(
+            Option(
+                "Double the batch size and check samples per second, until memory is full.",
+                saving,
+                f"{units.share(_free(gpu))} of the memory is free",
+                "find-batch-size",
+                "Adapt the learning rate.",
+            ),
+            *((Option(f"Launch fewer kernels: {fewer}.", (saving[0], 1.0)),) if fewer else ()),
+        ),
         confidence="inferred",
     )
 

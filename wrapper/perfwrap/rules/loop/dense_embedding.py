@@ -33,11 +33,11 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
-from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.optimizers import Embeddings, OptimizerUse, find_optimizers
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -102,13 +102,12 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')} updating embedding "
         "rows that the step did not use.",
         share=share,
-        saving=(best, worst + left * (1.0 - worst)),
         evidence=(
             f"{units.share(seen.touched)} of {units.count(seen.rows)} embedding rows had a gradient at its first "
             f"step, but it updates all of them: {units.duration(use.ns_per_step)} per step.",
             f"These embeddings are {units.share(seen.elements / (use.elements or seen.elements))} of its elements.",
         ),
-        advice=_advice(kind, KINDS[use.kind]),
+        options=_options(kind, KINDS[use.kind], seen, share, (best, worst + left * (1.0 - worst))),
         verdict="compute-bound",
         location=locate(use.where),
         confidence="inferred",
@@ -118,13 +117,30 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
     )
 
 
-def _advice(kind: str, instead: str) -> str:
-    """Return what to change."""
-    if instead:
-        return (
-            f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to "
-            f"{kind} as before: it updates only the rows that a step used (and has no weight decay). If all rows "
-            f"must change in each step, {kind}(fused=True) updates them in one pass."
+def _options(
+    kind: str, instead: str, seen: Embeddings, share: float, saving: tuple[float, float]
+) -> tuple[Option, ...]:
+    """Return the ways to update fewer rows, or all of them faster."""
+    basis = f"{units.share(seen.touched)} of {units.count(seen.rows)} rows used"
+    if not instead:
+        condition = ", without momentum and weight decay" if kind == "SGD" else ""
+        edit = (
+            f"Create these embeddings with sparse=True: {kind} then updates only the rows that a step "
+            f"used{condition}."
         )
-    condition = ", without momentum and weight decay" if kind == "SGD" else ""
-    return f"Create these embeddings with sparse=True: {kind} then updates only the rows that a step used{condition}."
+        return (Option(edit, saving, basis),)
+    return (
+        Option(
+            f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to "
+            f"{kind} as before.",
+            saving,
+            basis,
+            details="It updates only the rows that a step used (and has no weight decay).",
+        ),
+        Option(
+            f"Pass fused=True to {kind}, if all rows must change in each step.",
+            without(share, NOTHING),
+            "all rows in one pass",
+            "fused-optimizer",
+        ),
+    )

@@ -50,10 +50,10 @@ def _announce(trial: Trial, planned: Sequence[Planned], end_s: float) -> None:
 
 def _is_clear(trial: Trial, planned: Planned) -> bool:
     """Return whether the result of a variant is clear."""
-    row = next(
-        row for row in judge.rows(trial.runs, trial.planned, Path()) if row.name == planned.variant.name
-    )
-    return judge.is_clear(row)
+    baseline, *rows = judge.rows(trial.runs, trial.planned, Path())
+    row = next(row for row in rows if row.name == planned.variant.name)
+    is_known = row.status != "measured" or row.runs + baseline.runs >= LEAST_RUNS
+    return is_known and judge.is_clear(row)
 
 
 def _fits(trial: Trial, planned: Planned, end_s: float) -> bool:
