@@ -47,11 +47,9 @@ def record(script: Path, out: Path) -> dict[str, Any]:
     return found
 
 
-def follow(source: str, line: int, advice: str) -> str | None:
-    """Return the source with the DataLoader that is created at that line changed as advised; None for no settings."""
+def follow(source: str, line: int, advice: str) -> str:
+    """Return the source with the DataLoader that is created at that line changed as advised."""
     found = {name: match[1] for name, pattern in SETTINGS.items() if (match := re.search(pattern, advice))}
-    if not found:
-        return None
     tree = ast.parse(source)
     calls = [
         node
@@ -79,14 +77,14 @@ def try_once(script: Path, folder: Path) -> bool | None:
     """Run a script before and after its advice and print a line; return whether all is as predicted."""
     before = record(script, folder / script.stem)
     finding = next((each for each in before["findings"] if each["rule"] in ADVISERS), None)
+    options = finding["options"] if finding else []
+    option = next((each for each in options if re.search("|".join(SETTINGS.values()), each["edit"])), None)
+    advice = f"{option['edit']} {option['details']}" if option else ""
     name = script.stem
-    changed = finding and follow(
-        script.read_text(encoding="utf-8"), finding["location"]["line"], finding["advice"]
-    )
-    if not finding or not changed:
-        why = "no such finding" if not finding else finding["advice"].partition(".")[0]
-        print(f"| {name} | not advised: {why} | | | |", flush=True)
+    if finding is None or option is None:
+        print(f"| {name} | {'no such finding' if finding is None else 'not advised'} | | | |", flush=True)
         return None
+    changed = follow(script.read_text(encoding="utf-8"), finding["location"]["line"], advice)
     advised = folder / f"{name}_advised.py"
     advised.write_text(changed, encoding="utf-8")
     after = record(advised, folder / advised.stem)
@@ -94,10 +92,10 @@ def try_once(script: Path, folder: Path) -> bool | None:
     if not today or not then:
         print(f"| {name} | a run did not train | | | |", flush=True)
         return None
-    low, high = finding["saving"].values()
+    low, high = option["saving"].values()
     said = [each["rule"] for each in after["findings"] if each["rule"] in ACCUSERS]
     inside = low - 0.005 <= then / today <= high + 0.005
-    words = re.findall("|".join([*SETTINGS.values(), THREADS]).replace("(", "(?:"), finding["advice"])
+    words = [match[0] for match in re.finditer("|".join([*SETTINGS.values(), THREADS]), advice)]
     print(
         f"| {name}: {' '.join(words)} | {low:.2f} to {high:.2f} | {then / today:.2f} | {'yes' if inside else 'no'} | "
         f"{', '.join(said) or 'nothing'} |",
