@@ -2,8 +2,9 @@
 
     python scripts/fixes/fuzz_edits.py --sources DIR... [--files 500] [--part 1/5] [--seed 1] [--edits NAME...]
 
-Of the Python files below the folders (``site-packages`` too) it takes some at random, two in three of them from those
-that train or use PyTorch. Each edit is applied at some lines that look like its own and at some other lines. A file
+Of the Python files below the folders (``site-packages`` or bare repositories, too) it takes some at random, two in
+three of them from those that train or use PyTorch. Each edit is applied at some lines that look like its own and at
+some other lines. A file
 with mistakes ends the run with exit code 1. A mistake is: an exception, a result that does not parse, lines changed
 that are not the edit's, other line endings, or an edit that finds something to do at its place again and again.
 """
@@ -13,9 +14,12 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import os
 import random
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -30,8 +34,10 @@ from perfwrap.edits.source_tree import Source, parse
 
 MAX_BYTES = 60_000
 """A larger file takes many seconds, and is of the same kind."""
-TRAINS = re.compile(rb"DataLoader|backward\(|optim\.|zero_grad|import torch")
-RANDOM_LINES, OWN_LINES, TIMES = 3, 6, 4
+TRAINS = re.compile(
+    rb"DataLoader\(|backward\(|optim\.\w+\(|\.item\(\)|zero_grad\(|empty_cache|detect_anomaly"
+)
+RANDOM_LINES, OWN_LINES, MOST_EDITS, TIMES = 3, 6, 3, 4
 VALUES: dict[str, list[dict[str, int | bool | str]]] = {
     "loader_options": [
         {"num_workers": 4},
@@ -58,6 +64,7 @@ OWN = {
     "retained_graph": r"retain_graph",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
+    "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",
     "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
     "checkpoint_interval": r"save",
     "repeated_forward": r"\w\(\w",
@@ -73,19 +80,45 @@ ADDED = {"cached_items": 30}
 """Lines that an edit adds besides."""
 
 
-def choose(folders: list[Path], count: int, seed: int) -> list[Path]:
-    """Return files at random, the same ones for the same seed."""
+def choose(folders: list[Path], count: int, seed: int, into: Path) -> list[Path]:
+    """Return files at random, the same ones for the same seed; those of bare repositories are written to a folder."""
     chance = random.Random(seed)
-    files = sorted({path for folder in folders for path in folder.rglob("*.py") if path.is_file()})
+    files: list[tuple[Path, str]] = []
+    for folder in folders:
+        if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
+            listing = subprocess.run(
+                ["git", "-C", folder, "ls-tree", "-r", "--name-only", "-z", "HEAD"],
+                capture_output=True,
+                check=True,
+            )
+            names = os.fsdecode(listing.stdout).split("\0")
+            files += [(folder, name) for name in names if name.endswith(".py")]
+        else:
+            files += [(path, "") for path in folder.rglob("*.py") if path.is_file()]
+    files.sort()
     chance.shuffle(files)
     own: list[Path] = []
     others: list[Path] = []
-    for path in files:
+    for place, name in files:
         if len(own) >= count and len(others) >= count:
             break
-        if path.stat().st_size <= MAX_BYTES:
-            (own if TRAINS.search(path.read_bytes()) else others).append(path)
+        path = _written(place, name, into) if name else place
+        if path is None or path.stat().st_size > MAX_BYTES:
+            continue
+        found = own if TRAINS.search(path.read_bytes()) else others
+        if len(found) < count:
+            found.append(path)
     return (own[: count - count // 3] + others[: count // 3])[:count]
+
+
+def _written(repository: Path, name: str, into: Path) -> Path | None:
+    """Write a file of a bare repository, None if it is absent there."""
+    shown = subprocess.run(["git", "-C", repository, "show", f"HEAD:{name}"], capture_output=True)
+    if shown.returncode:
+        return None
+    path = into / f"{len(list(into.iterdir()))}-{Path(name).name}"
+    path.write_bytes(shown.stdout)
+    return path
 
 
 def find_lines(text: str, edit: str, chance: random.Random) -> list[int]:
@@ -142,8 +175,11 @@ def try_file(path: Path, names: list[str], chance: random.Random, counts: Counte
         is_python = False
     faults = []
     for name in names:
+        done = 0
         for line in find_lines(text, name, chance):
             for values in VALUES.get(name, [{}]):
+                if done == MOST_EDITS:
+                    break
                 target = Target(line, values)
                 counts[f"{name}: tried"] += 1
                 try:
@@ -152,6 +188,7 @@ def try_file(path: Path, names: list[str], chance: random.Random, counts: Counte
                     if fault is None and repeats(name, edited.text, target):
                         fault = "is never done"
                     counts[f"{name}: edited"] += 1
+                    done += 1
                 except Refusal as refusal:
                     fault = None if refusal.reason.endswith(".") else f"no sentence: {refusal.reason}"
                 except Exception:  # noqa: BLE001 - the report has it
@@ -174,15 +211,16 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore", SyntaxWarning)
     part, parts = map(int, options.part.split("/"))
-    files = choose(options.sources, options.files, options.seed)[part - 1 :: parts]
     counts: Counter[str] = Counter()
     faults = []
     began = time.monotonic()
-    for path in files:
-        found = try_file(path, options.edits, random.Random(f"{options.seed} {path.name}"), counts)
-        faults += found
-        for fault in found:
-            print(fault, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        files = choose(options.sources, options.files, options.seed, Path(folder))[part - 1 :: parts]
+        for path in files:
+            found = try_file(path, options.edits, random.Random(f"{options.seed} {path.name}"), counts)
+            faults += found
+            for fault in found:
+                print(fault, flush=True)
     print(f"{len(files)} files, {time.monotonic() - began:.0f} s, {len(faults)} faults")
     for name, count in sorted(counts.items()):
         print(f"  {name}: {count}")

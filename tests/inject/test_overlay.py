@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -269,3 +270,25 @@ def test_a_safe_path_stays_safe(program: Program) -> None:
     text = "import sys\nprint(%d, sys.path, sys.path[0] in __file__)\n"
     program.write("train.py", text % 1, text % 2)
     program.same("train.py", more={"PYTHONSAFEPATH": "1"})
+
+
+def test_the_launcher_runs_edited_files_and_names_them_in_the_manifest(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('old')\n")
+    code = """
+    import sys
+    from pathlib import Path
+    from perfwrap.launch import session
+    from perfwrap.launch.options import EditedFile, Options
+    path = Path(sys.argv[1])
+    edited = EditedFile(path, path.read_bytes(), path.read_bytes().replace(b"old", b"new"))
+    options = Options(out=path.parent / "run", monitors=False, report=False, overlay=(edited,))
+    session.run([sys.executable, str(path)], options, print, print)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.returncode, done.stderr) == ("new\n", 0, "")
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert manifest["options"]["overlay"] == [str(script)]
+    assert (tmp_path / "run" / "edited.log").read_text().endswith(f"\t{script}\n")

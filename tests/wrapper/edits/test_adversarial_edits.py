@@ -48,6 +48,7 @@ def test_the_discriminator_is_frozen_for_the_generator(apply: Callable[..., str]
         ("fake = netG(torch.ones(4))", "fake = torch.ones(4)", "no call of a discriminator with samples"),
         ("errD.backward(retain_graph=True)", "errD.sum()", "not of the optimizer"),
         ("netD", "model", "no call of a discriminator"),
+        ("optimizerD.step()", "torch.autograd.grad(errD, fake)", "takes a gradient with respect to fake"),
     ],
 )
 def test_fakes_that_may_train_the_generator_stay(

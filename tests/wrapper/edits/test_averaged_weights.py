@@ -30,7 +30,14 @@ def test_all_parameters_are_averaged_at_once(apply: Callable[..., str]) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["q.mul_(decay).add_(p.data, alpha=1 - decay)", "q.lerp_(p, 1 - decay)"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "q.mul_(decay).add_(p.data, alpha=1 - decay)",
+        "q.lerp_(p, 1 - decay)",
+        "q.data.copy_((1 - decay) * p.data + decay * q.data)",
+    ],
+)
 def test_the_average_is_the_same_to_the_last_bit(line: str) -> None:
     torch = pytest.importorskip("torch")
     from perfwrap.edits import edit
@@ -61,6 +68,7 @@ def test_the_average_is_the_same_to_the_last_bit(line: str) -> None:
         ("q.mul_(decay).add_(", "print(q);q.mul_(decay).add_(", "more than one call"),
         ("q.mul_(decay)", "q.grad.mul_(decay)", "not a parameter of the loop"),
         (", alpha=1 - decay", "", "no alpha"),
+        ("q.mul_(decay).add_(p.data, alpha=1 - decay)", "q.copy_(decay * p - decay * q)", "not a sum of two"),
     ],
 )
 def test_other_forms_are_refused(refuse: Callable[..., str], old: str, new: str, reason: str) -> None:

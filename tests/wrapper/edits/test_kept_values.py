@@ -17,7 +17,7 @@ def train(loader):
 
 def test_the_values_are_read_after_the_loop(apply: Callable[..., str]) -> None:
     assert apply(NAME, PROGRAM) == (
-        "-        losses.append(loss.item())  # here\n+        losses.append(loss.detach())  # here\n"
+        "-        losses.append(loss.item())  # here\n+        losses.append(loss.detach().clone())  # here\n"
         "+    losses[:] = [float(value) for value in losses]"
     )
 
@@ -31,6 +31,22 @@ def test_behind_the_loop_the_list_may_become_its_mean(apply: Callable[..., str])
         losses = np.mean(losses)
     """
     assert "+    losses[:] = [float(value) for value in losses]" in apply(NAME, program)
+
+
+def test_values_that_change_in_place_afterwards_are_kept_as_they_were() -> None:
+    torch = pytest.importorskip("torch")
+    from perfwrap.edits import edit
+    from perfwrap.edits.outcome import Edited, Target
+
+    program = PROGRAM.replace("# here", "# here\n        loss /= 4")
+    found = edit(NAME, program, Target(6))
+    assert isinstance(found, Edited)
+    results = []
+    for text in (program, found.text):
+        names: dict[str, object] = {"f": lambda x: x * 2}
+        exec(text, names)
+        results.append(names["train"]([torch.tensor(float(number)) for number in range(5)]))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,10 @@ def test_what_is_not_one_literal_is_refused(refuse: Callable[..., str], program:
 
 def test_arguments_that_need_workers_are_refused_without_them(refuse: Callable[..., str]) -> None:
     assert "needs num_workers" in refuse(NAME, f"{IMPORT}DataLoader([1])  # here\n", persistent_workers=True)
+
+
+def test_an_argument_that_follows_the_workers_stays(apply: Callable[..., str]) -> None:
+    program = f"{IMPORT}x = DataLoader(d, num_workers=0, persistent_workers=w > 0)  # here\n"
+    assert "+x = DataLoader(d, num_workers=2, persistent_workers=w > 0)" in apply(
+        NAME, program, num_workers=2, persistent_workers=True
+    )

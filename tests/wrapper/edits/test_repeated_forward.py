@@ -40,8 +40,7 @@ def test_a_result_without_a_name_gets_one(apply: Callable[..., str]) -> None:
         ("model.eval()", "calls model.eval"),
         ("out = 1", "out changes after"),
         ("out.mul_(2)", "out changes after"),
-        ("drop = nn.Dropout(0.1)", "random numbers"),
-        ("noise = torch.randn(1)", "random numbers"),
+        ("drop = nn.Dropout(0.1)", "has dropout"),
     ],
 )
 def test_what_may_change_the_result_is_refused(refuse: Callable[..., str], between: str, reason: str) -> None:
@@ -52,3 +51,8 @@ def test_what_may_change_the_result_is_refused(refuse: Callable[..., str], betwe
 def test_calls_of_other_blocks_are_refused(refuse: Callable[..., str]) -> None:
     program = "if a:\n    out = model(x)\nb = model(x)  # here\n"
     assert "no call that an earlier line" in refuse(NAME, program)
+
+
+@pytest.mark.parametrize("call", ["torch.rand_like(x)", "next(x)", "sample(x)"])
+def test_random_calls_are_refused(refuse: Callable[..., str], call: str) -> None:
+    assert "another result each time" in refuse(NAME, f"a = {call}\nb = {call}  # here\n")

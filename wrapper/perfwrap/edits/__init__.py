@@ -26,6 +26,7 @@ EDITS = (
     "retained_graph",
     "gathered_parts",
     "hoisted_tensors",
+    "buffered_tensors",
     "averaged_weights",
     "checkpoint_interval",
     "repeated_forward",

@@ -37,7 +37,9 @@ def edit(source: Source, target: Target) -> Edited:
 
     def change(updated: cst.CSTNode) -> cst.FlattenSentinel[cst.CSTNode]:
         assert isinstance(updated, cst.For)
-        statements = [source.parse(line) for line in (*made, *(f"{torch}.{line}" for line in lines))]
+        statements = [
+            source.parse(line) for line in (*made, *(line.replace("{torch}", torch) for line in lines))
+        ]
         statements[0] = statements[0].with_changes(leading_lines=updated.leading_lines)
         return cst.FlattenSentinel(statements)
 
@@ -93,7 +95,7 @@ def _operations(source: Source, call: cst.Call, pairs: dict[str, str], lists: di
     if is_method(call, "lerp_") and len(call.args) == 2:
         target = _list_of(source, inner, pairs, lists)
         other = _list_of(source, call.args[0].value, pairs, lists)
-        return [f"_foreach_lerp_({target}, {other}, {_factor(source, call.args[1], pairs)})"]
+        return [f"{{torch}}._foreach_lerp_({target}, {other}, {_factor(source, call.args[1], pairs)})"]
     is_product = isinstance(inner, cst.Call) and is_method(inner, "mul_") and len(inner.args) == 1
     if is_method(call, "add_") and isinstance(inner, cst.Call) and is_product:
         assert isinstance(inner.func, cst.Attribute)
@@ -103,10 +105,43 @@ def _operations(source: Source, call: cst.Call, pairs: dict[str, str], lists: di
             raise Refusal("add_() has no alpha.")
         other = _list_of(source, call.args[0].value, pairs, lists)
         return [
-            f"_foreach_mul_({target}, {_factor(source, inner.args[0], pairs)})",
-            f"_foreach_add_({target}, {other}, alpha={_factor(source, alpha, pairs)})",
+            f"{{torch}}._foreach_mul_({target}, {_factor(source, inner.args[0], pairs)})",
+            f"{{torch}}._foreach_add_({target}, {other}, alpha={_factor(source, alpha, pairs)})",
         ]
+    if (
+        is_method(call, "copy_")
+        and len(call.args) == 1
+        and isinstance(call.args[0].value, cst.BinaryOperation)
+    ):
+        return _copied_sum(source, inner, call.args[0].value, pairs, lists)
     raise Refusal(f"{source.code(call)} is not one of the forms that are known.")
+
+
+def _copied_sum(
+    source: Source,
+    target: cst.BaseExpression,
+    total: cst.BinaryOperation,
+    pairs: dict[str, str],
+    lists: dict[str, str],
+) -> list[str]:
+    """Return the operations for ``q.copy_(a * p + b * q)``: two products and their sum, as there."""
+    factors: dict[str, str] = {}
+    for product in (total.left, total.right):
+        if isinstance(product, cst.BinaryOperation) and isinstance(product.operator, cst.Multiply):
+            for factor, value in ((product.left, product.right), (product.right, product.left)):
+                text = source.code(value)
+                if text.removesuffix(".data") in pairs:
+                    factors[_list_of(source, value, pairs, lists)] = _factor(source, cst.Arg(factor), pairs)
+    own = _list_of(source, target, pairs, lists)
+    if not isinstance(total.operator, cst.Add) or len(factors) != 2 or own not in factors:
+        raise Refusal(f"{source.code(total)} is not a sum of two products with the parameters.")
+    (other,) = set(factors) - {own}
+    scaled = free_name(source, "scaled_list")
+    return [
+        f"{scaled} = {{torch}}._foreach_mul({other}, {factors[other]})",
+        f"{{torch}}._foreach_mul_({own}, {factors[own]})",
+        f"{{torch}}._foreach_add_({own}, {scaled})",
+    ]
 
 
 def _list_of(source: Source, node: cst.BaseExpression, pairs: dict[str, str], lists: dict[str, str]) -> str:

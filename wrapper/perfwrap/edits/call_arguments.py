@@ -13,9 +13,12 @@ from perfwrap.edits.source_tree import Source, dotted_name
 
 def find_call(source: Source, line: int, is_wanted: Callable[[cst.Call], bool], what: str) -> cst.Call:
     """Return the one wanted call that starts at a line, or that spans it; raises Refusal."""
-    found: list[cst.Call] = [call for call in source.inside(source.module, cst.Call) if is_wanted(call)]
-    starting = [call for call in found if source.line(call) == line]
-    calls = starting or [call for call in found if source.line(call) <= line <= source.last_line(call)]
+    calls: list[cst.Call] = [
+        call
+        for call in source.inside(source.module, cst.Call)
+        if source.line(call) <= line <= source.last_line(call) and is_wanted(call)
+    ]
+    calls = [call for call in calls if source.line(call) == line] or calls
     if not calls:
         raise Refusal(f"Line {line} has no call of {what}.")
     if len(calls) > 1:

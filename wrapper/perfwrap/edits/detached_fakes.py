@@ -16,8 +16,8 @@ from perfwrap.edits.adversaries import (
     check_steps,
     is_of,
 )
-from perfwrap.edits.call_arguments import find_call
-from perfwrap.edits.names import writes
+from perfwrap.edits.call_arguments import called_name, find_call
+from perfwrap.edits.names import mentions, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Source, dotted_name
 
@@ -34,6 +34,11 @@ def edit(source: Source, target: Target) -> Edited:
     if len(fakes) != 1:
         raise Refusal(f"The call at line {target.line} has several samples.")
     (fake,) = fakes
+    for other in source.inside(source.module, cst.Call):
+        if called_name(other) == "grad" and any(
+            mentions(source, found, source.code(fake)) for found in other.args
+        ):
+            raise Refusal(f"Line {source.line(other)} takes a gradient with respect to {source.code(fake)}.")
     backward = backward_after(source, call, source.code(fake))
     check_steps(source, backward, DISCRIMINATOR)
     check_cleared(source, backward, GENERATOR)

@@ -9,6 +9,8 @@ file may use. Values: none.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 
 import libcst as cst
 
@@ -71,26 +73,42 @@ def _loop_at(source: Source, line: int) -> cst.For | cst.While:
     return outer[0] if outer else innermost
 
 
-def _training(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> cst.Call | None:
+def _training(source: Source, node: cst.CSTNode) -> cst.Call | None:
     """Return the first call inside of a node that trains, also by a function of this file."""
-    return next((call for call in source.inside(node, cst.Call) if _trains(source, call, seen)), None)
+    functions = _training_functions(source)
+    return next((call for call in source.inside(node, cst.Call) if _trains(call, functions)), None)
 
 
-def _trains(source: Source, call: cst.Call, seen: frozenset[str]) -> bool:
-    """Return whether a call trains."""
+@lru_cache(maxsize=1)
+def _training_functions(source: Source) -> dict[str, bool]:
+    """Return the functions of a file by name, and whether one of that name trains."""
+    calls: dict[str, list[cst.Call]] = {}
+    for function in source.inside(source.module, cst.FunctionDef):
+        calls.setdefault(function.name.value, []).extend(source.inside(function.body, cst.Call))
+    found = dict.fromkeys(calls, False)
+    while True:
+        more = [
+            name
+            for name, own in calls.items()
+            if not found[name] and any(_trains(call, found) for call in own)
+        ]
+        if not more:
+            return found
+        found.update(dict.fromkeys(more, True))
+
+
+def _trains(call: cst.Call, functions: Mapping[str, bool]) -> bool:
+    """Return whether a call trains; ``functions`` are those of the file."""
     if is_method(call, *TRAINS):
         return True
     if is_method(call, "step"):
         return not call.args or STEPPED.search(receiver(call)) is not None
-    name = called_name(call)
     if is_method(call, "train") and (MODEL.search(receiver(call)) or receiver(call) in ("self", "")):
         return False
-    if not name or name in seen:
-        return False
-    own = [found for found in source.inside(source.module, cst.FunctionDef) if found.name.value == name]
-    if own:
-        return any(_training(source, found.body, seen | {name}) is not None for found in own)
-    return TRAINERS.search(name) is not None and name[0].islower()
+    name = called_name(call)
+    if name in functions:
+        return functions[name]
+    return TRAINERS.search(name) is not None and name[:1].islower()
 
 
 def _is_under(source: Source, node: cst.CSTNode, mode: str) -> bool:
@@ -105,10 +123,8 @@ def _is_under(source: Source, node: cst.CSTNode, mode: str) -> bool:
             called = expression.func if isinstance(expression, cst.Call) else expression
             if dotted_name(called).rpartition(".")[2] == mode:
                 return True
-    scope = source.scope(node)
-    return any(
-        source.scope(call) is scope and is_method(call, mode) for call in source.inside(scope, cst.Call)
-    )
+    whole = source.scope(node) if mode == "set_grad_enabled" else node
+    return any(is_method(call, mode) for call in source.inside(whole, cst.Call))
 
 
 def _check_function(source: Source, function: cst.FunctionDef) -> None:

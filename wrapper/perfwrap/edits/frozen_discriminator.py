@@ -24,10 +24,12 @@ from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Source, dotted_name
 from perfwrap.edits.statements import Changes, with_lines
 
+UNSAFE = re.compile(r"requires_grad_\(|\.requires_grad\s*=[^=]|DataParallel|fully_shard")
+
 
 def edit(source: Source, target: Target) -> Edited:
     """Return the source that freezes the discriminator from the line to the backward pass; raises Refusal."""
-    if re.search(r"requires_grad|DataParallel|FullyShardedDataParallel|fully_shard", source.module.code):
+    if UNSAFE.search(source.module.code):
         raise Refusal("The file sets requires_grad itself or wraps models for several processes.")
     call = find_call(
         source, target.line, lambda call: is_of(dotted_name(call.func), DISCRIMINATOR), "a discriminator"

@@ -1,4 +1,5 @@
-"""Keeps losses on their device: ``losses.append(loss.item())`` becomes ``losses.append(loss.detach())``.
+"""Keeps losses on their device: ``losses.append(loss.item())`` becomes
+``losses.append(loss.detach().clone())``.
 
 After the loop one line reads them all. Refused: lists that the loop uses otherwise, or that other functions see.
 Values: none.
@@ -38,7 +39,9 @@ def edit(source: Source, target: Target) -> Edited:
     changes: Changes = {}
     each = free_name(source, "value")
     changes[loop] = with_lines(source, loop, [], [f"{name}[:] = [float({each}) for {each} in {name}]"])
-    changes[read] = cst.Call(cst.Attribute(value, cst.Name("detach")))
+    detached = cst.Call(cst.Attribute(value, cst.Name("detach")))
+    # A copy: the loop may change the loss in place, such as by ``loss /= 4``.
+    changes[read] = cst.Call(cst.Attribute(detached, cst.Name("clone")))
     return Edited(
         source.replaced(changes),
         f"Keep {source.code(value)} at line {source.line(read)} on its device, and read {name} after the loop.",

@@ -48,7 +48,13 @@ def edit(source: Source, target: Target) -> Edited:
             added[keyword] = literal(value)
             done.append(f"add {keyword}={value!r}")
             continue
-        origin = find_origin(source, given)
+        try:
+            origin = find_origin(source, given)
+        except Refusal:
+            # Such as ``persistent_workers=args.workers > 0``: what belongs to the workers follows them.
+            if keyword == "num_workers" or "num_workers" not in target.values:
+                raise
+            continue
         _check_command(target, origin)
         if has_value(source, origin.node, value):
             continue

@@ -9,9 +9,9 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.call_arguments import called_name, receiver
+from perfwrap.edits.counted_rounds import counter_of, under_condition
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.read_values import is_now_and_then
-from perfwrap.edits.rounds import counter_of, under_condition
 from perfwrap.edits.source_tree import Source, dotted_name
 from perfwrap.edits.statements import Changes, check_own_lines
 

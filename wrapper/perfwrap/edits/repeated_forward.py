@@ -18,7 +18,9 @@ from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Source
 from perfwrap.edits.statements import Changes, with_lines
 
-RANDOM = re.compile(r"(?i)dropout|batch_?norm|rand|sample|next\(|\.pop|noise|normal")
+LAYERS = re.compile(r"(?i)\bdropout|batch_?norm")
+RANDOM = re.compile(r"(?i)rand|sampl|noise|normal|next|pop|read|recv|perf_counter|time\.|input\(")
+"""What a call that may return something else each time has in its text."""
 CHANGING = (
     "step",
     "backward",
@@ -34,11 +36,11 @@ CHANGING = (
 
 def edit(source: Source, target: Target) -> Edited:
     """Return the source in which the call at the line uses the earlier result; raises Refusal."""
-    if RANDOM.search(source.module.code):
-        raise Refusal(
-            "A second call may have another result: the file has random numbers or batch normalisation."
-        )
+    if LAYERS.search(source.module.code):
+        raise Refusal("A second call may have another result: the file has dropout or batch normalisation.")
     first, second = _pair_at(source, target.line)
+    if RANDOM.search(source.code(second)):
+        raise Refusal(f"{source.code(second.func)}() may have another result each time.")
     block = block_of(source, source.statement(first))
     begin, end = index_in(source, block, first), index_in(source, block, second)
     assert begin is not None and end is not None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -17,6 +20,7 @@ Change = cst.CSTNode | Callable[[cst.CSTNode], Result]
 Function = cst.FunctionDef | cst.Lambda
 Loop = cst.For | cst.While
 MAX_CHARACTERS = 1 << 20
+MAX_DEPTH = 250
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 """A line with its end; only these characters end a line of Python."""
 
@@ -117,6 +121,8 @@ def parse(text: str) -> Source:
     """Return the parsed text; a text that LibCST cannot parse or does not return unchanged is refused."""
     if len(text) > MAX_CHARACTERS:
         raise Refusal("The file is longer than a million characters.")
+    if _depth(text) > MAX_DEPTH:
+        raise Refusal("The file is nested too deeply.")
     try:
         module = cst.parse_module(text)
         if module.code != text:
@@ -126,6 +132,27 @@ def parse(text: str) -> Source:
         raise Refusal(f"LibCST cannot parse line {error.raw_line} of the file.") from None
     except RecursionError:
         raise Refusal("The file is nested too deeply.") from None
+
+
+def _depth(text: str) -> int:
+    """Return how deeply a text is nested: LibCST's parser in Rust ends the process where its stack is too small.
+
+    Of a text that this Python does not parse, it is the depth of the brackets, those in strings included.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in strings
+            level: list[ast.AST] = [ast.parse(text)]
+    except (RecursionError, MemoryError):
+        return MAX_DEPTH + 1
+    except (SyntaxError, ValueError):
+        steps = ((character in "([{") - (character in ")]}") for character in text)
+        return max(itertools.accumulate(steps), default=0)
+    depth = 0
+    while level and depth <= MAX_DEPTH:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
+    return depth
 
 
 def dotted_name(expression: cst.CSTNode) -> str:

@@ -59,8 +59,11 @@ def module_name(source: Source, module: str, changes: Changes) -> str:
                 return dotted_name(alias.asname.name)
             if alias.asname is None and name.partition(".")[0] == module:
                 return module
-    statements = source.module.body
-    first = next((found for found in statements if not _is_docstring(found) and not _is_future(found)), None)
+    statements = [found for found in source.module.body if not _is_docstring(found) and not _is_future(found)]
+    # Next to an import of a part of the module, else at the top.
+    first = next(
+        (found for found in statements if _imports(found, module)), statements[0] if statements else None
+    )
     if first is None or first in changes:
         raise Refusal(f"The file does not import {module}.")
 
@@ -72,6 +75,19 @@ def module_name(source: Source, module: str, changes: Changes) -> str:
 
     changes[first] = change
     return module
+
+
+def _imports(statement: cst.BaseStatement, module: str) -> bool:
+    """Return whether a statement imports a part of a module."""
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    names = []
+    for small in statement.body:
+        if isinstance(small, cst.Import):
+            names += [dotted_name(alias.name) for alias in small.names]
+        elif isinstance(small, cst.ImportFrom) and small.module is not None and not small.relative:
+            names.append(dotted_name(small.module))
+    return any(name.partition(".")[0] == module for name in names)
 
 
 def _is_docstring(statement: cst.BaseStatement) -> bool:
