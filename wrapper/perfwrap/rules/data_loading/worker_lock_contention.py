@@ -78,7 +78,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     samples = loader.making.getitem_line if loader.making else None
-    free = step.cheaper(locked, cpu=False).with_workers(step.workers)
+    free = step.cheaper(locked, cpu=False).range_with(step.workers)[0]
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}, whose workers wait for each other at a lock.",
         share=loader.late_share,

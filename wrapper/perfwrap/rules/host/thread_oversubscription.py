@@ -32,7 +32,12 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.host.processors import Processors, find_processors
+from perfwrap.measures.host.processors import (
+    RUNNABLE_PER_CORE,
+    WANTED_PER_CORE,
+    Processors,
+    find_processors,
+)
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
@@ -43,11 +48,8 @@ class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
-    wanted_per_core: float = 1.5
-    """Compute threads per usable core from which they are too many; one worker next to a training process is no
-    problem."""
-    runnable_per_core: float = 1.25
-    """Runnable tasks per usable core from which the threads slow each other down."""
+    wanted_per_core: float = WANTED_PER_CORE
+    runnable_per_core: float = RUNNABLE_PER_CORE
     own_share: float = 0.9
     """The run's own share of the runnable tasks from which no other program is the cause."""
     min_throttled_share: float = 0.05
