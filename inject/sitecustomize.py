@@ -13,6 +13,7 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
     DATA = ""  # filled in: the directory beside this file that holds the recorder; without it, only chain
     RUN_FOLDER = ""  # filled in: the run folder, as the launcher saw it
     WAS_UNSET = False  # filled in: PYTHONPATH was unset or empty when the command was started
+    HAS_OVERLAY = False  # filled in: some files of the program are to run with edited source
 
     HOOK = os.path.dirname(os.path.abspath(__file__))
     HINTS = (
@@ -55,6 +56,8 @@ if True:  # pragma: no cover - coverage may trace this file from its own .pth, a
         if sys.dont_write_bytecode and sys.pycache_prefix is None and VECTOR != "attached":
             if not os.path.exists(__spec__.cached):
                 quietly(byte_code, __spec__.loader, __name__)
+        if HAS_OVERLAY:
+            quietly(load("overlay").install, os.path.join(HOOK, DATA), note, run_folder)
         if "torch" in sys.modules:
             bring_on_import().start()
 

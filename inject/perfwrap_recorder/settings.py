@@ -29,6 +29,7 @@ class Settings:
         "sample_hz",
         "trial_precision",
         "trial_steps",
+        "trial_values",
         "trial_warm_up",
         "trial_writes",
         "watched",
@@ -57,6 +58,7 @@ class Settings:
         trial_writes="skip",
         watched=False,
         inspect=False,
+        trial_values="",
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -94,6 +96,8 @@ class Settings:
         """Whether to record only as long as ``perfwrap attach`` runs."""
         self.inspect = inspect
         """Whether to write what each operation of a few steps reads and writes."""
+        self.trial_values = trial_values
+        """The seed of a trial that writes losses and parameters instead of being timed; "" for none."""
 
 
 def host_name() -> str:
@@ -130,4 +134,5 @@ def read(data: str, run_dir: str) -> Settings:
         values.get("trial_writes") or "skip",
         values.get("watched") == "1",
         values.get("inspect") == "1",
+        values.get("trial_values", ""),
     )

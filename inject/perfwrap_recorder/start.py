@@ -13,6 +13,7 @@ from perfwrap_recorder.journal import lifecycle
 # isort: split
 from perfwrap_recorder import guard, journal_format, on_import, probes, ptracer, redaction, roles
 from perfwrap_recorder.journal import journal, thinning
+from perfwrap_recorder.own_modules import uncollected
 
 _role = roles.Role("main")
 """What this process is."""
@@ -120,10 +121,10 @@ def _prepare(paths):
     modules = [_load(path.rpartition(".")[2], path) for path in paths]
     for name, module in modules:
         for awaited, function in getattr(module, "MODULES", {}).items():
-            on_import.after(awaited, guard.protect(name, function))
+            on_import.after(awaited, uncollected(guard.protect(name, function)))
     for name, module in modules:
         if hasattr(module, "install"):
-            on_import.after("torch", guard.protect(name, module.install))
+            on_import.after("torch", uncollected(guard.protect(name, module.install)))
 
 
 def _load(name, path):

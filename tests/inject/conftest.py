@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import struct
 import subprocess
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from perfwrap import run_folder
 from perfwrap.journal_format import DESCRIBE, HEADER, RECORD
 from perfwrap.launch import injection
+from perfwrap.launch.options import EditedFile
 
 PROBE = """
 from perfwrap_recorder import on_import
@@ -59,7 +61,7 @@ class Journal:
 class Run:
     """A run folder whose injected directory is on the PYTHONPATH of what is started through it."""
 
-    def __init__(self, folder: Path, previous: str | None = None) -> None:
+    def __init__(self, folder: Path, previous: str | None = None, overlay: Sequence[EditedFile] = ()) -> None:
         folder.mkdir(parents=True)
         self.folder = run_folder.RunFolder(folder)
         self.folder.starts.mkdir()
@@ -71,7 +73,7 @@ class Run:
         self.bare = {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
         if previous is not None:
             self.bare["PYTHONPATH"] = previous
-        self.environment = {**self.bare, **injection.prepare(self.folder, self.bare)}
+        self.environment = {**self.bare, **injection.prepare(self.folder, self.bare, overlay=overlay)}
         self.hook = Path(self.environment["PYTHONPATH"].split(os.pathsep)[0])
         (self.data,) = (path.parent for path in self.hook.glob("*/settings"))
 
@@ -133,6 +135,13 @@ class Run:
 def run(tmp_path: Path) -> Run:
     """A run whose command had no PYTHONPATH."""
     return Run(tmp_path / "run")
+
+
+@pytest.fixture
+def make_edited_run(tmp_path: Path) -> Callable[..., Run]:
+    """Make runs whose command runs edited files."""
+    made = itertools.count()
+    return lambda overlay: Run(tmp_path / f"edited-{next(made)}", overlay=overlay)
 
 
 @pytest.fixture(scope="module")

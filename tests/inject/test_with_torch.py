@@ -65,6 +65,28 @@ def test_a_lazily_imported_torch_is_recorded_when_it_is_used(run):
     assert not [note for note in journal.notes.values() if note.startswith("failed")]
 
 
+def test_no_garbage_is_collected_while_functions_are_instrumented(run):
+    code = """
+        import gc, sys
+        gc.set_threshold(50, 1000, 1000)
+        inside = set()
+        def note(phase, info):
+            frame = sys._getframe()
+            while frame is not None:
+                inside.add(frame.f_code.co_filename)
+                frame = frame.f_back
+        gc.callbacks.append(note)
+        import torch
+        print(gc.isenabled(), gc.get_threshold()[0], sorted(name for name in inside if "instrument" in name))
+        """
+    done = compare(run, code)
+    assert done.stdout.split() == ["True", "50", "[]"]
+    compare(
+        run,
+        code.replace("gc.set_threshold(50, 1000, 1000)", "gc.set_threshold(50, 1000, 1000); gc.disable()"),
+    )
+
+
 def test_a_part_of_torch_that_is_reloaded_is_as_bare(run):
     compare(run, "import importlib, torch.utils.data.dataloader as d; print(importlib.reload(d) is d)")
 

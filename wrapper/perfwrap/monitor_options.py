@@ -1,9 +1,8 @@
-"""The options of the monitors, which the launcher passes to their process as one JSON argument."""
+"""The options of the monitors."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 DEFAULT_RATE_HZ = 10.0
 DEFAULT_PY_SPY_HZ = 20.0
@@ -60,12 +59,3 @@ class MonitorSettings(MonitorOptions):
         """Return the settings for these options, or for options that hold more than these."""
         known = {field.name: getattr(options, field.name) for field in fields(MonitorOptions)}
         return cls(**known, hook=hook, attached=attached, only_processes=only_processes, say=say)
-
-    @classmethod
-    def from_json(cls, text: str) -> MonitorSettings:
-        """Return what ``to_json`` was called on."""
-        return cls(**json.loads(text))
-
-    def to_json(self) -> str:
-        """Return the settings as one word of a command line."""
-        return json.dumps(asdict(self))

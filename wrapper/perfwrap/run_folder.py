@@ -19,6 +19,7 @@
     parts/<name>/            if several launchers joined the run: a run folder for each of them; the outer folder then
                              has only run.json, with ``job``, and the files made from all parts
     exports/                 output of `perfwrap export`, unless another place was given
+    edited.log               what ran with edited source: a line with the process and the file, separated by a tab
     monitors.log             errors of the monitors
 """
 

@@ -133,6 +133,16 @@ def saving(low: float, high: float) -> str:
     return f"{_faster(low, high)} (step time {span} % of today's)"
 
 
+def step_time(low: float, high: float) -> str:
+    """Return a range of step-time ratios in a few words: ``40 to 60 %``, ``down to 40 %``; empty without a gain."""
+    first, last = f"{100 * low:.0f}", f"{100 * high:.0f}"
+    if first == "100":
+        return ""
+    if last == "100":
+        return f"down to {first} %"
+    return f"{first} %" if first == last else f"{first} to {last} %"
+
+
 def _faster(low: float, high: float) -> str:
     """Return e.g. ``1.7x to 2.5x faster`` or ``up to 2.5x faster``."""
     most = times(1 / low) if low > 0 else "many times"

@@ -25,7 +25,7 @@ import threading
 from _thread import get_ident, interrupt_main
 
 from perfwrap_recorder import guard, journal_format, on_import, roles
-from perfwrap_recorder.experiments import backward_calls, skipped_writes
+from perfwrap_recorder.experiments import backward_calls, skipped_writes, step_values
 from perfwrap_recorder.instrumenting import wrapping
 from perfwrap_recorder.journal import journal, step_ends
 
@@ -134,6 +134,8 @@ def prepare(settings):
     """Get ready, before torch is imported."""
     global _trial
     _trial = _make(settings)
+    if settings.trial_values:
+        guard.run("seed", step_values.prepare, int(settings.trial_values))
     on_import.after("torch", guard.protect("trial", _install))
 
 
@@ -149,6 +151,8 @@ def _install(torch):
     wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make_init, over=True)
     if journal.settings.trial_writes != "allow":
         skipped_writes.install(torch, _count_write)
+    if journal.settings.trial_values:
+        step_values.install(torch)
     step_ends.watch("trial", lambda moment, is_step: _step_ended(torch, moment, is_step))
     journal.after_fork.add(_begin_in_child)
     atexit.register(guard.protect("trial", _end_with_program))
@@ -171,6 +175,8 @@ def _step_ended(torch, moment, is_step):
     """Count the end of a step, and end the process after the last one; detail always goes on."""
     if not is_step or _trial is None or not _may_end(journal.step_kind()):
         return True
+    if journal.settings.trial_values:
+        guard.run("trial_values", step_values.note, torch, journal.count_steps())
     _look_at_ranks(torch)
     if _trial.learn(journal.count_steps(), moment) and not _must_wait():
         if not Ending.is_reported:

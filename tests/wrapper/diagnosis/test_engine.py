@@ -16,7 +16,7 @@ from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.rules import RULES
 from perfwrap.rules.data_loading import data_loader_single_process
-from perfwrap.rules.model import Clear, Finding, Location, NotChecked, Rule, Scope, rule_id
+from perfwrap.rules.model import Clear, Finding, Location, NotChecked, Option, Rule, Scope, rule_id
 from perfwrap.timeline.model import Timeline
 
 MS = 1_000_000
@@ -57,7 +57,14 @@ def rule(name: str, answer: Callable[[], Any]) -> Rule:
 
 def finding(share: float, part: str = "", **more: Any) -> Finding:
     claims = pl.col("part") == part if part else None
-    return Finding(f"It takes {share}.", share, (1 - share, 1.0), (), "Mend it.", claims=claims, **more)
+    return Finding(
+        f"It takes {share}.",
+        share,
+        (),
+        (Option("Mend it.", (1 - share, 1.0)),),
+        claims=claims,
+        **more,
+    )
 
 
 def fail() -> None:
@@ -109,8 +116,10 @@ def test_findings_are_ordered_by_severity_and_then_by_gain_those_of_the_run_last
 def test_a_sure_gain_is_before_one_that_may_be_nothing(run: Any) -> None:
     write(run, data=8, python=9)
     doubtful = rule("doubtful", lambda: [finding(0.25, "python", verdict="throttled")])
-    sure = replace(finding(0.22, "data", verdict="data-bound"), saving=(0.78, 0.82))
-    small = replace(finding(0.15, "backward", verdict="python-bound"), saving=(0.85, 0.85))
+    sure = replace(finding(0.22, "data", verdict="data-bound"), options=(Option("Mend it.", (0.78, 0.82)),))
+    small = replace(
+        finding(0.15, "backward", verdict="python-bound"), options=(Option("Mend it.", (0.85, 0.85)),)
+    )
     rules = (doubtful, rule("sure", lambda: [sure]), rule("small", lambda: [small]))
     diagnosis = diagnose(run.read(), rules)
     assert [found.rule for found in diagnosis.findings] == ["sure", "doubtful", "small"]
@@ -140,7 +149,18 @@ def test_pictures_give_time_to_the_finding_that_claimed_it(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.2, "data")])
     both = pl.col("part").is_in(["data", "backward"])
-    second = rule("second", lambda: [Finding("It takes.", 0.75, (0.25, 0.5), (), "Mend it.", claims=both)])
+    second = rule(
+        "second",
+        lambda: [
+            Finding(
+                "It takes.",
+                0.75,
+                (),
+                (Option("Mend it.", (0.25, 0.5)),),
+                claims=both,
+            )
+        ],
+    )
     diagnosis = diagnose(run.read(), (first, second), overview=True)
     assert [found.rule for found in diagnosis.findings] == ["second", "first"]
     assert diagnosis.overview is not None
@@ -155,7 +175,18 @@ def test_what_is_left_of_a_finding_keeps_its_own_part(run: Any) -> None:
     write(run, data=10)
     first = rule("first", lambda: [finding(0.5, "data")])
     both = pl.col("part").is_in(["data", "backward"])
-    second = rule("second", lambda: [Finding("It takes.", 0.75, (0.25, 0.5), (), "Mend it.", claims=both)])
+    second = rule(
+        "second",
+        lambda: [
+            Finding(
+                "It takes.",
+                0.75,
+                (),
+                (Option("Mend it.", (0.25, 0.5)),),
+                claims=both,
+            )
+        ],
+    )
     diagnosis = diagnose(run.read(), (first, second))
     left = diagnosis.findings[1]
     assert left.rule == "second"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.diagnosis.verdict import PARTS_OF_KIND
-from perfwrap.rules.model import Finding, Rule, Scope
+from perfwrap.rules.model import Finding, Option, Rule, Scope
 
 MS = 1_000_000
 NET = 3
@@ -59,9 +59,14 @@ def write(
 def claiming(name: str, share: float, part: str, verdict: str | None = None, **more: Any) -> Rule:
     """Return a rule that finds a share of a part."""
     found = Finding(
-        f"It takes {100 * share:.0f} %.", share, (1 - share, 1.0), (), "Fix it.", verdict=verdict,
-        claims=None if not part else pl.col("part") == part, **more,
-    )  # fmt: skip
+        f"It takes {100 * share:.0f} %.",
+        share,
+        (),
+        (Option("Fix it.", (1 - share, 1.0)),),
+        verdict=verdict,
+        claims=None if not part else pl.col("part") == part,
+        **more,
+    )
     return SimpleNamespace(  # type: ignore[return-value]
         __name__=f"perfwrap.rules.{name}",
         __doc__="A problem.",

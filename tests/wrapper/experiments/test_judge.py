@@ -63,6 +63,42 @@ def test_a_gain_that_is_sure_but_a_trifle_is_noise() -> None:
     assert row.judgement == "noise"
 
 
+def test_the_first_run_fills_the_caches_and_does_not_count() -> None:
+    cold = [run(BASELINE, steps(30.0)), *turns("workers=2", 5.0)[1:]]
+    found = rows(cold)
+    assert found["workers=2"].ratio is not None
+    assert found["workers=2"].ratio.value == pytest.approx(0.5, rel=0.03)
+    assert (found[BASELINE].runs, found[BASELINE].left_out) == (2, 0)
+    # Without another one it does.
+    assert rows(cold[:2])[BASELINE].runs == 1
+
+
+def test_one_run_far_from_the_others_does_not_hide_a_gain() -> None:
+    times = [("baseline", 49.0), ("none", 24.0), ("baseline", 49.2), ("none", 23.8), ("baseline", 23.0)]
+    times += [("none", 24.1), ("baseline", 48.9)]
+    found = rows([run(BASELINE), *(run(name, steps(time)) for name, time in times)])
+    assert found[BASELINE].left_out == 1
+    assert found["none"].judgement == "gain"
+    assert found["none"].ratio is not None and (found["none"].ratio.high or 9) < 0.6
+
+
+def test_runs_that_all_differ_are_all_counted() -> None:
+    times = [("baseline", 49.0), ("none", 24.0), ("baseline", 36.0), ("none", 33.0), ("baseline", 24.0)]
+    times += [("none", 46.0)]
+    found = rows([run(BASELINE), *(run(name, steps(time)) for name, time in times)])
+    assert [found[name].left_out for name in (BASELINE, "none")] == [0, 0]
+    assert found["none"].judgement == "noise"
+    assert not judge.is_clear(found["none"])
+
+
+@pytest.mark.parametrize("time", [5.0, 15.0, 10.0])
+def test_a_result_is_clear_on_one_side_of_no_change_or_well_inside_of_it(time: float) -> None:
+    base = [run(BASELINE, steps(10.0 * off)) for off in (1.0, 1.002, 0.998, 1.001)]
+    other = [run("none", steps(time * off)) for off in (1.0, 1.002, 0.999)]
+    found = rows([one for pair in zip(base, other, strict=False) for one in pair] + base[3:])
+    assert judge.is_clear(found["none"])
+
+
 def test_one_run_each_is_no_gain_yet() -> None:
     assert rows([run(BASELINE), run("workers=2", steps(1.0))])["workers=2"].judgement == "not repeated"
 

@@ -3,19 +3,19 @@ from __future__ import annotations
 import pytest
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments import batch_size, plan
+from perfwrap.experiments.batch_size import Fit
 from perfwrap.experiments.changes import CEILING, FIX, NUMERICS
 from perfwrap.experiments.variants import parse
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Option
 
 
-def finding(experiment: str | None, informational: bool = False) -> Finding:
+def finding(experiment: str | None, *others: str, informational: bool = False) -> Finding:
+    worse = [Option("advice", (0.7, 0.8), experiment=other) for other in others]
     return Finding(
         "title",
         0.5,
-        (0.4, 0.6),
         (),
-        "advice",
-        experiment=experiment,
+        (Option("advice", (0.4, 0.6), experiment=experiment), *worse),
         informational=informational,
         rule=f"rule of {experiment}",
     )
@@ -55,6 +55,17 @@ def test_the_findings_say_what_is_tried_each_once_and_with_its_prediction() -> N
     assert planned[0].rule == "rule of workers=2"
 
 
+def test_the_best_options_of_all_findings_are_tried_before_their_others() -> None:
+    planned = plan.suggested([finding("workers=2", "cached-batch"), finding("find-batch-size", "gc-freeze")])
+    assert names(planned) == ["workers=2", "cached-batch", "gc-freeze"]
+    assert [one.predicted for one in planned] == [(0.4, 0.6), (0.7, 0.8), (0.7, 0.8)]
+
+
+def test_a_trial_does_not_grow_without_end() -> None:
+    planned = plan.suggested([finding(f"workers={count}", f"prefetch={count}") for count in range(1, 9)])
+    assert names(planned) == [f"workers={count}" for count in range(1, 9)]
+
+
 def test_an_experiment_that_no_change_makes_is_left_out() -> None:
     assert plan.suggested([finding("buy-a-faster-disk"), finding("threads=2")])[0].variant.name == "threads=2"
 
@@ -74,19 +85,13 @@ def test_every_preset_can_be_run_and_an_unknown_one_names_them() -> None:
     assert "three-run" in refused.value.hint
 
 
-def test_few_changes_are_repeated_and_many_share_their_baselines() -> None:
-    assert [plan.repeats_for(count) for count in (1, 3, 4)] == [2, 2, 1]
-    assert plan.runs_for(1, 2) == 5
-    assert plan.runs_for(4, 1) == 9
-
-
 @pytest.mark.parametrize("limit", [33, 64, 100, 1023])
 def test_the_search_ends_close_to_the_largest_batch_that_fits(limit: int) -> None:
     tried: list[int] = []
 
-    def fits(size: int) -> str:
+    def fits(size: int) -> Fit:
         tried.append(size)
-        return "" if size <= limit else "out of memory"
+        return Fit(True) if size <= limit else Fit(False, "out of memory")
 
     found = batch_size.find(32, None, fits)
     assert found.largest <= limit
@@ -98,6 +103,18 @@ def test_the_search_ends_close_to_the_largest_batch_that_fits(limit: int) -> Non
 
 
 def test_the_data_set_ends_the_search_too_and_needs_no_margin() -> None:
-    found = batch_size.find(32, 100, lambda size: "")
+    found = batch_size.find(32, 100, lambda size: Fit(True))
     assert (found.largest, found.smallest, found.advised) == (100, None, 100)
     assert "no more samples" in found.reason
+
+
+@pytest.mark.parametrize("known", [0, 1, 3])
+def test_a_search_that_ends_early_says_what_fits_and_never_that_a_size_does_not(known: int) -> None:
+    answers = iter([*[Fit(True)] * known, Fit(None, "larger sizes were not tried")])
+    found = batch_size.find(8, None, lambda size: next(answers))
+    assert (found.largest, found.smallest, found.reason) == (8 << known, None, "larger sizes were not tried")
+    answers = iter(
+        [*[Fit(True)] * known, Fit(False, "out of memory"), Fit(None, "larger sizes were not tried")]
+    )
+    found = batch_size.find(8, None, lambda size: next(answers))
+    assert (found.largest, found.smallest, found.reason) == (8 << known, 16 << known, "out of memory")

@@ -17,7 +17,7 @@ from perfwrap.exporters.figures import find_figures
 from perfwrap.exporters.naming import SUFFIXES, figure_path, series_path, shortened
 from perfwrap.exporters.run_export import exported
 from perfwrap.measures.steps.steps import STEP_COLUMNS
-from perfwrap.rules.model import Finding
+from perfwrap.rules.model import Finding, Option
 from perfwrap.run_folder import RunFolder
 from perfwrap.timeline.clocks import host_clock
 from perfwrap.timeline.model import Timeline
@@ -56,8 +56,14 @@ def test_what_was_not_measured_is_absent(taken: Exported) -> None:
 
 
 def test_findings_of_one_rule_are_reported_together_with_the_saving_of_the_costliest() -> None:
-    first = Finding("A.", 0.3, (0.7, 0.8), (), "B.", rule="host_sync_in_step")
-    second = replace(first, share=0.1, saving=(0.9, 0.95))
+    first = Finding(
+        "A.",
+        0.3,
+        (),
+        (Option("B.", (0.7, 0.8)),),
+        rule="host_sync_in_step",
+    )
+    second = replace(first, share=0.1, options=(Option("B.", (0.9, 0.95)),))
     reported = {
         (figure.metric.name, *figure.labels.values()): figure.value
         for figure in find_figures(Diagnosis(UNKNOWN, (first, second)))

@@ -56,6 +56,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "metrics_token_file": "",
         "trial": {"changes": [], "steps": 0, "warm_up": "auto", "precision": 0.02, "writes": False},
         "inspect": False,
+        "overlay": [],
     }
     assert set(manifest["versions"]) == {"perfwrap", "launcher_python"}
     assert manifest["host"]["cores_usable"] >= 1

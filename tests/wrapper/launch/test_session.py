@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from perfwrap.launch import sidecar_process
 
 PROGRAM = [
     sys.executable,
@@ -139,12 +140,13 @@ def test_a_failed_injection_leaves_the_monitors(wrap: Any, tmp_path: Path) -> No
 
 
 def test_monitors_that_cannot_start_cost_only_themselves(wrap: Any) -> None:
-    prefix = wrap("--no-report", changed="import sys; sys.executable = '/no/such/python'")
+    prefix = wrap("--no-report", changed="import sys; sys.modules['perfwrap.monitors.sidecar'] = None")
     answer = run([*prefix, *PROGRAM])
     assert (answer.returncode, answer.stdout) == (3, "mine\n")
     assert answer.stderr.count("\n") == 3
-    assert "the monitors failed" in answer.stderr
-    assert manifest_of(prefix)["warnings"] == ["the monitors failed"]
+    assert "perfwrap: the monitors failed: ModuleNotFoundError" in answer.stderr
+    (warning,) = manifest_of(prefix)["warnings"]
+    assert warning.startswith("the monitors failed: ModuleNotFoundError")
 
 
 def test_monitors_that_die_are_reported_at_the_end(
@@ -154,7 +156,7 @@ def test_monitors_that_die_are_reported_at_the_end(
     process = start(prefix + counter.command, stderr=subprocess.PIPE)
     counter.wait_until_ready()
     for child in map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()):
-        if "perfwrap.monitors" in Path(f"/proc/{child}/cmdline").read_text():
+        if sidecar_process.NAME in Path(f"/proc/{child}/cmdline").read_text():
             os.kill(child, signal.SIGKILL)
     counter.end()
     assert b"perfwrap: the monitors ended by signal 9\n" in process.communicate()[1]

@@ -13,6 +13,7 @@ from typing import Any
 
 import perfwrap
 import polars as pl
+from perfwrap.launch import sidecar_process
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals import run_journals
 
@@ -20,9 +21,7 @@ from perfwrap.sources.journals import run_journals
 def sidecar_of(launcher: int) -> int:
     """Return the pid of the process in which the monitors run."""
     children = map(int, Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split())
-    (found,) = [
-        pid for pid in children if "perfwrap.monitors.sidecar" in Path(f"/proc/{pid}/cmdline").read_text()
-    ]
+    (found,) = [pid for pid in children if sidecar_process.NAME in Path(f"/proc/{pid}/cmdline").read_text()]
     return found
 
 
@@ -114,7 +113,7 @@ def test_it_is_found_where_the_launcher_was_found(wrap: Any, tmp_path: Path) -> 
     copy = shutil.copytree(
         source, tmp_path / "elsewhere" / "perfwrap", ignore=shutil.ignore_patterns("__pycache__")
     )
-    (copy / "monitors" / "sidecar.py").write_text("import sys, perfwrap; sys.exit(perfwrap.__file__)\n")
+    (copy / "monitors" / "sidecar.py").write_text("import perfwrap; raise ImportError(perfwrap.__file__)\n")
     if not (copy / "_inject").is_dir():
         shutil.copytree(source.parents[1] / "inject", copy / "_inject")
     environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
@@ -126,4 +125,4 @@ def test_it_is_found_where_the_launcher_was_found(wrap: Any, tmp_path: Path) -> 
         cwd=tmp_path,
     )
     assert answer.returncode == 5
-    assert f"perfwrap: the monitors failed: {copy}/__init__.py\n" in answer.stderr
+    assert f"perfwrap: the monitors failed: ImportError: {copy}/__init__.py\n" in answer.stderr

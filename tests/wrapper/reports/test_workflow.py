@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.reports import workflow
-from perfwrap.rules.model import Finding, Location
+from perfwrap.rules.model import Finding, Location, Option
 from perfwrap.shown_text import visible
 
 COMMAND = re.compile(r"^::(?P<kind>\w+)(?: (?P<properties>[^:]*))?::(?P<message>[^\r\n]*)$")
@@ -55,7 +55,11 @@ def _back(text: str) -> str:
 
 def test_a_hostile_finding_cannot_speak_a_command_of_its_own(diagnosis: Diagnosis) -> None:
     evil = Finding(
-        "x\n::set-output name=a::b", 0.5, (1.0, 1.0), (), "y", location=Location("a\n::error::", 1)
+        "x\n::set-output name=a::b",
+        0.5,
+        (),
+        (Option("y", (1.0, 1.0)),),
+        location=Location("a\n::error::", 1),
     )
     lines = workflow.annotated(replace(diagnosis, findings=(evil,))).splitlines()
     assert [line.split(" ")[0] for line in lines] == ["::notice", "::warning"]

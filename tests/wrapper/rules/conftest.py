@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,16 @@ class Loop:
         return worker
 
 
+def check_options(finding: Finding) -> None:
+    """Check what every rule promises of its options."""
+    for option in finding.options:
+        assert re.fullmatch(r"[A-Z].*[.]", option.edit), option.edit
+        assert not re.search(r"[.] [A-Z]", option.edit), f"One sentence: {option.edit}"
+        assert not option.basis.endswith("."), option.basis
+        assert 0 <= option.saving[0] <= option.saving[1] <= 1
+    assert len({option.edit for option in finding.options}) == len(finding.options)
+
+
 @pytest.fixture
 def loop(run: Any) -> Loop:
     """A loop to be written, of one process."""
@@ -123,7 +134,9 @@ def ask(run: Any) -> Callable[[Rule], Answer]:
         assert evidence.get(find_main_trainer) is not None
         assert [evidence.get(why_missing, need) for need in rule.NEEDS] == [None] * len(rule.NEEDS)
         found = rule.check(evidence, evidence.get(find_main_trainer), rule.Limits())
-        assert not isinstance(found, list) or all(one.verdict in (None, *VERDICTS) for one in found)
+        for finding in found if isinstance(found, list) else ():
+            assert finding.verdict in (None, *VERDICTS)
+            check_options(finding)
         return found
 
     return answer
@@ -206,7 +219,7 @@ class GpuLoop:
         (finding,) = answer
         assert finding.scope is Scope.WINDOW
         assert finding.verdict in (None, *VERDICTS)
-        assert 0 <= finding.saving[0] <= finding.saving[1] <= 1
+        check_options(finding)
         return finding
 
 

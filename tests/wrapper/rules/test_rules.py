@@ -12,7 +12,7 @@ import pytest
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.reports.terminal.explanation import HEADINGS, sections, summary
 from perfwrap.rules import RULES, TOPICS
-from perfwrap.rules.model import Finding, Rule, Scope, Severity, rule_id
+from perfwrap.rules.model import Finding, Option, Rule, Scope, Severity, rule_id
 from perfwrap.rules.needs import NEEDS
 from perfwrap.rules.priority import BEFORE, priority
 from perfwrap.rules.thresholds import thresholds_of
@@ -91,11 +91,28 @@ def test_a_rule_reads_all_its_thresholds_and_can_change_none(rule: Rule) -> None
     [(0.01, "note"), (0.05, "minor"), (0.1, "major"), (0.2, "critical"), (1, "critical")],
 )
 def test_severity_follows_the_one_scale(share: float, severity: str) -> None:
-    assert Finding("It costs.", share, (0.5, 0.6), (), "Mend it.").severity == severity
+    assert (
+        Finding(
+            "It costs.",
+            share,
+            (),
+            (Option("Mend it.", (0.5, 0.6)),),
+        ).severity
+        == severity
+    )
 
 
 def test_what_a_longer_run_dilutes_is_never_worse_than_minor() -> None:
-    assert Finding("It costs.", 0.9, (1, 1), (), "Mend it.", scope=Scope.RUN).severity == "minor"
+    assert (
+        Finding(
+            "It costs.",
+            0.9,
+            (),
+            (Option("Mend it.", (1, 1)),),
+            scope=Scope.RUN,
+        ).severity
+        == "minor"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,13 +122,37 @@ def test_what_a_longer_run_dilutes_is_never_worse_than_minor() -> None:
 def test_what_costs_no_time_but_the_run_has_a_least_severity(
     share: float, min_severity: Severity, severity: str, weight: float
 ) -> None:
-    finding = Finding("It leaks.", share, (1 - share, 1 - share), (), "Mend it.", min_severity=min_severity)
+    finding = Finding(
+        "It leaks.",
+        share,
+        (),
+        (Option("Mend it.", (1 - share, 1 - share)),),
+        min_severity=min_severity,
+    )
     assert (finding.severity, finding.weight) == (severity, weight)
 
 
 def test_the_healthy_finding_is_a_note() -> None:
-    assert Finding("It is good.", 0.99, (1, 1), (), "Go on.", informational=True).severity == "note"
-    assert Finding("It may be.", 0.99, (0.01, 1), (), "Try.", max_severity="minor").severity == "minor"
+    assert (
+        Finding(
+            "It is good.",
+            0.99,
+            (),
+            (Option("Go on.", (1, 1)),),
+            informational=True,
+        ).severity
+        == "note"
+    )
+    assert (
+        Finding(
+            "It may be.",
+            0.99,
+            (),
+            (Option("Try.", (0.01, 1)),),
+            max_severity="minor",
+        ).severity
+        == "minor"
+    )
 
 
 RECORDED_ONLY = [rule for rule in RULES if {"options", "copies"} & set(rule.NEEDS)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from perfwrap.analysis.joined_runs import align_clocks, diagnose_many, has_many_ranks
+from perfwrap.analysis.tried_changes import find_tried
 from perfwrap.diagnosis.configuration import Choice
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
@@ -27,7 +29,11 @@ def read_timeline(folder: RunFolder) -> Timeline:
     PerfwrapError if the folder is not a run or cannot be read.
     """
     imported = folder.read_manifest().get("imported")
-    return storage.load(folder.timeline) if imported is not None else run_journals.read(folder)
+    if imported is not None:
+        return storage.load(folder.timeline)
+    timeline = run_journals.read(folder)
+    tried = find_tried(folder.path, timeline.run)
+    return replace(timeline, run={**timeline.run, "tried": tried}) if tried else timeline
 
 
 def diagnose_run(folder: RunFolder, choice: Choice, overview: bool = False) -> tuple[Diagnosis, Timeline]:

@@ -34,6 +34,7 @@ class Command:
 COMMANDS = (
     Command("run", "Run a command unchanged, record it, and report what slows it down.", passes_through=True),
     Command("try", "Measure what changes would bring, without editing the program.", "try_", True),
+    Command("fix", "Edit the program, prove that it is faster and computes the same.", passes_through=True),
     Command(
         "inspect",
         "Show what each line of a step costs, and which work is wasted.",

@@ -69,7 +69,7 @@ def inspect(
         signal.signal(number, signal.default_int_handler)
     settings = Settings(STEPS, "auto", 0.0, timeout, allow_writes, inspect=True)
     with TryProgress(sys.stderr) as progress:
-        progress.begins(NAME, 1, 1)
+        progress.begins(NAME, 1)
         ended = run_once(command, (), folder / NAME, settings, progress.ticks, timeout)
         timeline = read_timeline(ended.run)
         reading = read(ended, (), timeline)

@@ -16,7 +16,7 @@ from perfwrap.experiments.changes import checked
 from perfwrap.launch import ncu as ncu_tool
 from perfwrap.launch import nsys as nsys_tool
 from perfwrap.launch import options as defaults
-from perfwrap.launch import prefixes, session
+from perfwrap.launch import overlay_file, prefixes, session
 from perfwrap.launch.options import Options, Trial
 from perfwrap.shown_text import say
 
@@ -60,6 +60,8 @@ def run(
     trial_steps: record.TrialSteps = 0,
     trial_warm_up: record.TrialWarmUp = "auto",
     trial_precision: record.TrialPrecision = 0.02,
+    trial_values: record.TrialValues = None,
+    overlay: record.Overlay = None,
     allow_writes: record.AllowWrites = False,
 ) -> None:
     """Run a command unchanged, record it, and report what slows it down.
@@ -91,7 +93,9 @@ def run(
             option_values.warm_up("--trial-warm-up", trial_warm_up),
             trial_precision,
             allow_writes,
+            trial_values,
         ),
+        overlay=overlay_file.read(overlay) if overlay is not None else (),
         inspect=inspect,
         nsys=option_values.tool_options(nsys_options, nsys_tool.OURS) if nsys else None,
         ncu=option_values.tool_options(ncu_options, ncu_tool.OURS) if ncu else None,

@@ -6,18 +6,19 @@ import os
 import shlex
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfwrap import run_folder
+from perfwrap import run_folder, units
 from perfwrap.commands.options.option_values import percentage
 from perfwrap.commands.options.option_values import warm_up as checked_warm_up
 from perfwrap.commands.run_report import write_trial_page
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.errors import PerfwrapError
-from perfwrap.experiments import batch_size, judge, plan
+from perfwrap.experiments import batch_size, judge, plan, repeated_runs
 from perfwrap.experiments.plan import Planned
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
@@ -31,7 +32,7 @@ BASELINE_FAILED = 1
 """Exit code if the unchanged program has no steps that could be measured."""
 INTERRUPTED = 130
 """Exit code, as that of a shell, after Ctrl-C before anything was measured."""
-DEFAULT_STEPS, DEFAULT_TIMEOUT_S = 50, 600.0
+DEFAULT_STEPS, DEFAULT_TIMEOUT_S, DEFAULT_MAX_TIME_S = 50, 600.0, 300.0
 
 Words = Annotated[
     list[str] | None,
@@ -50,7 +51,15 @@ Preset = Annotated[
 FindBatchSize = Annotated[
     bool, typer.Option("--find-batch-size", help="Search for the largest batch that fits into memory.")
 ]
-Steps = Annotated[int, typer.Option(metavar="N", min=5, help="Steady steps to measure in each run.")]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=5,
+        help="Steady steps to measure in each run.",
+        show_default=f"{DEFAULT_STEPS}, {batch_size.STEPS} with --find-batch-size",
+    ),
+]
 WarmUp = Annotated[
     str, typer.Option(metavar="N", help="Steps before those; auto: until the step time is steady.")
 ]
@@ -67,7 +76,17 @@ Repeats = Annotated[
         min=1,
         max=20,
         help="Runs of each change.",
-        show_default="2 for up to 3 changes, else 1",
+        show_default="until the result is clear",
+    ),
+]
+MaxTime = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=1,
+        help="Time for all runs together, without --repeats; each change runs at least once.",
+        show_default=f"{DEFAULT_MAX_TIME_S:.0f}; to find the batch size on a CPU {batch_size.CPU_SECONDS:.0f}, "
+        f"on a GPU {batch_size.GPU_SECONDS:.0f}",
     ),
 ]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Maximum duration of a run.")]
@@ -92,25 +111,27 @@ def try_(
     words: Words = None,
     preset: Preset = "",
     find_batch_size: FindBatchSize = False,
-    steps: Steps = DEFAULT_STEPS,
+    steps: Steps = None,
     warm_up: WarmUp = "auto",
     precision: Precision = "2%",
     repeats: Repeats = None,
+    max_time: MaxTime = None,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     allow_writes: AllowWrites = False,
     out: TryOut = None,
 ) -> None:
     """Measure what changes would bring, without editing the program.
 
-    The program runs once per change, alternating with the unchanged program, and each run ends after some steady steps.
-    Without CHANGE, the changes that the diagnosis suggests are measured. Your files are not edited; the edit to make
-    is printed. Exit code 1: the unchanged program could not be measured.
+    Runs with a change alternate with runs of the unchanged program, until the result of each change is clear or
+    --max-time is over; each run ends after some steady steps. Without CHANGE, the changes that the diagnosis suggests
+    are measured. Your files are not edited; the edit to make is printed. Exit code 1: the unchanged program could not
+    be measured.
     """
     changes, command = _separated(words or [])
-    _check_command(command)
+    check_command(command, "perfwrap try workers=4 -- python train.py")
     planned = _planned(changes, preset, find_batch_size)
     settings = Settings(
-        steps,
+        steps or (batch_size.STEPS if find_batch_size else DEFAULT_STEPS),
         checked_warm_up("--warm-up", warm_up),
         percentage("--precision", precision, 0, 99, "2%"),
         timeout,
@@ -121,12 +142,16 @@ def try_(
     for number in (signal.SIGTERM, signal.SIGHUP):
         # As Ctrl-C: the current run has its own session and would outlive this process.
         signal.signal(number, signal.default_int_handler)
+    began_s = time.monotonic()
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
         try:
             if trial.start():
-                _measure(trial, planned, find_batch_size, repeats)
+                if find_batch_size:
+                    trial.found = batch_size.search(trial, began_s, max_time)
+                else:
+                    _measure(trial, planned, repeats, began_s + (max_time or DEFAULT_MAX_TIME_S))
         except KeyboardInterrupt:
             # Between two runs; the results so far are kept.
             trial.interrupted = True
@@ -156,19 +181,19 @@ def _separated(words: list[str]) -> tuple[list[str], list[str]]:
     return changes, words[place + 1 :]
 
 
-def _check_command(command: list[str]) -> None:
+def check_command(command: list[str], example: str) -> None:
     """Raise PerfwrapError if the command cannot be measured."""
     if not command:
-        raise PerfwrapError("No command was given.", "For example: perfwrap try workers=4 -- python train.py")
+        raise PerfwrapError("No command was given.", f"For example: {example}")
     if process.find(command[0], os.environ) is None:
         raise PerfwrapError(
             f"The command {command[0]!r} was not found.",
-            "Put -- between the changes and the command: perfwrap try workers=4 -- python train.py",
+            f"Put -- before the command: {example}",
         )
     if environment.is_off(os.environ) or environment.outer_run(os.environ) is not None:
         raise PerfwrapError(
             "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
-            "Run `perfwrap try` on its own, without PERFWRAP_OFF.",
+            "Run this command on its own, without PERFWRAP_OFF.",
         )
 
 
@@ -187,21 +212,19 @@ def _planned(changes: list[str], preset: str, find_batch_size: bool) -> tuple[Pl
     return plan.named(changes) if changes else None
 
 
-def _measure(
-    trial: Trial, planned: tuple[Planned, ...] | None, find_batch_size: bool, repeats: int | None
-) -> None:
+def _measure(trial: Trial, planned: tuple[Planned, ...] | None, repeats: int | None, end_s: float) -> None:
     """Measure the changes, and then the fixes that were faster, combined."""
-    if trial.interrupted:
-        return
-    if find_batch_size:
-        trial.found = batch_size.search(trial)
-        return
     if planned is None:
         planned = plan.suggested(trial.diagnosis.findings if trial.diagnosis is not None else ())
-    trial.measure(planned, repeats)
+    if repeats is None and planned:
+        trial.progress.says(
+            "runs are repeated until each result is clear, for at most "
+            f"{units.duration((end_s - time.monotonic()) * 1e9)} (--max-time)"
+        )
+    repeated_runs.measure(trial, planned, repeats, end_s)
     combined = judge.combination(judge.rows(trial.runs, trial.planned, Path.cwd()))
     if combined is not None and not trial.interrupted:
-        trial.measure([plan.Planned(combined)], repeats)
+        repeated_runs.measure(trial, [plan.Planned(combined)], repeats, end_s)
 
 
 def _show(trial: Trial, written: Written) -> None:

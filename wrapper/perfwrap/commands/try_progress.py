@@ -1,4 +1,4 @@
-"""Progress of a trial: a moving line in a terminal, a line for each finished run elsewhere."""
+"""Progress of a trial: a moving line in a terminal, and a line for each finished run."""
 
 from __future__ import annotations
 
@@ -35,9 +35,13 @@ class TryProgress:
         """Remove the moving line."""
         self._stop()
 
-    def begins(self, name: str, number: int, of: int) -> None:
+    def says(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(f"perfwrap: {escape(visible(text))}", soft_wrap=True)
+
+    def begins(self, name: str, number: int) -> None:
         """Show that a run begins."""
-        self._what = f"run {number} of {of}: {escape(visible(name))}"
+        self._what = f"run {number}: {escape(visible(name))}"
         if self._console.is_terminal:
             self._status = self._console.status(self._what, refresh_per_second=REFRESH_PER_SECOND)
             self._status.start()
@@ -60,6 +64,10 @@ class TryProgress:
         mean = float(durations.mean()) if durations.size else None
         steps = f"{units.counted(durations.size, 'step')} of {units.duration(mean, 3)}"
         return f"{steps}, in {units.duration(run.wall_s * 1e9)}"
+
+    def stops(self) -> None:
+        """End the moving line of a run without a result of its own."""
+        self._stop()
 
     def _stop(self) -> None:
         """Remove the moving line."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account.account import Account
-from perfwrap.rules.model import MIN_REPORTED_SHARE, MINOR_SHARE, Finding
+from perfwrap.rules.model import MIN_REPORTED_SHARE, MINOR_SHARE, Finding, Option
 
 CLAIMED = {"start": pl.Int64, "end": pl.Int64, "rule": pl.String}
 
@@ -73,7 +73,13 @@ def _claimed(account: Account, owner: pl.Series, rules: list[str]) -> pl.DataFra
 
 def _reduced(finding: Finding, lost: float, first: str) -> Finding:
     """Return the finding without the share that another rule has already claimed."""
-    low, high = (min(1.0, ratio + lost) for ratio in finding.saving)
+    options = tuple(_less(option, lost) for option in finding.options)
     note = f"{units.share(finding.share)} including the time that {first} explains."
     share = max(0.0, finding.share - lost)
-    return replace(finding, share=share, saving=(low, high), evidence=(*finding.evidence, note))
+    return replace(finding, share=share, options=options, evidence=(*finding.evidence, note))
+
+
+def _less(option: Option, lost: float) -> Option:
+    """Return an option that gains less by this share of the loop."""
+    best, worst = option.saving
+    return replace(option, saving=(min(1.0, best + lost), min(1.0, worst + lost)))

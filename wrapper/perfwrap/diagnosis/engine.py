@@ -23,6 +23,7 @@ from perfwrap.diagnosis.run_figures import (
     whole_account,
 )
 from perfwrap.diagnosis.verdict import failed, judge
+from perfwrap.diagnosis.would_not_help import Unhelpful, find_unhelpful
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.dataflow.line_account import find_line_account
 from perfwrap.measures.evidence import Evidence
@@ -52,6 +53,7 @@ from perfwrap.timeline.model import Timeline
 NO_ANSWER: Answer = Clear()
 """The answer that replaces that of a rule that failed."""
 NO_GPUS: tuple[Gpu, ...] = ()
+NONE_UNHELPFUL: tuple[Unhelpful, ...] = ()
 NO_MEMORY: tuple[GpuMemory, ...] = ()
 EXPLAINS_SHARE = 0.5
 """Share of a finding without a cause from which the line that has a cause comes before it."""
@@ -117,6 +119,7 @@ def _diagnose(
     return Diagnosis(
         verdict=verdict,
         findings=findings,
+        would_not_help=guarded(lambda: find_unhelpful(evidence, findings), NONE_UNHELPFUL)[0],
         outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
         account=account if has_phases else unknown_account(account),
         steps=step_figures(evidence),

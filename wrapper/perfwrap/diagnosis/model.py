@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from perfwrap.diagnosis.would_not_help import Unhelpful as Unhelpful
 from perfwrap.measures.account.parts import NO_PHASES as NO_PHASES
 from perfwrap.measures.account.parts import UNKNOWN as UNKNOWN
 from perfwrap.measures.dataflow.line_account import LineAccount as LineAccount
@@ -97,6 +98,8 @@ class Diagnosis:
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
+    would_not_help: tuple[Unhelpful, ...] = ()
+    """Popular advice that would bring little here, the most popular first."""
     outcomes: tuple[Outcome, ...] = ()
     account: dict[str, int] = field(default_factory=dict)
     steps: StepFigures = StepFigures()

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
@@ -17,7 +18,7 @@ from perfwrap.experiments.edits import Edit, Site, edit_for
 from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, Status, Steps
 from perfwrap.experiments.standstills import without_standstills
-from perfwrap.experiments.statistics import Ratio, TimedRun, ratio
+from perfwrap.experiments.statistics import Ratio, TimedRun, disturbed, ratio
 from perfwrap.experiments.trial import Run, measured
 from perfwrap.experiments.variants import JOINT, Variant, name_of, parse
 from perfwrap.rules.model import MIN_REPORTED_SHARE
@@ -26,6 +27,10 @@ Judgement = Literal["gain", "slower", "noise", "not repeated", "not measured"]
 
 MIN_COMMON_STEPS = 20
 """Runs are compared over the steps that all of them measured, if these are at least this many."""
+
+WIDER = 1.6
+"""The factor by which the interval of the logarithm is wider while runs are still added: ten looks at 95 % intervals
+would call one of five variants without an effect different."""
 
 LOSS_BAND = 0.5
 """Relative deviation of the loss from the baseline that gives no warning: the loss is that of one batch, and other
@@ -53,6 +58,8 @@ class Row(Struct, frozen=True):
     peak_bytes: float | None = None
     steps: int = 0
     runs: int = 0
+    left_out: int = 0
+    """Runs that were measured but do not count, because something else on the machine disturbed them."""
     rule: str = ""
     predicted: tuple[float, float] | None = None
     edit: Edit = Edit()
@@ -70,8 +77,36 @@ class Row(Struct, frozen=True):
 
 def rows(runs: Sequence[Run], planned: Sequence[Planned], folder: Path) -> tuple[Row, ...]:
     """Return the baseline's row and one for each variant that was run; ``folder`` is where the program runs."""
-    baseline = _row(runs, Planned(Variant(BASELINE)), folder)
-    return (baseline, *(_row(runs, one, folder) for one in planned if _readings(runs, one.variant.name)))
+    warm = _without_the_cold(runs)
+    odd = _disturbed(warm)
+    counted = [run for run in warm if not any(run is other for other in odd)]
+    variants = [Planned(Variant(BASELINE)), *(one for one in planned if _readings(runs, one.variant.name))]
+    return tuple(
+        replace(
+            _row(counted, one, folder),
+            left_out=sum(run.name == one.variant.name for run in odd),
+            folder=next(run.folder for run in runs if run.name == one.variant.name),
+        )
+        for one in variants
+    )
+
+
+def is_clear(row: Row) -> bool:
+    """Return whether more runs of a variant would hardly change its result.
+
+    It was not measured, it is clearly a gain or a loss, or the whole interval is a change that is too small to matter.
+    Because this is asked after every run, a gain must be clearer than in one look: by a wider interval.
+    """
+    if row.status != "measured":
+        return True
+    found = row.ratio
+    if found is None or found.low is None or found.high is None:
+        return False
+    if row.judgement in ("gain", "slower"):
+        is_gain = row.judgement == "gain"
+        wider: float = found.value * ((found.high if is_gain else found.low) / found.value) ** WIDER
+        return wider < 1 if is_gain else wider > 1
+    return found.low > 1 - MIN_REPORTED_SHARE and found.high < 1 + MIN_REPORTED_SHARE
 
 
 def combination(rows: Sequence[Row]) -> Variant | None:
@@ -131,8 +166,21 @@ def _row(runs: Sequence[Run], planned: Planned, folder: Path) -> Row:
         predicted=planned.predicted,
         edit=Edit() if name == BASELINE else edit_for(_sites(last, planned.variant), folder),
         skipped_writes=last.skipped_writes,
-        folder=next(run.folder for run in runs if run.name == name),
     )
+
+
+def _without_the_cold(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs without the first one, which filled the caches of the system, if another can replace it."""
+    return list(runs if len(list(measured(runs, BASELINE))) < 2 else runs[1:])
+
+
+def _disturbed(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that something else on the machine disturbed."""
+    good = [run for run in runs if run.reading.status == "measured"]
+    steps = without_standstills([run.reading.steps for run in good])
+    per_sample = _batches_differ(steps) if steps else False
+    timed = [TimedRun(run.name, _times(one, per_sample)) for run, one in zip(good, steps, strict=True)]
+    return [good[place] for place in disturbed(timed)]
 
 
 def _readings(runs: Sequence[Run], name: str) -> list[Reading]:

@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import BY_NAME
+from perfwrap.experiments.variants import BASELINE as BASELINE
 from perfwrap.experiments.variants import JOINT, Variant, name_of, parse, value_of
-from perfwrap.rules.model import Finding
-
-BASELINE = "baseline"
+from perfwrap.rules.model import Finding, Option
 
 WORKER_COUNTS = (0, 1, 2, 4, 8, 12)
 MIN_TRIED_WORKERS = 2
@@ -24,8 +23,8 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "memory": ("expandable-segments", "no-empty-cache", "set-to-none"),
 }
 
-FEW_VARIANTS = 3
-"""Up to this number, each is repeated; with more variants, there are enough baseline runs to measure the noise."""
+MAX_SUGGESTED = 8
+"""Most experiments that a trial takes from the findings: each costs two runs or more."""
 
 
 class Planned(Struct, frozen=True):
@@ -53,34 +52,28 @@ def preset(name: str, cores: float) -> tuple[Planned, ...]:
 
 
 def suggested(findings: Sequence[Finding]) -> tuple[Planned, ...]:
-    """Return the experiments of the findings, the most expensive first, each once with its prediction.
+    """Return the experiments of the findings, each once with its prediction.
 
-    Informational findings are skipped: they are not problems.
+    Those of best options come first, the most expensive finding before the others. Informational findings are skipped:
+    they are not problems.
     """
     chosen: dict[str, Planned] = {}
-    for finding in findings:
-        for name in _experiments(finding):
+    problems = [finding for finding in findings if not finding.informational]
+    best = [(finding.rule, finding.options[0]) for finding in problems]
+    others = [(finding.rule, option) for finding in problems for option in finding.options[1:]]
+    for rule, option in (*best, *others):
+        for name in _experiments(option):
             known = all(name_of(change) in BY_NAME for change in name.split(JOINT))
             if known and name not in chosen:
-                chosen[name] = Planned(parse(name), finding.rule, finding.saving)
-    return tuple(chosen.values())
+                chosen[name] = Planned(parse(name), rule, option.saving)
+    return tuple(chosen.values())[:MAX_SUGGESTED]
 
 
-def repeats_for(variants: int) -> int:
-    """Return how often each variant runs by default."""
-    return 2 if variants <= FEW_VARIANTS else 1
-
-
-def runs_for(variants: int, repeats: int) -> int:
-    """Return the number of runs: the baseline first, and again after each variant."""
-    return 1 + 2 * variants * repeats
-
-
-def _experiments(finding: Finding) -> tuple[str, ...]:
-    """Return the names of the variants that a finding asks for."""
-    if finding.informational or finding.experiment is None:
+def _experiments(option: Option) -> tuple[str, ...]:
+    """Return the names of the variants that an option asks for."""
+    if option.experiment is None:
         return ()
-    return PRESETS.get(finding.experiment, (finding.experiment,))
+    return PRESETS.get(option.experiment, (option.experiment,))
 
 
 def _workers(variant: Variant) -> int:

@@ -47,6 +47,10 @@ class Settings(Struct, frozen=True):
     grace_s: float = GRACE_SECONDS
     inspect: bool = False
     """Whether the recorder opens dataflow windows; the run ends after them."""
+    overlay: Path | None = None
+    """The file of ``launch/overlay_file.py`` with the source files that run edited."""
+    values_seed: int | None = None
+    """The seed of a run that records losses and parameters instead of times; None for a timed run."""
 
 
 class Ended(Struct, frozen=True):
@@ -90,6 +94,8 @@ def run_once(
     words = [sys.executable, "-m", "perfwrap", "run", *_options(changes, folder, settings), "--", *command]
     # No byte code may be written into the program's folders.
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    if settings.values_seed is not None:
+        variables["PYTHONHASHSEED"] = str(settings.values_seed)  # the order of sets
     began = time.monotonic()
     with (
         open(folder / "stdout.txt", "wb", opener=opener) as out,
@@ -117,6 +123,8 @@ def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[s
         *("--trial-precision", str(settings.precision)),
         *(["--allow-writes"] if settings.allow_writes else []),
         *(["--inspect"] if settings.inspect else []),
+        *(["--overlay", str(settings.overlay)] if settings.overlay is not None else []),
+        *(["--trial-values", str(settings.values_seed)] if settings.values_seed is not None else []),
         *(word for change in changes for word in ("--change", change)),
     ]
 

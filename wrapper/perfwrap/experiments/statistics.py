@@ -34,6 +34,13 @@ PERIODIC = 0.5
 OUTSIDE = 0.025
 """On each side of a 95 % interval."""
 
+DISTURBED_FACTOR, DISTURBED_SPREADS = 1.25, 5.0
+"""A disturbed run differs from the median of its variant by this factor, and by this many of the usual spreads."""
+MIN_TO_COMPARE = 3
+"""Of two runs, neither is the odd one out."""
+MAD_TO_SIGMA = 1.4826
+"""The standard deviation over the median absolute deviation, if values are normally distributed."""
+
 
 class Ratio(Struct, frozen=True):
     """The step time over that of the baseline; ``low`` and ``high`` are None without repeats."""
@@ -81,6 +88,24 @@ def run_spread(runs: Sequence[TimedRun]) -> tuple[float, int]:
         squares += float(np.square(means - means.mean()).sum())
         freedom += means.size - 1
     return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
+
+
+def disturbed(runs: Sequence[TimedRun]) -> list[int]:
+    """Return the places of the runs that something else on the machine disturbed, in ascending order.
+
+    Such a run is far from the median of three or more runs of its variant, compared with the spread of the others.
+    """
+    apart: dict[int, float] = {}
+    for name in {run.name for run in runs}:
+        places = [place for place, run in enumerate(runs) if run.name == name]
+        if len(places) >= MIN_TO_COMPARE:
+            means = np.array([_log_mean(runs[place]) for place in places])
+            apart |= dict(zip(places, np.abs(means - np.median(means)).tolist(), strict=True))
+    if not apart:
+        return []
+    usual = MAD_TO_SIGMA * float(np.median(list(apart.values())))
+    limit = max(math.log(DISTURBED_FACTOR), DISTURBED_SPREADS * usual)
+    return sorted(place for place, distance in apart.items() if distance > limit)
 
 
 def _weights(runs: Sequence[TimedRun], name: str, baseline: str) -> Floats | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.experiments import written
-from perfwrap.experiments.plan import BASELINE, Planned, repeats_for, runs_for
+from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, read, read_timeline
 from perfwrap.experiments.runner import Ended, Settings, run_once
 from perfwrap.experiments.variants import Variant, name_of
@@ -22,6 +23,8 @@ from perfwrap.experiments.written import Written
 
 LIMIT_FACTOR, MIN_LIMIT_S = 5.0, 120.0
 """A variant may take five times as long as the slowest baseline, and at least two minutes."""
+
+UNCHANGED = Variant(BASELINE)
 
 UNEVEN = 1.05
 """Mean over median of steps of which some are much longer, e.g. with a checkpoint or at the start of an epoch."""
@@ -39,8 +42,11 @@ class Run(Struct, frozen=True):
 class Progress(Protocol):
     """Shows the progress of the trial to the user."""
 
-    def begins(self, name: str, number: int, of: int) -> None:
-        """A run begins; ``of`` is the expected number of runs."""
+    def says(self, text: str) -> None:
+        """Something to know before the runs that follow."""
+
+    def begins(self, name: str, number: int) -> None:
+        """A run begins; ``number`` counts from 1."""
 
     def ticks(self, seconds: float) -> None:
         """The run has taken so long."""
@@ -48,15 +54,23 @@ class Progress(Protocol):
     def ends(self, run: Run) -> None:
         """The run has ended."""
 
+    def stops(self) -> None:
+        """A run that is not timed has ended."""
+
 
 class BatchSize(Struct, frozen=True):
-    """The result of the search: ``largest`` fits, ``smallest`` does not, for that ``reason``."""
+    """The result of the search: ``largest`` fits, ``smallest`` does not, for that ``reason``.
+
+    ``smallest`` is None if no size failed; then ``reason`` says why larger ones were not tried.
+    """
 
     largest: int
     smallest: int | None
     reason: str
     advised: int
     """The largest size, minus a margin if memory is the limit."""
+    fastest: int | None = None
+    """The size with the most samples per second; None if that is unknown."""
 
 
 @dataclass
@@ -74,9 +88,6 @@ class Trial:
     found: BatchSize | None = None
     """The result of a search for the largest batch."""
     interrupted: bool = False
-    expected: int = 1
-    """The expected number of runs."""
-
     uneven: bool = False
     """Whether some steps of the baseline are much longer; then every run measures all of its steps."""
 
@@ -88,43 +99,61 @@ class Trial:
     def start(self) -> bool:
         """Run the baseline, and return whether it was measured, without which nothing can be compared."""
         try:
-            self._run(BASELINE, ())
+            self._run(UNCHANGED)
         except KeyboardInterrupt:
             self.interrupted = True
             return False
         self.uneven = _is_uneven(self.baseline.reading)
         return self.baseline.reading.status == "measured"
 
-    def measure(self, planned: Sequence[Planned], repeats: int | None = None) -> None:
-        """Run variants, the baseline after each; ends early when the user interrupts."""
-        self.planned += planned
-        rounds = repeats if repeats is not None else repeats_for(len(planned))
-        self.expected = len(self.runs) + runs_for(len(planned), rounds) - 1
+    def measure(self, planned: Sequence[Planned]) -> None:
+        """Run each variant once, the baseline after each; ends early when the user interrupts."""
+        self._plan(planned)
         try:
-            for one in [one for _ in range(rounds) for one in planned]:
+            for one in planned:
                 if not self.interrupted and not self.failed(one.variant.name):
                     self._alternate(one.variant)
         except KeyboardInterrupt:
             # Between two runs, or while one was read: the results so far are kept.
             self.interrupted = True
 
+    def run_alone(self, planned: Planned, limit_s: float) -> Reading | None:
+        """Run a variant without the baseline, for at most so long; None if the user interrupts."""
+        self._plan([planned])
+        try:
+            self._run(planned.variant, limit_s)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return None if self.interrupted else self.runs[-1].reading
+
+    def mean_wall_s(self, name: str) -> float:
+        """Return how long the runs of a variant took on average; of all runs, if it has none."""
+        walls = [run.wall_s for run in self.runs if run.name == name] or [run.wall_s for run in self.runs]
+        return sum(walls) / len(walls)
+
+    def _plan(self, planned: Sequence[Planned]) -> None:
+        known = {one.variant.name for one in self.planned}
+        self.planned += [one for one in planned if one.variant.name not in known]
+
     def _alternate(self, variant: Variant) -> None:
         """Run a variant and then the baseline, unless the variant failed."""
-        self._run(variant.name, variant.changes)
+        self._run(variant)
         if not self.interrupted and not self.failed(variant.name):
-            self._run(BASELINE, ())
+            self._run(UNCHANGED)
 
     def failed(self, name: str) -> bool:
         """Return whether a variant ran without being measured, so that it is not run again."""
         return any(run.name == name and run.reading.status != "measured" for run in self.runs)
 
-    def _run(self, name: str, changes: tuple[str, ...]) -> None:
+    def _run(self, variant: Variant, limit_s: float = math.inf) -> None:
         """Run once and read the recording."""
+        name, changes = variant.name, variant.changes
         number = len(self.runs) + 1
-        self.progress.begins(name, number, max(number, self.expected))
+        self.progress.begins(name, number)
         folder = self.folder / f"{number:02}-{name}"
-        settings = self._settings(changes)
-        ended = run_once(self.command, changes, folder, settings, self.progress.ticks, self._limit_s(changes))
+        settings = replace(self._settings(changes), overlay=variant.overlay)
+        limit_s = min(limit_s, self._limit_s(changes))
+        ended = run_once(self.command, changes, folder, settings, self.progress.ticks, limit_s)
         self.runs.append(Run(name, folder, self._read(ended, changes), ended.wall_s))
         self.interrupted = ended.how == "interrupted"
         self.progress.ends(self.runs[-1])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec import Struct
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import BY_NAME, CEILING, FIX, NUMERICS, checked
+
+BASELINE = "baseline"
+"""The unchanged program."""
 
 NONE = "none"
 """The unchanged program once more: the deviation of its ratio from 1 is noise."""
@@ -24,11 +29,14 @@ class Variant(Struct, frozen=True):
     """Changes as a user types them: ``workers=2+pin-memory``."""
 
     name: str
+    overlay: Path | None = None
+    """The file of ``launch/overlay_file.py`` with edited source, instead of changes."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The changes, each as ``perfwrap run --change`` takes it; none for ``none``."""
-        return () if self.name == NONE else tuple(self.name.split(JOINT))
+        """The changes, each as ``perfwrap run --change`` takes it."""
+        is_unchanged = self.name in (BASELINE, NONE) or self.overlay is not None
+        return () if is_unchanged else tuple(self.name.split(JOINT))
 
     @property
     def kind(self) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import perfwrap
 from perfwrap.errors import PerfwrapError
-from perfwrap.launch.options import DEFAULT_MAX_OVERHEAD, Trial
+from perfwrap.launch.options import DEFAULT_MAX_OVERHEAD, EditedFile, Trial
 from perfwrap.monitor_options import DEFAULT_BUDGET_MIB, MEBIBYTE
 from perfwrap.run_folder import IGNORED_BY_GIT, RunFolder
 
@@ -39,6 +39,10 @@ CODE = "code-" + importlib.util.MAGIC_NUMBER.hex()
 HEADER_BYTES = 16
 """Bytes before the code in Python's files of byte code: version, flags, time and size of the source."""
 SETTINGS = "settings"
+MARSHAL_VERSION = 2
+"""The newest that each Python reads which may run the recorder."""
+OVERLAY = "overlay"
+"""The file with the edited source files; the recorder's overlay.py reads it."""
 NO_TRIAL = Trial()
 
 
@@ -55,6 +59,7 @@ def prepare(
     window_detail: Sequence[str] = (),
     window_ranks: str = "0",
     trial: Trial = NO_TRIAL,
+    overlay: Sequence[EditedFile] = (),
     host: str | None = None,
     watched: bool = False,
     inspect: bool = False,
@@ -72,6 +77,7 @@ def prepare(
     # It starts with a digit, so it is not the name of a module; the rest is random.
     data = hook / ("0" + os.urandom(8).hex())
     constants = {"DATA": data.name, "RUN_FOLDER": str(folder.path.absolute()), "WAS_UNSET": not previous}
+    constants["HAS_OVERLAY"] = bool(overlay)
     shim = _fill_in((_source() / SHIM).read_text(encoding="utf-8"), constants)
     settings = {
         "run_dir": folder.path.absolute(),
@@ -89,6 +95,7 @@ def prepare(
         "trial_warm_up": trial.warm_up,
         "trial_precision": trial.precision,
         "trial_writes": "allow" if trial.writes else "skip",
+        "trial_values": "" if trial.values_seed is None else trial.values_seed,
         "original_pythonpath_empty": int(not previous),
         "watched": int(watched),
         "inspect": int(inspect),
@@ -97,6 +104,9 @@ def prepare(
     code: dict[str, tuple[bytes, bytes]] = {}
     _copy_sources(str(_source() / PACKAGE), str(data / PACKAGE), code)
     _write_bytes(str(data / CODE), marshal.dumps(code))
+    if overlay:
+        edited = {str(file.path.absolute()): (file.before, file.after) for file in overlay}
+        _write_bytes(str(data / OVERLAY), marshal.dumps(edited, MARSHAL_VERSION))
     # Otherwise Python creates them with the program's umask; if it is permissive, others could add byte code.
     for sources in (hook, data / PACKAGE):
         _make_directory(sources / BYTE_CODE)

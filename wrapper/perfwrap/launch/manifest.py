@@ -80,6 +80,7 @@ def _options(options: Options) -> dict[str, Any]:
         for name, words in (("nsys", options.nsys), ("ncu", options.ncu))
     }
     own = {"name": masked(options.name), "tags": list(map(masked, options.tags))}
+    own["overlay"] = [str(file.path) for file in options.overlay]
     return asdict(options) | {"out": None if options.out is None else str(options.out)} | own | handed
 
 

@@ -26,6 +26,18 @@ class Trial:
     """Fewer are enough if the relative error of the median is below this; 0 for never."""
     writes: bool = False
     """Whether a process that ends itself may write checkpoints."""
+    values_seed: int | None = None
+    """The seed of a trial that writes losses and parameters instead of being timed; None for a timed one."""
+
+
+@dataclass(frozen=True)
+class EditedFile:
+    """A source file of the program that runs with other content, and stays as it is on the disk."""
+
+    path: Path
+    before: bytes
+    """Its content when it was edited; if it is different when it runs, it runs as it is."""
+    after: bytes
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Options(MonitorOptions):
     window_ranks: str = "0"
     """Which of several ranks it captures: ``0`` or ``all``."""
     trial: Trial = Trial()
+    overlay: tuple[EditedFile, ...] = ()
+    """The files that every Python process of the command runs with edited source."""
     inspect: bool = False
     """Whether the recorder writes what each operation of a few steps reads and writes."""
     nsys: tuple[str, ...] | None = None

@@ -57,6 +57,7 @@ class Recording:
                 window_detail=options.window_detail,
                 window_ranks=options.window_ranks,
                 trial=options.trial,
+                overlay=options.overlay,
                 inspect=options.inspect,
             )
         except (PerfwrapError, OSError) as error:

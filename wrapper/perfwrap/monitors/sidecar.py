@@ -1,14 +1,15 @@
 """The process beside the command in which all monitors run.
 
-Started by the launcher with the arguments ``RUN_DIR LAUNCHER_PID [SETTINGS]``, all signals blocked; SETTINGS is the
-JSON of ``MonitorSettings``. Standard input brings a line ``child PID`` when the command runs, a line ``end JSON`` that
-says how it ended (the mark ``command_end``), and ends when the command or the launcher has. Failures here
-are only reported as coverage in this process's journal. Its own cost is there, too: the series
-``sidecar cpu_seconds``, at the start, every ten seconds and at the end.
+A fork of the launcher calls ``main``; ``python -m perfwrap.monitors.sidecar RUN_DIR LAUNCHER_PID [SETTINGS]`` runs the
+monitors alone, with the JSON of ``MonitorSettings``. All signals are blocked. Standard input brings a line ``child
+PID`` when the command runs, a line ``end JSON`` that says how it ended (the mark ``command_end``), and ends when the
+command or the launcher has. Failures here are only reported as coverage in this process's journal. Its own cost is
+there, too: the series ``sidecar cpu_seconds``, at the start, every ten seconds and at the end.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import select
@@ -20,9 +21,11 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from perfwrap.monitor_options import MonitorSettings
 from perfwrap.monitors import MODULES, MONITORS
+from perfwrap.monitors.host import pair_speed
 from perfwrap.monitors.metrics.metrics_options import MetricsOptions
 from perfwrap.monitors.monitor_journal import JournalWriter
 from perfwrap.monitors.progress.shown_progress import SharedProgress
@@ -42,6 +45,8 @@ BURST = 2.0
 start together cost something once."""
 SURE = 2.5
 """Sampling twice as often costs twice as much; the rest is a margin."""
+MIN_SECONDS_FOR_CORES = 5.0
+"""The cores are measured after runs of at least this time: shorter ones are not worth 60 ms more."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended this long after the command (a stuck driver) is abandoned."""
 OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
@@ -49,16 +54,13 @@ OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
 STANDARD_INPUT = 0
 
 
-def main() -> None:
-    """Watch until standard input ends or the launcher is gone."""
+def main(folder: RunFolder, launcher: int, settings: MonitorSettings) -> NoReturn:
+    """Watch until standard input ends or the launcher is gone, then exit."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     os.umask(0o077)  # also for the files of py-spy
     # One file stays open for each process of the run.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    run_dir, launcher, *text = sys.argv[1:]
-    settings = MonitorSettings.from_json(text[0]) if text else MonitorSettings()
-    folder = RunFolder(Path(run_dir))
     journal = JournalWriter(folder.journal, host_name(), settings.budget_bytes)
     journal.fact("role", "monitor")
     journal.fact("python", sys.version.split()[0])
@@ -72,7 +74,7 @@ def main() -> None:
         "processes": (folder.starts, hook, children),
         "pyspy": (folder, _py_spy_options(settings)),
         "gpu": (folder.starts,),
-        "stalls": (folder, roots, _stall_options(settings, int(launcher), say), shown),
+        "stalls": (folder, roots, _stall_options(settings, launcher, say), shown),
         "metrics": (folder, _metrics_options(settings), shown, say),
     }
     ending = Ending()
@@ -84,10 +86,11 @@ def main() -> None:
         watches = {name: partial(_watch, name, journal, *more.get(name, ())) for name in names}
         watchers.append(Watcher(journal, watches, ending, int(SECOND_NS / settings.rate_hz), quick))
         watchers[-1].start()
-    pace = Pace(journal, watchers)
-    _wait(journal, int(launcher), (children, roots), pace)
+    pace, begun = Pace(journal, watchers), time.monotonic()
+    _wait(journal, launcher, (children, roots), pace)
     ending.announce()
-    _finish(journal, watchers)
+    is_long = time.monotonic() - begun >= MIN_SECONDS_FOR_CORES
+    _finish(journal, watchers, measure_cores=is_long and not settings.only_processes)
 
 
 class Pace:
@@ -203,11 +206,17 @@ def _obey(line: str, journal: JournalWriter, children: tuple[deque[int], ...]) -
         journal.mark("command_end", rest)
 
 
-def _finish(journal: JournalWriter, watchers: list[Watcher]) -> None:
-    """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs."""
+def _finish(journal: JournalWriter, watchers: list[Watcher], *, measure_cores: bool) -> NoReturn:
+    """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs.
+
+    ``measure_cores`` while they are idle.
+    """
     deadline = time.monotonic() + FINISH_SECONDS
     for watcher in watchers:
         watcher.join(deadline - time.monotonic())
+    speed = pair_speed.measure() if measure_cores else ""
+    if speed:
+        journal.fact("cpu_pair_speed", speed)
     cost = journal.series("sidecar", "cpu_seconds")
     journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
     journal.close()
@@ -215,4 +224,5 @@ def _finish(journal: JournalWriter, watchers: list[Watcher]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    path, parent, *text = sys.argv[1:]
+    main(RunFolder(Path(path)), int(parent), MonitorSettings(**json.loads(text[0] if text else "{}")))

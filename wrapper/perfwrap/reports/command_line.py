@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from perfwrap.rules.model import Finding
-
 PLACEHOLDER = "YOUR_COMMAND"
 """Stands for the training command where it is unknown or too long."""
 PRESETS = ("three-run",)
 """Experiments that `perfwrap try` takes as --preset."""
+SEARCHES = ("find-batch-size",)
+"""Experiments that are options of `perfwrap try`."""
 ABOUT_WRITES = ("no-checkpoint",)
 """Experiments that need a program whose writes are allowed: otherwise no run of it saves anything."""
 
@@ -28,10 +28,12 @@ def training_command(run: Mapping[str, Any]) -> str:
     return PLACEHOLDER if "imported" in run or run.get("attached") or not words else as_typed(words)
 
 
-def proof(finding: Finding) -> str:
-    """Return the beginning of the command that measures the fix of a finding; empty if none does."""
-    if not finding.experiment:
+def proof(experiment: str | None) -> str:
+    """Return the beginning of the command that measures an experiment of a finding; empty if there is none."""
+    if not experiment:
         return ""
-    preset = "--preset " if finding.experiment in PRESETS else ""
-    writes = " --allow-writes" if finding.experiment in ABOUT_WRITES else ""
-    return f"perfwrap try {preset}{finding.experiment}{writes}"
+    if experiment in SEARCHES:
+        return f"perfwrap try --{experiment}"
+    preset = "--preset " if experiment in PRESETS else ""
+    writes = " --allow-writes" if experiment in ABOUT_WRITES else ""
+    return f"perfwrap try {preset}{experiment}{writes}"

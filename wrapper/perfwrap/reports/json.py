@@ -25,7 +25,7 @@ from perfwrap.diagnosis.model import (
     WholeRun,
 )
 from perfwrap.private_files import replace_text
-from perfwrap.rules.model import Finding, Location
+from perfwrap.rules.model import Finding, Location, Option
 from perfwrap.timeline.notebook_cells import cell_number, without_cell
 
 FORMAT = 2
@@ -59,6 +59,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             "confidence": verdict.confidence,
         },
         "findings": [_finding(finding) for finding in diagnosis.findings],
+        "would_not_help": [{"advice": each.advice, "why": each.why} for each in diagnosis.would_not_help],
         "outcomes": {
             outcome.rule: {"state": outcome.state, "why": outcome.why} for outcome in diagnosis.outcomes
         },
@@ -187,6 +188,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": [finding.sentence, *finding.evidence],
         "advice": finding.advice,
         "experiment": finding.experiment,
+        "options": [_option(option) for option in finding.options],
+    }
+
+
+def _option(option: Option) -> dict[str, Any]:
+    """Return one way to fix a problem."""
+    low, high = option.saving
+    return {
+        "edit": option.edit,
+        "details": option.details or None,
+        "saving": {"low": _ratio(low), "high": _ratio(high)},
+        "basis": option.basis or None,
+        "experiment": option.experiment,
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 from perfwrap import units
 from perfwrap.diagnosis.model import Diagnosis
-from perfwrap.reports.gain import expected
+from perfwrap.reports.gain import alternative, expected
 from perfwrap.reports.markdown_text import code, escaped, table
 from perfwrap.rules.model import Finding, Outcome
 from perfwrap.timeline.notebook_cells import at_line
@@ -23,6 +23,9 @@ def text(diagnosis: Diagnosis, folder: Path) -> str:
     lines += [f"**{escaped(diagnosis.verdict.sentence)}**", "", *_account(diagnosis)]
     for number, finding in enumerate(diagnosis.findings, start=1):
         lines += ["", *_finding(number, finding, str(diagnosis.run.get("cwd") or ""))]
+    if diagnosis.would_not_help:
+        unhelpful = [f"- {escaped(each.sentence)}" for each in diagnosis.would_not_help]
+        lines += ["", "Would not help:", "", *unhelpful]
     lines += ["", *_unchecked(diagnosis.outcomes)]
     lines += [f"- Warning: {escaped(warning)}" for warning in diagnosis.warnings]
     lines += ["", f"Run folder: {code(str(folder))}"]
@@ -60,6 +63,8 @@ def _finding(number: int, finding: Finding, directory: str) -> list[str]:
     lines += ["", f"Fix: {escaped(finding.advice)}"]
     if expected(finding):
         lines += ["", f"Gain: {expected(finding)}."]
+    if finding.options[1:]:
+        lines += ["", "Or:", "", *(f"- {escaped(alternative(option))}" for option in finding.options[1:])]
     if finding.evidence:
         inner = [f"- {escaped(sentence)}" for sentence in finding.evidence]
         lines += ["", "<details><summary>Evidence</summary>", "", *inner, "", "</details>"]

@@ -5,15 +5,16 @@ FORMAT 1::
     format        1                                command    list of words
     baseline      a row                            variants   rows, in the order in which they were tried
     best          name of the best fix, or null    interrupted  whether the user ended it early
-    batch_size    null, or {"largest", "smallest" (that does not fit, or null), "reason", "advised"}
+    batch_size    null, or {"largest", "smallest" (that does not fit, or null), "reason", "advised", "fastest"}
     written       files that the program wrote in its working folder; null where that was not looked at
 
 A row has ``name``, ``kind`` (fix, numerics, ceiling), ``status`` (measured, refused, unused, out of memory, crashed,
 hung, no steps, interrupted), ``judgement`` (gain, slower, noise, not repeated, not measured), ``reason``,
-``median_ns``, ``samples_per_s``, ``steps`` and ``runs`` (how many were measured), ``ratio`` with ``low`` and ``high``
-(the time of a step, or of a sample where batches differ, over the baseline's, with its 95 % interval), ``loss``,
-``loss_warning``, ``peak_bytes``, ``skipped_writes``, ``rule`` and ``predicted`` (``[low, high]``, by that rule), the
-``prediction_error`` (0 inside that range), and ``edit`` (a diff, or what to write).
+``median_ns``, ``samples_per_s``, ``steps`` and ``runs`` (how many count), ``left_out`` (runs that something else on the
+machine disturbed), ``ratio`` with ``low`` and ``high`` (the time of a step, or of a sample where batches differ, over
+the baseline's, with its 95 % interval), ``loss``, ``loss_warning``, ``peak_bytes``, ``skipped_writes``, ``rule`` and
+``predicted`` (``[low, high]``, by that rule), the ``prediction_error`` (0 inside that range), and ``edit`` (a diff, or
+what to write).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def _row(row: Row) -> dict[str, Any]:
         "samples_per_s": _rounded(row.samples_per_s),
         "steps": row.steps,
         "runs": row.runs,
+        "left_out": row.left_out,
         "ratio": _rounded(found.value) if found else None,
         "low": _rounded(found.low) if found else None,
         "high": _rounded(found.high) if found else None,

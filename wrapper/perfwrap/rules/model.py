@@ -96,26 +96,52 @@ def named(what: str, line: Line | Location | None) -> str:
 
 
 @dataclass(frozen=True)
+class Option:
+    """One way to fix a problem.
+
+    ``edit`` says in one imperative sentence what to change and where. ``saving`` is the step time after the fix over
+    the step time now, best case first: (0.4, 0.6) means that a step would take 40 to 60 % of its present time,
+    (1.0, 1.0) that no gain is predicted. ``basis`` is a short phrase: the figures that the prediction rests on.
+    ``experiment`` is the change of `perfwrap try` that measures it, None if there is none.
+    """
+
+    edit: str
+    saving: tuple[float, float]
+    basis: str = ""
+    experiment: str | None = None
+    details: str = ""
+    """More sentences, for users who choose this option."""
+
+    @property
+    def advice(self) -> str:
+        """What to change, with all details."""
+        return f"{self.edit} {self.details}".rstrip()
+
+    @property
+    def ratio(self) -> float:
+        """The expected step time over that now: the middle of the range."""
+        return sum(self.saving) / 2
+
+
+@dataclass(frozen=True)
 class Finding:
     """A problem that was found.
 
     ``title`` is one full sentence with the line and the number (SHARE is replaced by the share), ``evidence`` has more
-    sentences, ``advice`` says what to change. ``share`` is the claimed part (0 to 1) of the wall time that ``scope``
-    names. ``saving`` is the step time after the fix over the step time now, best case first: (0.4, 0.6) means that a
-    step would take 40 to 60 % of its present time, (1.0, 1.0) that there is no gain. ``claims`` selects the segments of
-    the account that the finding claims; no segment is claimed twice. ``rule`` and ``ranks`` are filled in by the
-    engine; a rule sets ``ranks`` itself if the cause is on other ranks than the one that it checks.
+    sentences. ``options`` are the ways to fix it, at least one, each sufficient on its own; they are sorted by expected
+    gain here, and those that gain the same stay in the rule's order. ``share`` is the claimed part (0 to 1) of the wall
+    time that ``scope`` names. ``claims`` selects the segments of the account that the finding claims; no segment is
+    claimed twice. ``rule`` and ``ranks`` are filled in by the engine; a rule sets ``ranks`` itself if the cause is on
+    other ranks than the one that it checks.
     """
 
     title: str
     share: float
-    saving: tuple[float, float]
     evidence: tuple[str, ...]
-    advice: str
+    options: tuple[Option, ...]
     verdict: str | None = None
     """The verdict that it supports, together with other findings of the same verdict."""
     location: Location | None = None
-    experiment: str | None = None
     rerun_options: str | None = None
     """Options of ``perfwrap run`` that record more detail about this problem."""
     confidence: Confidence = "measured"
@@ -134,6 +160,28 @@ class Finding:
     rule: str = ""
     ranks: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Sort the options, the best first; ValueError if there are none."""
+        if not self.options:
+            raise ValueError("A finding has at least one option.")
+        best_first = sorted(self.options, key=lambda option: option.ratio)
+        object.__setattr__(self, "options", tuple(best_first))
+
+    @property
+    def advice(self) -> str:
+        """What to change: the best option."""
+        return self.options[0].advice
+
+    @property
+    def saving(self) -> tuple[float, float]:
+        """The step-time ratios of the best option, best case first."""
+        return self.options[0].saving
+
+    @property
+    def experiment(self) -> str | None:
+        """The change of `perfwrap try` that measures the best option."""
+        return self.options[0].experiment
+
     @property
     def sentence(self) -> str:
         """The title with the share filled in."""
@@ -144,7 +192,7 @@ class Finding:
         """The share that the fix gains in the middle of its range; the whole share if of the run or informational."""
         if self.scope is Scope.RUN or self.informational:
             return self.share
-        return min(self.share, 1.0 - sum(self.saving) / 2)
+        return min(self.share, 1.0 - self.options[0].ratio)
 
     @property
     def weight(self) -> float:

@@ -101,6 +101,6 @@ def where(function: HotFunction) -> str:
 def join_passes(function: HotFunction, loop: int) -> str:
     """Return what to change at a line in a loop whose passes do not depend on each other."""
     return (
-        f"{place(function.line, '')} is in the loop that begins at line {loop}: do the work of all its passes in one "
+        f"Do the work of all passes of the loop around {place(function.line, '')}, which begins at line {loop}, in one "
         "operation on a whole tensor or batch."
     )

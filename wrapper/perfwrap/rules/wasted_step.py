@@ -20,7 +20,7 @@ from perfwrap.measures.dataflow.wasted_work import WastedWork, find_wasted_work
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, locate, place
 from perfwrap.timeline.operation_window import BACKWARD
 
 MIN_WASTE_SHARE = 0.03
@@ -71,9 +71,8 @@ def found(
             Finding(
                 title=words.title,
                 share=share,
-                saving=_saving(share, waste, on_gpu),
                 evidence=(*words.evidence, *_called_from(waste)),
-                advice=words.advice,
+                options=(Option(words.advice, _saving(share, waste, on_gpu)),),
                 verdict="compute-bound",
                 location=locate(location),
                 confidence="inferred" if on_gpu else "measured",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +10,9 @@ import pytest
 from msgspec import structs
 from perfwrap.diagnosis.model import Diagnosis, LineAccount, Verdict
 from perfwrap.measures.recorder.own_cost import ProcessorTime
-from perfwrap.reports.terminal.page import MAX_COLUMNS
-from perfwrap.reports.terminal.run_text import next_command
-from perfwrap.rules.model import Finding, Location, Outcome
+from perfwrap.reports.terminal.page import MAX_COLUMNS, Page
+from perfwrap.reports.terminal.run_text import draw, next_command
+from perfwrap.rules.model import Finding, Location, Option, Outcome
 
 Draw = Callable[..., str]
 
@@ -66,9 +67,8 @@ def test_names_cannot_steer_the_terminal_or_the_layout(
     hostile = Finding(
         title=f"Look at {name}:3.",
         share=0.5,
-        saving=(0.5, 1.0),
         evidence=(f"In {name}.",),
-        advice=f"Open {name}.",
+        options=(Option(f"Open {name}.", (0.5, 1.0)),),
         location=Location(str(tmp_path / name), 3),
         rule="python_overhead",
     )
@@ -130,7 +130,16 @@ def test_an_imported_loop_of_which_no_phase_is_known_is_said_to_be_so(
 )
 def test_the_next_command_depends_on_what_was_found(rule: str, informational: bool, command: str) -> None:
     found = (
-        (Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule=rule, informational=informational),)
+        (
+            Finding(
+                "It is so.",
+                0.5,
+                (),
+                (Option("Go on.", (1, 1)),),
+                rule=rule,
+                informational=informational,
+            ),
+        )
         if rule
         else ()
     )
@@ -147,7 +156,13 @@ def test_the_next_command_depends_on_what_was_found(rule: str, informational: bo
 )
 def test_a_finding_that_another_run_would_explain_names_that_run(words: list[str], command: str) -> None:
     found = Finding(
-        "It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True, rerun_options="--sample 20"
+        "It is so.",
+        0.5,
+        (),
+        (Option("Go on.", (1, 1)),),
+        rule="it",
+        informational=True,
+        rerun_options="--sample 20",
     )
     diagnosis = Diagnosis(
         Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run={"command": words}
@@ -168,7 +183,14 @@ def test_a_finding_that_another_run_would_explain_names_that_run(words: list[str
 def test_what_the_model_computes_is_inspected_next_unless_it_was(
     verdict: str, run: dict[str, object], command: str
 ) -> None:
-    found = Finding("It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True)
+    found = Finding(
+        "It is so.",
+        0.5,
+        (),
+        (Option("Go on.", (1, 1)),),
+        rule="it",
+        informational=True,
+    )
     run = {"command": ["python", "train.py"], **run}
     diagnosis = Diagnosis(Verdict(verdict, 0.9, "So it is.", "measured"), (found,), run=run)
     assert next_command(diagnosis, Path("/runs/a")) == command
@@ -178,7 +200,13 @@ def test_what_the_model_computes_is_inspected_next_unless_it_was(
 
 def test_what_was_imported_is_no_command_to_run_again() -> None:
     found = Finding(
-        "It is so.", 0.5, (1, 1), (), "Go on.", rule="it", informational=True, rerun_options="--sample 20"
+        "It is so.",
+        0.5,
+        (),
+        (Option("Go on.", (1, 1)),),
+        rule="it",
+        informational=True,
+        rerun_options="--sample 20",
     )
     run = {"command": ["perfwrap", "import", "trace.json"], "imported": [{"format": "Kineto"}]}
     diagnosis = Diagnosis(Verdict("compute-bound", 0.9, "So it is.", "measured"), (found,), run=run)
@@ -250,3 +278,24 @@ def test_what_the_whole_run_paid_is_reported(diagnosis: Diagnosis, drawn: Draw) 
         "In the whole run: 600 ms of CPU time, 6.0 % of the program's 10 s (recorder 500 ms, estimated; "
         "monitors 100 ms)." in words
     )
+
+
+def other_options(finding: Finding, every: bool) -> list[str]:
+    """Return the lines of a report at 80 columns that are about other options."""
+    page = Page(io.StringIO(), 80)
+    diagnosis = Diagnosis(Verdict("data-bound", 0.9, "So it is.", "measured"), (finding,))
+    draw(diagnosis, Path("/runs/a"), page, every)
+    lines = page.text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("   Or:"))
+    return [line for line in lines[first:] if line.startswith(("   Or:", "         "))]
+
+
+def test_other_options_take_a_line_each_and_are_whole_in_the_full_report() -> None:
+    edit = "Pass num_workers=2, persistent_workers=True to the DataLoader at a/long/path/train_digits.py:75."
+    options = [Option(edit.replace("=2", f"={number}"), (0.1 * number, 0.9)) for number in range(1, 7)]
+    finding = Finding("It waits.", 0.9, (), tuple(options), rule="it")
+    short, full = other_options(finding, every=False), other_options(finding, every=True)
+    assert len(short) == 3
+    assert all(len(line) <= 80 and "…, step time " in line for line in short)
+    assert sum(line.startswith("   Or:") for line in full) == 5
+    assert "train_digits.py:75" in " ".join(full)

@@ -24,8 +24,8 @@ def test_a_slow_loader_without_workers_is_found_at_the_line_that_made_it(
     assert finding.share == pytest.approx(0.5, abs=0.02)
     assert str(finding.location) == "train.py:12"
     assert finding.severity == "critical"
-    assert "num_workers=1" in finding.advice
-    assert finding.experiment == "workers=1"
+    assert "num_workers=2" in finding.advice
+    assert finding.experiment == "workers=2"
 
 
 def test_as_many_workers_are_advised_as_keep_up_with_the_step(
@@ -36,7 +36,7 @@ def test_as_many_workers_are_advised_as_keep_up_with_the_step(
     finding = find(rule)
     assert finding.experiment == "workers=4"
     best, worst = finding.saving
-    assert 10 / 45 <= best < worst < 1
+    assert 0.95 * 10 / 45 <= best < worst < 1
 
 
 def test_training_on_a_cpu_shares_its_cores_with_the_workers(
@@ -45,12 +45,11 @@ def test_training_on_a_cpu_shares_its_cores_with_the_workers(
     write(loop, wait=35)
     loop.cores(2, busy=1)
     finding = find(rule)
-    # 35 ms on one core and 10 ms on two are 55 ms of work: no less than 27.5 ms on two cores.
+    # 35 ms on one core and 10 ms on two are 55 ms of work, 45 ms if the second thread only waited for the first.
     assert finding.experiment == "workers=2"
     assert "torch.set_num_threads(1)" in finding.advice
     best, worst = finding.saving
-    assert best >= 27.5 / 45
-    assert best < worst < 1
+    assert 0.95 * 22.5 / 45 <= best < 27.5 / 45 < worst < 0.97
 
 
 def test_training_on_a_gpu_keeps_the_core_that_launches(
@@ -69,9 +68,9 @@ def test_busy_cores_bound_what_is_promised(loop: Any, find: Callable[[Rule], Fin
     loop.cores(2)
     loop.sample("process/100", "cpu_cores", 1.4)
     # 28 ms of work in 20 ms, of which the batch is 10: the other work keeps 1.8 cores busy and would get one.
-    best, worst = find(rule).saving
-    assert best == pytest.approx((18 + 0.5) / 20, abs=0.02)
-    assert best < worst < 1
+    finding = find(rule)
+    assert finding.experiment == "cached-batch"
+    assert finding.saving[1] == 1.0
 
 
 def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[[Rule], Finding]) -> None:
@@ -79,15 +78,15 @@ def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[
     loop.cores(2)
     loop.sample("process/100", "cpu_cores", 1.9)
     finding = find(rule)
-    assert finding.experiment is None
-    assert "no core is free" in finding.advice
+    assert finding.experiment == "cached-batch"
+    assert "too few cores are free" in finding.advice
 
 
 def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop, wait=10)
     loop.cores(1)
     finding = find(rule)
-    assert finding.experiment is None
+    assert finding.experiment == "cached-batch"
     assert finding.saving[1] == 1.0
     assert "num_workers" not in finding.advice
 
@@ -101,7 +100,7 @@ def test_batches_cheaper_to_make_than_to_send_are_not_given_workers(
         loop.compute(0.3, 0.3, 0.1)
     loop.cores(8, busy=1)
     finding = find(rule)
-    assert finding.experiment is None
+    assert finding.experiment == "cached-batch"
     assert "__getitems__" in finding.advice
 
 
@@ -115,6 +114,7 @@ def test_persistent_workers_are_advised_when_there_are_several_epochs(
             loop.batch(10)
             loop.compute()
         loop.span("data_end", 0.1, "loader/1", 0, 20)
+    loop.cores(8, busy=1)
     assert "persistent_workers=True" in find(rule).advice
 
 
@@ -152,6 +152,45 @@ def test_samples_are_set_against_collation_where_both_were_recorded(
     )
 
 
+def write_parts(loop: Any, getitem: float, collate: float) -> None:
+    loop.loader()
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 1000
+            with loop.journal.inside("fetch", "Data", 32):
+                loop.span("getitem", getitem, "__main__.Data.__getitem__", 32, line=7)
+                loop.span("collate", collate, "__main__.pad", 64, line=9)
+        loop.compute()
+
+
+def test_on_few_cores_a_cheaper_dataset_gains_more_than_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_parts(loop, 29, 1)
+    loop.cores(2, busy=1)
+    cheaper, workers = find(rule).options
+    assert cheaper.edit == "Make Data.__getitem__ (train.py:7) cheaper."
+    assert cheaper.basis == "97 % of making a batch"
+    assert cheaper.saving[1] == 1.0
+    assert workers.edit == "Pass num_workers=2 to the DataLoader at train.py:12."
+    assert workers.basis == "30 ms per batch, 10 ms for the rest of the step, 2 cores"
+    assert workers.saving[0] > cheaper.saving[0]
+
+
+def test_on_many_cores_workers_come_first(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_parts(loop, 29, 1)
+    loop.cores(16, busy=1)
+    assert [option.experiment for option in find(rule).options] == ["workers=3", "cached-batch"]
+
+
+def test_a_function_that_takes_little_of_making_a_batch_is_not_to_be_made_cheaper(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_parts(loop, 15, 15)
+    loop.cores(16, busy=1)
+    assert [option.experiment for option in find(rule).options] == ["workers=3"]
+
+
 def test_garbage_that_is_collected_while_a_batch_is_made_is_not_its_making(
     loop: Any, find: Callable[[Rule], Finding]
 ) -> None:
@@ -175,3 +214,11 @@ def test_while_other_programs_use_the_cores_workers_may_gain_nothing(
     assert finding.saving[0] < 0.5
     assert finding.saving[1] == 1.0
     assert any("Other programs used the cores" in sentence for sentence in finding.evidence)
+
+
+def test_a_daemon_is_not_advised_workers(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=35, daemon=True)
+    loop.cores(16, busy=1)
+    (option,) = find(rule).options
+    assert option.experiment == "cached-batch"
+    assert "its process is a daemon" in option.details

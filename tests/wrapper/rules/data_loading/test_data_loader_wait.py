@@ -33,7 +33,7 @@ def test_more_workers_are_not_advised_when_all_cores_are_busy(
     write(loop, wait=10, num_workers=2)
     loop.cores(2, busy=1.95)
     finding = find(rule)
-    assert "busy" in finding.advice
+    assert finding.options[0].basis == "all usable cores are busy"
     assert finding.saving[1] == 1.0
     assert finding.experiment == "cached-batch"
 

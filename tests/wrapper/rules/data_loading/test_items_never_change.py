@@ -42,13 +42,16 @@ def test_items_that_are_made_again_are_found_where_they_are_made(
     write(loop)
     check_items(loop.journal)
     loop.cores(2)
+    loop.monitor().fact("cpu_pair_speed", "1.00 1.00")
     finding = find(rule)
     assert finding.share == pytest.approx(20 / 31, abs=0.02)
     assert str(finding.location) == "train.py:7"
     assert "makes items again that never change (Data.__getitem__ at train.py:7)" in finding.title
     assert "12 of 12 checked items" in " ".join(finding.evidence)
     assert "2 GiB" in " ".join(finding.evidence)
-    assert "num_workers=1 instead of a cache would gain less" in " ".join(finding.evidence)
+    assert finding.options[0].edit == "Cache the items of Data.__getitem__ at train.py:7, which never change."
+    assert finding.options[0].basis == "unchanged in 12 of 12 checks, 2 GiB"
+    assert [option.experiment for option in finding.options[1:]] == ["cached-batch", "workers=2"]
     assert "2 GiB for 2,048 items" in finding.advice
     best, worst = finding.saving
     assert best < 11 / 31 < worst
@@ -72,8 +75,11 @@ def test_where_workers_gain_more_that_is_said_with_a_sentence_about_the_items(
     check_items(loop.journal)
     loop.cores(16, busy=1)
     assert isinstance(ask(rule), Clear)
-    words = " ".join(find(data_loader_single_process).evidence)
+    finding = find(data_loader_single_process)
+    words = " ".join(finding.evidence)
     assert "The same bytes each epoch (12 of 12 checked items): caching them would take 2 GiB." in words
+    assert [option.experiment for option in finding.options] == ["workers=3", "cached-batch"]
+    assert "Cache the items" in finding.options[1].edit
 
 
 def test_items_that_change_or_may_change_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
@@ -133,8 +139,9 @@ def test_a_cache_that_does_not_fit_is_not_advised(
     check_items(loop.journal)
     loop.monitor().fact("memory_total_bytes", 3 << 30)
     assert isinstance(ask(rule), Clear)
-    words = " ".join(find(data_loader_single_process).evidence)
-    assert "caching them would take 2 GiB, too much for the 3 GiB of memory." in words
+    finding = find(data_loader_single_process)
+    assert "caching them would take 2 GiB, too much for the 3 GiB of memory." in " ".join(finding.evidence)
+    assert not any("Cache the items" in option.edit for option in finding.options)
 
 
 def write_workers(loop: Any, getitem: float, collate: float = 1) -> Any:
@@ -152,7 +159,7 @@ def test_slow_items_of_workers_are_to_be_made_once(loop: Any, find: Callable[[Ru
     loop.cores(2)
     finding = find(slow_item)
     assert "12 of 12 checked items" in " ".join(finding.evidence)
-    assert "only once" in finding.advice
+    assert "Cache the items of Data.__getitem__" in finding.advice
     assert "forked workers" in finding.advice
     assert finding.saving[0] < finding.saving[1] < 1
 
@@ -160,7 +167,9 @@ def test_slow_items_of_workers_are_to_be_made_once(loop: Any, find: Callable[[Ru
 def test_too_few_workers_know_that_items_never_change(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write_workers(loop, 19)
     loop.cores(16, busy=2)
-    assert "12 of 12 checked items" in " ".join(find(too_few_workers).evidence)
+    finding = find(too_few_workers)
+    assert "12 of 12 checked items" in " ".join(finding.evidence)
+    assert any(option.edit.startswith("Cache the items") for option in finding.options)
 
 
 def test_a_slow_collate_function_of_items_that_never_change_could_work_once(

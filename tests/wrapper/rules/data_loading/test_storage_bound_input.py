@@ -29,7 +29,7 @@ def test_workers_that_wait_for_a_disk_are_found_where_they_read(
     words = " ".join(finding.evidence)
     assert "70 %" in words
     assert "50 MiB per second" in words
-    assert "num_workers=4" in finding.advice
+    assert "num_workers=4" in finding.options[1].edit
     # 40 ms without 70 % of it are 12 ms, on one worker.
     best, worst = finding.saving
     assert best == pytest.approx(12 / 40, abs=0.02)

@@ -27,7 +27,7 @@ def test_workers_with_many_threads_on_few_cores_are_found(loop: Any, find: Calla
     # Nothing but waits and compute, at four times the pressure.
     assert finding.share == pytest.approx(0.75, abs=0.02)
     assert finding.saving == pytest.approx((1 - finding.share, 1.0))
-    assert "num_workers=2" in finding.advice
+    assert "num_workers=2" in finding.options[1].edit
     assert finding.experiment == "threads=1"
 
 

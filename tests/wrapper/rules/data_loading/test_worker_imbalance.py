@@ -17,6 +17,7 @@ def write(loop: Any, wait: float = 20, workers: str = "101 102 103") -> None:
 
 def test_one_slow_worker_is_found(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop)
+    loop.journal.fact("torch", "2.6.0")
     loop.worker(0, 89)
     loop.worker(1, 9, idle=80)
     loop.worker(2, 9, idle=80)
@@ -26,7 +27,16 @@ def test_one_slow_worker_is_found(loop: Any, find: Callable[[Rule], Finding]) ->
     assert "Worker 0 takes 90 ms" in finding.evidence[0]
     # The mean of 90, 10 and 10 ms on three workers is 12 ms a batch.
     assert finding.saving[0] == pytest.approx(12.2 / 30, abs=0.02)
-    assert "in_order=False" in finding.advice
+    assert "in_order=False" in finding.options[1].edit
+
+
+def test_in_order_is_advised_only_where_torch_has_it(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop)
+    loop.journal.fact("torch", "2.5.1")
+    loop.worker(0, 89)
+    loop.worker(1, 9, idle=80)
+    loop.worker(2, 9, idle=80)
+    assert len(find(rule).options) == 1
 
 
 def test_even_workers_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:

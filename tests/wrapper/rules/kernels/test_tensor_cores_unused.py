@@ -22,8 +22,8 @@ def test_products_in_fp32_are_found_on_a_gpu_that_can_do_better(gpu_loop: Any) -
     assert finding.sentence.startswith("90 % of the GPU's time")
     assert finding.share == pytest.approx(0.3, abs=0.01)
     assert finding.saving == (pytest.approx(0.325, abs=0.01), pytest.approx(0.7, abs=0.01))
-    assert "bfloat16" in finding.advice
-    assert finding.experiment == "tf32"
+    assert [option.experiment for option in finding.options] == ["tf32", "bf16"]
+    assert "bfloat16" in finding.options[1].edit
     assert PLAIN in finding.evidence[1]
 
 
@@ -32,7 +32,7 @@ def test_a_geforce_is_not_advised_to_use_tf32_and_promised_no_more_than_its_peak
     finding = gpu_loop.find(rule)
     assert "set_float32_matmul_precision" not in finding.advice
     assert "bfloat16" in finding.advice
-    assert finding.experiment is None
+    assert [option.experiment for option in finding.options] == ["bf16"]
     assert finding.saving == (pytest.approx(0.55, abs=0.01), pytest.approx(0.7, abs=0.01))
 
 
@@ -41,7 +41,7 @@ def test_a_volta_is_advised_to_use_float16(gpu_loop: Any) -> None:
     finding = gpu_loop.find(rule)
     assert "float16" in finding.advice
     assert "bfloat16" not in finding.advice
-    assert finding.experiment is None
+    assert [option.experiment for option in finding.options] == ["fp16"]
 
 
 def test_a_pascal_has_none_to_use(gpu_loop: Any) -> None:

@@ -45,7 +45,7 @@ def test_the_second_forward_pass_is_found_at_the_line_of_the_checkpoint(
     assert str(finding.location) == "model.py:11"
     assert "checkpoints per step: 2" in finding.evidence[0]
     assert "At most 1 GiB" in finding.evidence[1]
-    assert "try a few steps without it at model.py:11" in finding.advice
+    assert "Try a few steps without it at model.py:11" in finding.advice
     assert finding.saving == (1 - finding.share, 1.0)
     assert finding.severity == "minor"
 
@@ -66,7 +66,7 @@ def test_no_gain_is_claimed_where_little_memory_is_left(loop: Any, find: Callabl
     memory(loop, 10 * GIB, 2 * GIB)
     finding = find(rule)
     assert (finding.saving, finding.informational) == ((1.0, 1.0), True)
-    assert "keep it" in finding.advice
+    assert "Keep it at" in finding.advice
 
 
 def test_no_gain_is_claimed_where_the_memory_is_unknown(loop: Any, find: Callable[[Rule], Finding]) -> None:

@@ -62,7 +62,7 @@ def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(
         loop.compute()
     finding = find(rule)
     assert "after line 24 of train.py, through line 21 of the next iteration" in finding.sentence
-    assert "DataLoader workers" in finding.advice
+    assert "DataLoader workers" in finding.options[1].edit
 
 
 def test_a_loss_between_forward_and_backward_is_no_python_problem(

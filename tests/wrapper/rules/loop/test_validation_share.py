@@ -27,12 +27,14 @@ def test_a_large_validation_is_found_at_its_busiest_line(loop: Any, find: Callab
     best, worst = finding.saving
     assert best == pytest.approx(1 - 0.75 * finding.share)
     assert worst == pytest.approx(1 - 0.5 * finding.share)
-    assert "inference_mode" not in finding.advice
+    assert not any("inference_mode" in option.edit for option in finding.options)
 
 
 def test_gradients_in_a_validation_are_reported(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop, batches=20, flags=2)
-    assert "train.py:51 in torch.inference_mode()" in find(rule).advice
+    *_, inference = find(rule).options
+    assert "train.py:51 in torch.inference_mode()" in inference.edit
+    assert 0 < inference.saving[0] < 1 == inference.saving[1]
 
 
 def test_hardly_any_gradients_in_a_validation_are_not_worth_a_word(
@@ -46,7 +48,7 @@ def test_hardly_any_gradients_in_a_validation_are_not_worth_a_word(
                 loop.span("data", 1, "loader/2", 32, 50)
                 loop.span("forward", 0.1 if batch == 7 else 4, "Net", 2 if batch == 7 else 0, 51)
             loop.span("data_end", 0.1, "loader/2", 0, 50)
-    assert "inference_mode" not in find(rule).advice
+    assert not any("inference_mode" in option.edit for option in find(rule).options)
 
 
 def test_a_validation_that_mostly_starts_its_workers_is_about_the_workers(

@@ -48,6 +48,7 @@ def document(diagnosis: Diagnosis, timeline: Timeline) -> dict[str, Any]:
         "account": summary.account(diagnosis),
         "lines": line_by_line.line_by_line(diagnosis),
         "findings": summary.findings(diagnosis),
+        "unhelpful": [clipped(each.sentence) for each in diagnosis.would_not_help],
         "outcomes": summary.outcomes(diagnosis),
         "notes": _notes(diagnosis),
         "seconds": (last - first) / SECOND_NS,

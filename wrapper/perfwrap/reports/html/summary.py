@@ -9,13 +9,13 @@ from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.reports import ending_text
 from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
-from perfwrap.reports.gain import expected
+from perfwrap.reports.gain import basis, expected
 from perfwrap.reports.html.encoding import clipped
 from perfwrap.reports.run_context import kind_of, run_places, run_shares
 from perfwrap.reports.terminal.explanation import sections, summary
 from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
-from perfwrap.rules.model import Finding, rule_id
+from perfwrap.rules.model import Finding, Option, rule_id
 from perfwrap.timeline.notebook_cells import at_line
 
 TENTHS = 1000
@@ -117,13 +117,29 @@ def _finding(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
         "evidence": [clipped(sentence) for sentence in finding.evidence],
         "advice": clipped(finding.advice),
         "gain": expected(finding),
-        "experiment": clipped(f"{proof(finding)} -- {training_command(diagnosis.run)}", MAX_COMMAND)
-        if proof(finding)
-        else "",
+        "basis": clipped(basis(finding.options[0])),
+        "others": [_option(option, diagnosis) for option in finding.options[1:]],
+        "experiment": _proved(finding.experiment, diagnosis),
         "ranks": list(finding.ranks),
         "place": _place(finding, diagnosis),
         "documentation": _documentation(finding.rule),
     }
+
+
+def _option(option: Option, diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return one of the other ways to fix a problem."""
+    return {
+        "advice": clipped(option.advice),
+        "gain": units.step_time(*option.saving),
+        "basis": clipped(basis(option)),
+        "experiment": _proved(option.experiment, diagnosis),
+    }
+
+
+def _proved(experiment: str | None, diagnosis: Diagnosis) -> str:
+    """Return the command that measures a change; empty if there is none."""
+    start = proof(experiment)
+    return clipped(f"{start} -- {training_command(diagnosis.run)}", MAX_COMMAND) if start else ""
 
 
 def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:

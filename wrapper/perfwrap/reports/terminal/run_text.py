@@ -11,7 +11,7 @@ from perfwrap.reports import ending_text
 from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training_command
 from perfwrap.reports.cost import own_cost
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
-from perfwrap.reports.gain import expected
+from perfwrap.reports.gain import alternative, expected
 from perfwrap.reports.run_context import kind_of, run_parts, run_places, run_shares
 from perfwrap.reports.terminal.activity import draw_gpus
 from perfwrap.reports.terminal.checked import draw_checked
@@ -27,6 +27,8 @@ from perfwrap.timeline.notebook_cells import at_line
 
 TOP = 3
 """Findings in full; each other finding takes a line."""
+MAX_OTHER_OPTIONS = 3
+"""Options of a finding that are shown beside the best one; `perfwrap report --all` shows all."""
 
 WHOLE = 1000
 """Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
@@ -77,8 +79,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
     top = len(diagnosis.findings) if every else TOP
     for number, finding in enumerate(diagnosis.findings[:top], start=1):
         page.blank()
-        _finding(number, finding, diagnosis, page)
+        _finding(number, finding, diagnosis, page, every)
     _others(diagnosis.findings[top:], page)
+    _would_not_help(diagnosis, page)
     draw_machine(diagnosis, page)
     page.blank()
     draw_checked(diagnosis.outcomes, page, every)
@@ -95,8 +98,8 @@ def next_command(diagnosis: Diagnosis, folder: Path, columns: int = 80) -> str:
 
     wasteful = [finding for finding in diagnosis.findings if not finding.informational]
     first = next(iter(wasteful or diagnosis.findings), None)
-    if wasteful and first is not None and proof(first):
-        return before(proof(first))
+    if wasteful and first is not None and proof(first.experiment):
+        return before(proof(first.experiment))
     if diagnosis.run.get("attached"):
         return f"perfwrap explain {first.rule}" if wasteful and first is not None else before("perfwrap run")
     if ending_text.failure(diagnosis.run) and not wasteful:
@@ -189,8 +192,8 @@ def _whole_run(diagnosis: Diagnosis, run: WholeRun, page: Page) -> None:
         page.paragraph(places, indent=2)
 
 
-def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) -> None:
-    """Draw one finding in full."""
+def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page, every: bool) -> None:
+    """Draw one finding: its best option in full, and others on a line each; all of them with ``every``."""
     share = "" if finding.share <= 0 else f", {units.share(finding.share)} of {finding.scope.value}"
     page.line(
         (f"{number}. {finding.rule}", "bold"),
@@ -207,6 +210,12 @@ def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page) ->
     gain = expected(finding)
     if gain:
         page.paragraph(gain, indent=3, hanging="Gain: ")
+    others = finding.options[1:]
+    for option in others if every else others[:MAX_OTHER_OPTIONS]:
+        if every:
+            page.paragraph(alternative(option), indent=3, hanging="Or:   ")
+        else:
+            page.paragraph(alternative(option, page.width - 9), indent=3, hanging="Or:   ")
 
 
 def _excerpt(location: Location, diagnosis: Diagnosis, page: Page) -> None:
@@ -253,6 +262,16 @@ def _others(findings: tuple[Finding, ...], page: Page) -> None:
     page.line(("Other findings (in full: perfwrap report --all)", "bold"))
     for finding in findings:
         page.paragraph(f"{finding.rule} ({finding.severity}): {finding.sentence}", indent=2, hanging="- ")
+
+
+def _would_not_help(diagnosis: Diagnosis, page: Page) -> None:
+    """Draw a line for each popular advice that would bring little."""
+    if not diagnosis.would_not_help:
+        return
+    page.blank()
+    page.line(("Would not help:", "bold"))
+    for each in diagnosis.would_not_help:
+        page.paragraph(each.sentence, indent=2, hanging="- ")
 
 
 def _foot(diagnosis: Diagnosis, folder: Path, page: Page) -> None:

@@ -31,7 +31,7 @@ def draw(trial: Trial, rows: Sequence[Row], written: Written, page: Page) -> Non
         page.paragraph("Interrupted: these are the results so far.", style="yellow", indent=2)
     page.blank()
     _table(rows, page)
-    _reasons(rows, page)
+    _reasons(rows, page, is_search=trial.found is not None)
     page.blank()
     if trial.baseline.reading.status != "measured":
         page.paragraph(
@@ -94,7 +94,7 @@ def _word(row: Row) -> str:
     return row.judgement
 
 
-def _reasons(rows: Sequence[Row], page: Page) -> None:
+def _reasons(rows: Sequence[Row], page: Page, is_search: bool) -> None:
     """Draw why some variants were not measured, and cautions about others."""
     for row in rows:
         if row.reason and row.status != "measured":
@@ -103,9 +103,15 @@ def _reasons(rows: Sequence[Row], page: Page) -> None:
             page.paragraph(f"{row.name}: {row.loss_warning}.", style="yellow", indent=2)
         if row.judgement == "gain" and row.kind in KINDS and row.kind != "fix":
             page.paragraph(f"{row.name}: {KINDS[row.kind]}.", style="dim", indent=2)
-    if any(row.judgement == "not repeated" for row in rows):
+        if row.left_out:
+            page.paragraph(
+                f"{row.name}: {units.counted(row.left_out, 'run')} not counted: far from the others, so something "
+                "else used the machine.",
+                indent=2,
+            )
+    if any(row.judgement == "not repeated" for row in rows) and not is_search:
         page.paragraph(
-            "Nothing was repeated, so the noise between runs is unknown. To measure it: --repeats 2",
+            "Nothing was repeated, so the noise between runs is unknown. To measure it: a longer --max-time",
             style="yellow",
             indent=2,
         )
@@ -133,12 +139,20 @@ def _batch_size(found: BatchSize, page: Page) -> None:
     """Draw the largest batch size that fits."""
     if found.smallest is None:
         page.paragraph(f"Batch size {units.count(found.largest)} fits; {found.reason}.", style="bold")
+        _fastest(found, page)
         return
     page.paragraph(
         f"Batch size {units.count(found.largest)} fits, {units.count(found.smallest)} does not ({found.reason}). Use "
         f"{units.count(found.advised)} at most, to keep memory free for longer samples and fragmentation.",
         style="bold",
     )
+    _fastest(found, page)
+
+
+def _fastest(found: BatchSize, page: Page) -> None:
+    """Draw which size has the most samples per second."""
+    if found.fastest is not None:
+        page.paragraph(f"Most samples per second: batch size {units.count(found.fastest)}.")
 
 
 def _edit(row: Row, page: Page) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import polars as pl
+from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
@@ -34,6 +36,9 @@ MAX_STARVED_SHARE = 0.2
 
 MAX_TRAINING_STARVED_SHARE = 0.1
 """CPU starvation of the training thread (share of the loop without a core) from which it delays receiving batches."""
+
+INNER = re.compile(r"(\.<locals>)?\.<\w+>")
+"""Parts of a function's name that stand for a comprehension or a lambda inside it."""
 
 MAIN_SHARE = 0.8
 """Share of making a batch from which one function is the main cost."""
@@ -106,25 +111,40 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
     )
 
 
-def main_cost(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> str:
-    """Return the user's function that takes most of making a batch, and its line; empty if unknown.
+class Cost(Struct, frozen=True):
+    """The user's function that takes most of making a batch, with its line, and its share of that time."""
+
+    words: str
+    share: float
+
+
+def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost | None:
+    """Return the user's function that takes most of making a batch; None if unknown.
 
     If py-spy sampled, this is the function with at least half of its samples.
     """
-    hottest = main_function(evidence.get(sampled_making, trainer, loader))
-    if hottest is not None:
-        return f"{hottest.line.function} ({place(hottest.line, '')})"
+    sampled = evidence.get(sampled_making, trainer, loader)
+    hottest = main_function(sampled)
+    if hottest is not None and sampled is not None:
+        function = INNER.sub("", hottest.line.function)
+        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count)
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
-        return ""
+        return None
     parts = (
         (making.getitem_ns, making.getitem, making.getitem_line),
         (making.collate_ns, making.collate, making.collate_line),
     )
     ns, name, line = max(parts, key=lambda part: part[0])
     if name is None or line is None or ns < MAIN_SHARE * making.fetch_ns or INSTALLED in line.file:
-        return ""
-    return f"{_short(name)} ({place(line, '')})"
+        return None
+    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns))
+
+
+def main_cost(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> str:
+    """Return that function and its line in words; empty if unknown."""
+    cost = main_part(evidence, trainer, loader)
+    return cost.words if cost else ""
 
 
 def single(loader: LoaderUse) -> tuple[str, ...]:

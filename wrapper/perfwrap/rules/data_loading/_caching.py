@@ -71,19 +71,19 @@ def sentence(evidence: Evidence, trainer: Trainer, items: CheckedItems) -> str:
     return f"{said}, too much for the {units.size(memory)} of memory."
 
 
-def advice(loader: LoaderUse, items: CheckedItems, where: str) -> str:
-    """Return how to make each item only once; ``where`` is the method that makes them."""
+def details(loader: LoaderUse, items: CheckedItems) -> str:
+    """Return how to make each item only once, and the memory that this needs."""
     need = f"{units.size(items.bytes)} for {units.counted(items.length, 'item')}"
     if not loader.workers:
         return (
-            f"Make each item only once: let {where} fill a list on first use, or decorate it with "
-            f"functools.lru_cache(maxsize=None). This needs {need}."
+            "Let the method fill a list on first use, or decorate it with functools.lru_cache(maxsize=None). This "
+            f"needs {need}."
         )
     workers = units.counted(loader.workers, "worker")
     return (
-        f"Make the items of {where} only once: all of them before the training, in a list, which forked workers share, "
-        f"or in a file. This needs {need}. A cache that each of the {workers} fills needs persistent_workers=True and "
-        "that memory in each of them."
+        "Make all of them before the training, in a list, which forked workers share, or in a file. This needs "
+        f"{need}. A cache that each of the {workers} fills needs persistent_workers=True and that memory in each of "
+        "them."
     )
 
 

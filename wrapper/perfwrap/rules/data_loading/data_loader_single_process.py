@@ -9,19 +9,24 @@ Why it costs
     Worker processes make the next batches while the current one is used.
 
 How the gain is estimated
-    Measured: the time to make a batch (the wait itself, because nothing overlaps) and the rest of the step.
-    With N workers a step takes max(rest, fetch / N), but at least the CPU time of both divided by the usable cores (CPU
-    affinity and cgroup quota), plus about 1 ms to receive a batch. Time in which the training thread only waits (for a
-    server or a disk) needs no core, so such loaders may use more workers than cores. Training on a CPU loses one core
-    for each worker beyond the free cores, so the rest of the step gets longer. The lower bound keeps half of the gain
-    if workers and training use all cores, and four fifths if some cores stay free. It is no gain if other programs took
-    cores from the training.
+    Measured: the time to make each batch (the wait itself, because nothing overlaps), the rest of each step, and how
+    much of both needs a core. The loop is simulated with workers on the cores that it may use (CPU affinity and cgroup
+    quota), shared with other ranks, which get the same workers, and with other programs. Sending and receiving a batch
+    costs CPU time, which was measured once. The range has the best and the worst of what the run cannot know: whether
+    other programs yield cores, how much two busy cores slow each other down (measured after the run if the machine is
+    idle then), how long a worker's Python lock delays its batches (up to 5 ms), whether what the batches wait for
+    serves several workers at once, and whether fewer threads make the training slower; and of both halves of the loop.
+    The other options: at best all of the time of the function that takes most of making a batch disappears; a cache of
+    items that never change removes all of their time but in the first epoch.
 
 How to fix
-    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in this model.
-    With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a batch
-    takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make each
-    sample cheaper.
+    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the
+    simulation; also prefetch_factor, if batches take so different times that the default queue runs empty. Workers are
+    advised only if the whole range is a gain of at least 3 %, and never so many that they need more cores than there
+    are. With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a
+    batch takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make
+    each sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than
+    workers. A daemonic process may have no workers.
 
 When it is wrong
     When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python
@@ -30,24 +35,17 @@ When it is wrong
 
 from __future__ import annotations
 
-import math
-
 from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
-from perfwrap.measures.data_loading.worker_need import (
-    RECEIVE_NS,
-    Step,
-    best_workers,
-    measured_step,
-    saved_by_workers,
-)
+from perfwrap.measures.data_loading.worker_need import Step, measured_step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.data_loading import _fixes as fixes
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -56,7 +54,8 @@ class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
-    receive_ns: int = RECEIVE_NS
+    receive_ns: int = 900_000
+    """Receiving a small batch from a worker on two busy cores (torch 2.13), for the advice if workers do not help."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -77,7 +76,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
-    workers = best_workers(step)
     where = named("the DataLoader", loader.created)
     words = [
         f"A step waits {units.duration(step.fetch_ns)} for its batch, and the rest of the step takes "
@@ -97,12 +95,10 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
         share=loader.share,
-        saving=saved_by_workers(step),
         evidence=tuple(words),
-        advice=_advice(loader, where, step, workers, main_cost, limits),
+        options=_options(evidence, trainer, loader, step, limits),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}" if workers else None,
         confidence="inferred",
         claims=making.waits(loader),
     )
@@ -115,26 +111,25 @@ def _dataset(loader: LoaderUse) -> str:
     return f"The dataset{name}{size}"
 
 
-def _advice(loader: LoaderUse, where: str, step: Step, workers: int, main_cost: str, limits: Limits) -> str:
-    """Return what to change; ``main_cost`` is the function that takes most of making a batch."""
-    cheaper = f" Any speedup of {main_cost} adds to this." if main_cost else ""
-    if not workers and step.fetch_ns > 2 * limits.receive_ns:
-        return (
-            "Make each sample cheaper to load: work on whole batches, or prepare the data before the training. "
-            f"Workers would not help, because no core is free.{cheaper}"
-        )
-    if not workers:
-        return (
-            "Index whole batches out of a tensor, or add __getitems__ to the dataset. Workers would not help: a batch "
-            f"takes {units.duration(step.fetch_ns)} to make and about as long to send."
-        )
-    persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
-    verb = "worker makes" if workers == 1 else "workers make"
-    threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
-    once = " Create it once, before the epochs." if loader.made_again and persistent else ""
-    core = "it a core" if workers == 1 else "them cores"
-    fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
-    return (
-        f"Pass num_workers={workers}{persistent} to {where}: {units.count(workers)} {verb} the next batches "
-        f"while the training runs.{once}{fewer}{cheaper}"
+def _options(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits
+) -> tuple[Option, ...]:
+    """Return the ways to wait less; at least one."""
+    options = (
+        *fixes.first_workers(loader, step),
+        *fixes.caches(evidence, trainer, loader, step),
+        *fixes.cheaper(evidence, trainer, loader, step),
     )
+    return options or (_without_workers(loader, step, limits),)
+
+
+def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
+    """Return what is left where workers do not help and no function is known that takes most of the time."""
+    if step.fetch_ns > 2 * limits.receive_ns:
+        edit = "Make each sample cheaper to load: work on whole batches, or prepare the data before the training."
+        why = f"Workers would not certainly help, because {fixes.no_workers(loader)}."
+    else:
+        edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
+        made = units.duration(step.fetch_ns)
+        why = f"Workers would not help: a batch takes {made} to make and about as long to send."
+    return Option(edit, (1.0 - step.fetch_ns / step.now_ns, 1.0), "", fixes.CEILING, why)

@@ -34,7 +34,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -77,22 +77,30 @@ def _receiving(
     step_ns = mean_step_ns(evidence, trainer)
     where = named("the DataLoader", loader.created)
     cheap = loader.fetch_ns is not None and loader.fetch_ns <= loader.wait_ns / max(1, loader.batches)
-    advice = f"Send fewer or smaller batches: larger batches in {where}, or fewer tensors per batch."
-    if cheap:
-        advice += f" Or pass num_workers=0: making a batch takes only {units.duration(loader.fetch_ns)}."
+    made = units.duration(loader.fetch_ns)
+    alone = Option(
+        f"Pass num_workers=0 to {where}.",
+        (1.0 - share, 1.0),
+        f"making a batch takes only {made}",
+        "workers=0",
+    )
+    fewer = Option(
+        f"Send fewer or smaller batches: larger batches in {where}, or fewer tensors per batch.",
+        (1.0 - share, 1.0),
+        f"{units.duration(loader.median_wait_ns)} to receive a batch",
+        None if cheap else "cached-batch",
+    )
     return Finding(
         title=f"{SHARE} of the training loop receives batches of {where} that were already ready.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=(
             f"Receiving a batch from a worker takes {units.duration(loader.median_wait_ns)} (median) with "
             f"{_setting(loader)}; the rest of the step takes {units.duration((1.0 - loader.share) * step_ns)}.",
             f"Waits for batches that are not ready take {units.share(loader.late_share)} of the loop.",
         ),
-        advice=advice,
+        options=(alone, fewer) if cheap else (fewer,),
         verdict="data-bound" if share >= limits.receiving_problem_share else None,
         location=locate(loader.created),
-        experiment="workers=0" if cheap else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
         informational=share < limits.receiving_problem_share,
@@ -125,12 +133,10 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}.",
         share=share,
-        saving=without(share, HALF if more else NOTHING),
         evidence=tuple(words),
-        advice=_advice(loader, where, more, full),
+        options=_options(loader, where, share, more, full),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={more}" if more else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )
@@ -149,15 +155,21 @@ def _setting(loader: LoaderUse) -> str:
     return "an unknown number of workers" if loader.workers is None else f"num_workers={loader.workers}"
 
 
-def _advice(loader: LoaderUse, where: str, more: int | None, full: bool) -> str:
-    """Return what to change."""
-    if more:
-        return (
-            f"Pass num_workers={more} instead of {loader.workers} to {where}: a worker takes "
-            f"{units.duration(loader.fetch_ns)} per batch."
-        )
-    reason = "all usable cores are busy" if full else "more workers may not help"
-    return (
-        f"Make the samples of {where} cheaper to load ({reason}): cache what does not change, work on whole "
-        "batches, decode at the size that you need."
+def _options(loader: LoaderUse, where: str, share: float, more: int | None, full: bool) -> tuple[Option, ...]:
+    """Return the ways to wait less."""
+    cheaper = Option(
+        f"Make the samples of {where} cheaper to load: cache what does not change, work on whole batches, decode at "
+        "the size that you need.",
+        without(share, NOTHING),
+        "all usable cores are busy" if full else "",
+        "cached-batch",
     )
+    if not more:
+        return (cheaper,)
+    workers = Option(
+        f"Pass num_workers={more} instead of {loader.workers} to {where}.",
+        without(share, HALF),
+        f"a worker takes {units.duration(loader.fetch_ns)} per batch",
+        f"workers={more}",
+    )
+    return (workers, cheaper)

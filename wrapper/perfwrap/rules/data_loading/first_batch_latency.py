@@ -32,7 +32,7 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -89,14 +89,22 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Li
     return Finding(
         title=f"{SHARE} of the training loop waits for the first batch of an epoch from {where}.",
         share=share,
-        saving=(1.0 - share, 1.0 - limits.min_gain_share * share),
         evidence=(
             f"{units.counted(waits.len(), 'epoch start')} in the steady loop: the first batch takes "
             f"{units.duration(first_ns)} on average, a normal one {units.duration(usual_ns)}.",
             f"The median wait for a batch is {units.duration(loader.median_wait_ns)}.",
         ),
-        advice="Do once what the dataset does before the first sample of each epoch (index, buffers, files), or run "
-        "several epochs with one iterator.",
+        options=(
+            Option(
+                "Do once what the dataset does before the first sample of each epoch (index, buffers, files).",
+                (1.0 - share, 1.0 - limits.min_gain_share * share),
+                f"{units.duration(first_ns)} for a first batch, {units.duration(usual_ns)} for others",
+            ),
+            Option(
+                "Run several epochs with one iterator.",
+                (1.0 - share, 1.0 - limits.min_gain_share * share),
+            ),
+        ),
         verdict="data-bound",
         location=locate(line or loader.created),
         claims=_claims(loader),

@@ -33,7 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -64,19 +64,21 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             "Estimated: nothing else was recorded between the marked steps, and each step then starts with a copy of "
             "its batch to the GPU."
         )
+    words = f"{units.share(share)} of the time the GPU waits for data"
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
-    are_persistent = bool(loaders) and all(loader.persistent_workers for loader in loaders)
-    persistent = "" if are_persistent else "persistent_workers, "
+    restarts = not loaders or any(not loader.persistent_workers and loader.epochs > 1 for loader in loaders)
+    persistent = "persistent_workers, " if restarts else ""
+    workers = Option(
+        f"Use more workers: num_workers, {persistent}prefetch_factor.", without(share), words, "cached-batch"
+    )
+    cheaper = Option("Make batches cheaper: cheaper transforms, or faster storage.", without(share), words)
     return [
         Finding(
             title=f"The GPU is idle {SHARE} of the time because it waits for the next batch.",
             share=share,
-            saving=without(share),
             evidence=tuple(evidence_texts),
-            advice=f"Use more workers or make batches cheaper: num_workers, {persistent}prefetch_factor, cheaper "
-            "transforms, or faster storage.",
+            options=(cheaper,) if any(loader.of_daemon for loader in loaders) else (workers, cheaper),
             verdict="data-bound",
-            experiment="cached-batch",
             confidence="inferred" if inferred else "measured",
             claims=pl.col("part") == "data",
             scope=Scope.WINDOW,

@@ -36,7 +36,7 @@ from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -110,16 +110,11 @@ def _finding(
     best = min(1.0, better_ns / flow.now_ns)
     is_even = better_ns == flow.even_ns
     deeper = flow.prefetch if flow.prefetch > (loader.prefetch_factor or 2) else None
-    hides = (
-        f" prefetch_factor={deeper} hides part of the wait: up to {units.times(flow.now_ns / flow.deeper_ns)} faster."
-        if deeper
-        else ""
-    )
+    basis = f"{units.duration(better_ns)} instead of {units.duration(flow.now_ns)} per batch, simulated"
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}: single samples take "
         f"{units.times(_times(samples))} as long as the median.",
         share=loader.late_share,
-        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=(
             f"A sample takes {units.duration(samples.median_ns)} (median), {units.duration(samples.p99_ns)} (p99), "
             f"{units.duration(samples.longest_ns)} (maximum).",
@@ -128,20 +123,53 @@ def _finding(
             f"{units.duration(better_ns)}.",
             *making.split(loader),
         ),
-        advice=_advice(named("the dataset", line), is_even) + hides,
+        options=(
+            _even_out(
+                named("the dataset", line),
+                is_even,
+                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                basis,
+            ),
+            *_deeper(loader, flow, deeper, where, limits),
+        ),
         verdict="data-bound",
         location=locate(line or loader.created),
-        experiment=f"prefetch={deeper}" if deeper else "cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )
 
 
-def _advice(dataset: str, is_even: bool) -> str:
+def _even_out(dataset: str, is_even: bool, saving: tuple[float, float], basis: str) -> Option:
     """Return what to change: the order of samples if that is enough, otherwise the slow samples themselves."""
     if is_even:
-        return f"Sort or bucket the samples of {dataset} by size; truncate or skip the few that are far too slow."
+        return Option(
+            f"Sort or bucket the samples of {dataset} by size.",
+            saving,
+            basis,
+            "cached-batch",
+            "Truncate or skip the few that are far too slow.",
+        )
+    return Option(
+        f"Find out why a few samples of {dataset} are slow (a retried request, a much larger file, a cache miss).",
+        saving,
+        basis,
+        "cached-batch",
+        "Then preprocess, truncate or skip them, or use a shorter timeout. Another order of samples does not help.",
+    )
+
+
+def _deeper(
+    loader: LoaderUse, flow: BatchFlow, deeper: int | None, where: str, limits: Limits
+) -> tuple[Option, ...]:
+    """Return the option to prefetch more batches, if a longer queue hides part of the wait."""
+    if deeper is None or flow.deeper_ns >= flow.now_ns:
+        return ()
+    best = flow.deeper_ns / flow.now_ns
     return (
-        f"Find out why a few samples of {dataset} are slow (a retried request, a much larger file, a cache miss), then "
-        "preprocess, truncate or skip them, or use a shorter timeout. Another order of samples does not help."
+        Option(
+            f"Pass prefetch_factor={deeper} to {where}, which hides part of the wait.",
+            (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+            f"{units.duration(flow.deeper_ns)} instead of {units.duration(flow.now_ns)} per batch, simulated",
+            f"prefetch={deeper}",
+        ),
     )

@@ -32,12 +32,23 @@ from perfwrap import units
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.unchanged_items import CheckedItems, find_checked_items
-from perfwrap.measures.data_loading.worker_need import best_workers, measured_step, saved_by_workers
+from perfwrap.measures.data_loading.worker_need import measured_step, saved_by_workers
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.data_loading import _fixes as fixes
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 
 NEEDS = ("data", "steady_steps")
 
@@ -48,7 +59,7 @@ class Limits(Struct, frozen=True):
     min_reported_share: float = MIN_REPORTED_SHARE
     min_items: int = caching.MIN_ITEMS
     """Number of items that must have been made at least twice."""
-    cached_ns: int = 2_000
+    cached_ns: int = fixes.CACHED_NS
     """Time to get an item from a cache."""
     max_memory_share: float = caching.MAX_MEMORY_SHARE
     """Share of the machine's memory that a cache may need."""
@@ -82,17 +93,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     found = [
         _finding(evidence, trainer, loader, items, limits)
         for loader, items in fitting
-        if _gains_more(evidence, trainer, loader, limits)
+        if _gains_more(evidence, trainer, loader, items, limits)
     ]
     return found or Clear("The items never change, but workers gain more than a cache.")
 
 
 def _share(loader: LoaderUse, limits: Limits) -> float:
     """Return the share of the loop that makes items, without the time to get them from a cache."""
-    made, each = loader.making, caching.item_ns(loader)
-    if made is None or not made.getitem_ns or not each:
-        return 0.0
-    return loader.share * made.getitem_ns / made.fetch_ns * max(0.0, 1.0 - limits.cached_ns / each)
+    return loader.share * fixes.item_share(loader, limits.cached_ns)
 
 
 def _why_not(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Limits) -> Answer:
@@ -109,28 +117,19 @@ def _why_not(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Li
     return Clear("The items never change, but are kept already.")
 
 
-def _saving(loader: LoaderUse, limits: Limits) -> tuple[float, float]:
-    """Return the best and worst step-time ratios with a cache."""
+def _cache(loader: LoaderUse, items: CheckedItems, limits: Limits) -> Option:
+    """Return the option to make each item only once."""
     share = _share(loader, limits)
-    return without_measured(share)[0], 1.0 - caching.kept_gain(loader, share)
+    return fixes.cache(loader, items, without_measured(share)[0], share)
 
 
-def _gains_more(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Limits) -> bool:
+def _gains_more(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, items: CheckedItems, limits: Limits
+) -> bool:
     """Return whether a cache gains more than workers do; they are easier to have."""
     step = measured_step(evidence, trainer, loader)
-    workers = (1.0, 1.0) if step is None else saved_by_workers(step)
-    return sum(_saving(loader, limits)) / 2 + limits.min_reported_share <= sum(workers) / 2
-
-
-def _workers(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> tuple[str, ...]:
-    """Return the sentence about workers in place of a cache; nothing if they do not help."""
-    step = measured_step(evidence, trainer, loader)
-    workers = 0 if step is None else best_workers(step)
-    if step is None or not workers:
-        return ()
-    return (
-        f"num_workers={workers} instead of a cache would gain less: {units.saving(*saved_by_workers(step))}.",
-    )
+    workers = (1.0, 1.0) if step is None or loader.of_daemon else saved_by_workers(step)
+    return _cache(loader, items, limits).ratio + limits.min_reported_share <= sum(workers) / 2
 
 
 def _finding(
@@ -141,20 +140,22 @@ def _finding(
     assert made is not None
     name = ".".join((made.getitem or "the dataset").removeprefix("__main__.").split(".")[-2:])
     where = named(name, made.getitem_line)
+    step = measured_step(evidence, trainer, loader)
     return Finding(
         title=f"{SHARE} of the training loop makes items again that never change ({where}).",
         share=_share(loader, limits),
-        saving=_saving(loader, limits),
         evidence=(
             caching.sentence(evidence, trainer, items),
             "No global random generator moved while they were made.",
             *making.split(loader),
             *making.sampled(evidence, trainer, loader),
-            *_workers(evidence, trainer, loader),
         ),
-        advice=caching.advice(loader, items, where),
+        options=(
+            _cache(loader, items, limits),
+            *(fixes.first_workers(loader, step) if step else ()),
+            *(fixes.cheaper(evidence, trainer, loader, step) if step else ()),
+        ),
         verdict="data-bound",
         location=locate(made.getitem_line or loader.created),
-        experiment="cached-batch",
         claims=making.waits(loader),
     )

@@ -33,7 +33,7 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -102,17 +102,23 @@ def _finding(loader: LoaderUse, share: float) -> Finding:
         title=f"{SHARE} of the training loop is lost because the {workers} of {where} cost more than they save: "
         f"a batch takes {units.duration(_wait_ns(loader))} to receive and {make} to make.",
         share=share,
-        saving=without_measured(share),
         evidence=(
             f"{units.share(loader.ready.received_share if loader.ready else 0.0)} of the waits were for batches that "
             f"were ready; {units.count(loader.batches)} were received.",
             *making.split(loader),
         ),
-        advice=f"Pass num_workers=0 to {where}: the training thread makes such batches in less time. Or use larger "
-        "batches, so that fewer are sent.",
+        options=(
+            Option(
+                f"Pass num_workers=0 to {where}.",
+                without_measured(share),
+                f"{units.duration(_wait_ns(loader))} to receive a batch, {make} to make one",
+                "workers=0",
+                "The training thread makes such batches in less time.",
+            ),
+            Option("Use larger batches, so that fewer are sent.", (1.0, 1.0)),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment="workers=0",
         confidence="inferred",
         claims=making.waits(loader),
     )

@@ -29,7 +29,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_host_facts
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps", "host")
 
@@ -86,13 +86,17 @@ def _finding(loader: LoaderUse, words: str, whole: float, trainers: int, limits:
     return Finding(
         title=f"{words}: workers of {where} may be killed by a bus error.",
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=(
             f"num_workers={loader.workers}, prefetch_factor={loader.prefetch_factor or limits.default_prefetch} and "
             f"{units.size(made.batch_bytes if made else None)} per batch{each}.",
         ),
-        advice=f"Give the container more shared memory (docker run --shm-size={_gibibytes(whole)}g), or use fewer "
-        "workers or a smaller prefetch_factor.",
+        options=(
+            Option(
+                f"Give the container more shared memory (docker run --shm-size={_gibibytes(whole)}g).",
+                (1.0, 1.0),
+            ),
+            Option(f"Pass fewer num_workers or a smaller prefetch_factor to {where}.", (1.0, 1.0)),
+        ),
         location=locate(loader.created),
         health=True,
     )

@@ -31,7 +31,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.data_loading import _fixes as fixes
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -67,12 +68,11 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     assert made is not None
     name = (made.collate or "the collate function").removeprefix("__main__.")
     where = named(name, made.collate_line)
-    best = min(1.0, step.cheaper(share_of(loader)).with_workers(max(1, step.workers)) / step.now_ns)
+    best = min(1.0, step.cheaper(share_of(loader)).range_with(step.workers)[0] / step.now_ns)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches; {units.share(share_of(loader))} of making a "
         f"batch is collation in {where}.",
         share=loader.late_share,
-        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=(
             f"Collation takes {units.duration(made.collate_ns)} of {units.duration(made.fetch_ns)} per batch with "
             f"num_workers={step.workers}.",
@@ -80,11 +80,18 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
             *making.sampled(evidence, trainer, loader),
             *caching.of_collation(evidence, trainer, loader),
         ),
-        advice=f"Make {where} cheaper: build the batch with a few operations on whole tensors instead of a Python loop "
-        "over its samples.",
+        options=(
+            Option(
+                f"Make {where} cheaper.",
+                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                f"{units.share(share_of(loader))} of making a batch",
+                fixes.CEILING,
+                "Build the batch with a few operations on whole tensors instead of a Python loop over its samples.",
+            ),
+            *fixes.more_workers(loader, step),
+        ),
         verdict="data-bound",
         location=locate(made.collate_line or loader.created),
-        experiment="cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )

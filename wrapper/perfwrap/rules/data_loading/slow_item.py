@@ -36,7 +36,8 @@ from perfwrap.measures.loop.stacks import sampled_making
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named, place
+from perfwrap.rules.data_loading import _fixes as fixes
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named, place
 
 NEEDS = ("data", "steady_steps")
 
@@ -71,14 +72,11 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     name = ".".join((made.getitem or "the dataset").removeprefix("__main__.").split(".")[-2:])
     where = named(name, made.getitem_line)
     hottest = _hottest(evidence, trainer, loader)
-    best = min(1.0, step.cheaper(_share(loader)).with_workers(max(1, step.workers)) / step.now_ns)
-    items = caching.unchanged(evidence, trainer, loader)
-    is_cached = items is not None and caching.fits(evidence, trainer, items)
+    best = min(1.0, step.cheaper(_share(loader)).range_with(step.workers)[0] / step.now_ns)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches; {units.share(_share(loader))} of making a "
         f"batch is loading its samples in {where}.",
         share=loader.late_share,
-        saving=(best, 1.0 - caching.kept_gain(loader, 1.0 - best) if is_cached else 1.0),
         evidence=(
             f"A worker takes {units.duration(step.fetch_ns)} per batch with num_workers={step.workers}; a step takes "
             f"{units.duration(step.rest_ns)} without the wait.",
@@ -87,10 +85,20 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
             *making.sampled(evidence, trainer, loader),
             *caching.sentences(evidence, trainer, loader),
         ),
-        advice=caching.advice(loader, items, where) if items and is_cached else _advice(where, hottest),
+        options=(
+            Option(
+                _advice(where, hottest),
+                (best, 1.0),
+                f"{units.share(_share(loader))} of making a batch",
+                fixes.CEILING,
+                "Cache what does not change, decode at the size that you need, work on whole tensors."
+                + ("" if hottest else " `perfwrap run --py-spy` names its hottest line."),
+            ),
+            *fixes.caches(evidence, trainer, loader, step),
+            *fixes.more_workers(loader, step),
+        ),
         verdict="data-bound",
         location=locate(hottest or made.getitem_line or loader.created),
-        experiment="cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )
@@ -105,11 +113,5 @@ def _hottest(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Line | 
 def _advice(where: str, hottest: Line | None) -> str:
     """Return what to change."""
     if hottest is None:
-        return (
-            f"Make {where} cheaper: cache what does not change, decode at the size that you need, work on whole "
-            "tensors. `perfwrap run --py-spy` names its hottest line."
-        )
-    return (
-        f"Start with {place(hottest, '')}, the hottest line of loading samples: cache what does not change, decode at "
-        "the size that you need, work on whole tensors."
-    )
+        return f"Make {where} cheaper."
+    return f"Make {place(hottest, '')} cheaper, the hottest line of loading samples."

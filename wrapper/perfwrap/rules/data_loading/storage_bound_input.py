@@ -28,13 +28,24 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
-from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step
+from perfwrap.measures.data_loading.worker_need import Step, measured_step
 from perfwrap.measures.data_loading.worker_states import MakingStates, find_making_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_host_facts
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.data_loading import _fixes as fixes
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 
 NEEDS = ("data", "steady_steps", "host")
 
@@ -84,8 +95,7 @@ def _finding(
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     faster = step.cheaper(states.disk_share, cpu=False)
-    best = faster.rest_ns + faster.fetch_ns if not step.workers else faster.with_workers(step.workers)
-    ratio = min(1.0, best / step.now_ns)
+    ratio = min(1.0, faster.range_with(step.workers)[0] / step.now_ns)
     words = [
         f"The processes that make batches wait for a disk {units.share(states.disk_share)} of that time "
         f"and use a core {units.share(states.wanting_share - states.cpu_starvation)}.",
@@ -98,12 +108,20 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for batches of {where}, which wait for a disk.",
         share=loader.share,
-        saving=(ratio, 1.0 - limits.min_gain_share * (1.0 - ratio)),
         evidence=tuple(words),
-        advice=_advice(step),
+        options=(
+            Option(
+                "Read fewer, larger pieces (shards of many samples, in order).",
+                (ratio, 1.0 - limits.min_gain_share * (1.0 - ratio)),
+                f"{units.share(states.disk_share)} of making a batch waits for a disk",
+                fixes.CEILING,
+                "Or keep the data on a local disk or in memory.",
+            ),
+            *(fixes.more_workers(loader, step) if step.workers else fixes.first_workers(loader, step)),
+            *fixes.caches(evidence, trainer, loader, step),
+        ),
         verdict="data-bound",
         location=locate(line or loader.created),
-        experiment="cached-batch",
         claims=making.waits(loader),
     )
 
@@ -113,17 +131,3 @@ def _mounts(evidence: Evidence, trainer: Trainer) -> list[str]:
     facts = evidence.get(find_host_facts, trainer.host)
     read = {key.partition("/")[2]: value for key, value in facts.items() if key.startswith("reads/")}
     return sorted(f"{mount}, {kind}" for mount, kind in read.items() if "network" in kind)
-
-
-def _advice(step: Step) -> str:
-    """Return what to change."""
-    workers = best_workers(step)
-    meanwhile = (
-        f" Until then, num_workers={workers} lets more of these waits overlap."
-        if workers > step.workers
-        else ""
-    )
-    return (
-        "Read fewer, larger pieces (shards of many samples, in order), or keep the data on a local disk or in "
-        f"memory.{meanwhile}"
-    )

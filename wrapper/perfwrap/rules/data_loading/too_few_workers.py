@@ -9,11 +9,9 @@ Why it costs
     could do more, but are not used.
 
 How the gain is estimated
-    Measured in the workers: the time to make a batch, and how much of it they use or want a core. A step with N workers
-    takes max(rest, batch / N), but at least the CPU time of both divided by the usable cores (CPU affinity and cgroup
-    quota). The lower bound keeps half of the gain if workers and training use all cores, and four fifths if some cores
-    stay free. If workers mostly wait for something else, the lower bound is no gain, because it is unknown whether that
-    can serve more workers in parallel; so it is if other programs took cores from the training.
+    Measured in the workers: the time to make each batch, and how much of it they use or want a core. The loop is
+    simulated with more workers on the same cores, as in data_loader_single_process. At the lower bound, what workers
+    wait for serves no more of them at once than today, so that it may be no gain.
 
 How to fix
     Pass this num_workers to the DataLoader: the smallest number that is about as good as any in the model. Workers that
@@ -30,11 +28,12 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
-from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
+from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
+from perfwrap.rules.data_loading import _fixes as fixes
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
 
 NEEDS = ("data", "steady_steps")
@@ -62,9 +61,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"The workers are idle {idle} of their time.")
     steps = [(loader, measured_step(evidence, trainer, loader)) for loader in busy]
     found = [
-        _finding(evidence, trainer, loader, step, workers, limits)
+        _finding(evidence, trainer, loader, step, limits)
         for loader, step in steps
-        if step is not None and _helps(step, workers := best_workers(step), limits)
+        if step is not None and _helps(step, best_workers(step), limits)
     ]
     return found or Clear("The workers are busy, but more of them would not remove half of the wait.")
 
@@ -79,12 +78,10 @@ def _helps(step: Step, workers: int, limits: Limits) -> bool:
     """Return whether this number of workers removes most of the wait."""
     if workers <= step.workers:
         return False
-    return step.now_ns - step.with_workers(workers) >= limits.min_wait_share * (step.now_ns - step.rest_ns)
+    return step.now_ns - step.range_with(workers)[0] >= limits.min_wait_share * (step.now_ns - step.rest_ns)
 
 
-def _finding(
-    evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, workers: int, limits: Limits
-) -> Finding:
+def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     today = units.counted(step.workers, "worker")
@@ -96,9 +93,7 @@ def _finding(
         *making.sampled(evidence, trainer, loader),
         *caching.sentences(evidence, trainer, loader),
     ]
-    best, worst = saved(step, step.with_workers(workers), workers)
     if step.waiting_share >= limits.min_waiting_share:
-        worst = 1.0
         words.append(
             f"{units.share(step.waiting_share)} of that time a worker waits and needs no core, so more workers than "
             "cores can help, unless what they wait for serves one at a time (a lock, a disk at its limit)."
@@ -110,12 +105,14 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}: {today} cannot keep up.",
         share=loader.late_share,
-        saving=(best, worst),
         evidence=tuple(words),
-        advice=f"Pass num_workers={workers} instead of {step.workers} to {where}.",
+        options=(
+            *fixes.more_workers(loader, step, 0.0),
+            *fixes.caches(evidence, trainer, loader, step),
+            *fixes.cheaper(evidence, trainer, loader, step),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=f"workers={workers}",
         confidence="inferred",
         claims=making.waits(loader),
     )

@@ -38,10 +38,25 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.cores_taken import find_other_programs
-from perfwrap.measures.host.processors import Processors, find_processors
+from perfwrap.measures.host.processors import (
+    RUNNABLE_PER_CORE,
+    WANTED_PER_CORE,
+    Processors,
+    find_processors,
+)
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 
 NEEDS = ("data", "host", "steady_steps")
 
@@ -53,10 +68,8 @@ class Limits(Struct, frozen=True):
     other_threads: int = 2
     """Threads of a worker that do not compute: one sends its batches, one belongs to torch (observed with torch
     2.13)."""
-    wanted_per_core: float = 1.5
-    """Compute threads per usable core from which they are too many, as in thread_oversubscription."""
-    runnable_per_core: float = 1.25
-    """Runnable tasks per usable core from which the threads slow each other down."""
+    wanted_per_core: float = WANTED_PER_CORE
+    runnable_per_core: float = RUNNABLE_PER_CORE
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -119,18 +132,31 @@ def _finding(
         f"{units.number(cores.runnable or 0.0)} tasks were runnable on average.",
         *making.split(loader),
     ]
-    fewer = f" and pass num_workers={fitting}" if fitting < (loader.workers or 0) else ""
     return Finding(
         title=f"{units.counted(wanted, 'compute thread')} of the training and the workers of {where} share "
         f"{units.number(usable)} cores, which costs up to {SHARE} of the training loop.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=tuple(words),
-        advice=f"Leave one thread per worker (no torch.set_num_threads in the dataset or worker_init_fn){fewer}.",
+        options=(
+            Option(
+                "Leave one thread per worker: no torch.set_num_threads in the dataset or worker_init_fn.",
+                (1.0 - share, 1.0),
+                f"{units.counted(wanted, 'thread')} on {units.number(usable)} cores",
+                "threads=1",
+            ),
+            *_fewer(loader, fitting, where, share),
+        ),
         verdict="data-bound" if loader.share >= sum(shares[part] for part in parts) else "throttled",
         location=locate(loader.created),
-        experiment="threads=1",
         max_severity="critical" if evidence.get(find_other_programs, trainer) is None else "minor",
         confidence="inferred",
         claims=making.waits(loader) | pl.col("part").is_in(parts),
     )
+
+
+def _fewer(loader: LoaderUse, fitting: int, where: str, share: float) -> tuple[Option, ...]:
+    """Return the option to start fewer workers, if there are more of them than cores."""
+    if fitting >= (loader.workers or 0):
+        return ()
+    edit = f"Pass num_workers={fitting} instead of {loader.workers} to {where}."
+    return (Option(edit, (1.0 - share, 1.0), experiment=f"workers={fitting}"),)

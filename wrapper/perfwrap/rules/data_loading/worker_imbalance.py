@@ -31,10 +31,10 @@ from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.worker_need import Step, measured_step
 from perfwrap.measures.data_loading.worker_states import WorkerState, find_worker_states
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
+from perfwrap.measures.facts import find_facts, torch_version
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -50,6 +50,10 @@ class Limits(Struct, frozen=True):
     """The slowest worker delays the others only if it is busy itself."""
     min_gain_share: float = 0.5
     """Minimum part of the gain: evenly distributed work still varies from batch to batch."""
+
+
+FIRST_UNORDERED = (2, 6)
+"""The torch version that introduced in_order=False."""
 
 
 class Pace(Struct, frozen=True):
@@ -75,7 +79,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if not several:
         return Clear("Fewer than two workers made enough batches to compare.")
     found = [
-        _finding(evidence, loader, pace, step, limits)
+        _finding(evidence, trainer, loader, pace, step, limits)
         for loader, pace in several
         if pace.times >= limits.min_factor
         and pace.slowest.busy_share >= limits.min_busy_share
@@ -96,7 +100,9 @@ def _pace(states: tuple[WorkerState, ...], limits: Limits) -> Pace | None:
     return Pace(slowest, float(median(others)), sum(every) / len(every))
 
 
-def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step, limits: Limits) -> Finding:
+def _finding(
+    evidence: Evidence, trainer: Trainer, loader: LoaderUse, pace: Pace, step: Step, limits: Limits
+) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     number = evidence.get(find_facts, pace.slowest.process).get("worker_id")
@@ -117,13 +123,25 @@ def _finding(evidence: Evidence, loader: LoaderUse, pace: Pace, step: Step, limi
         title=f"{SHARE} of the training loop waits for {where}: one of its workers takes "
         f"{units.times(pace.times)} as long as the others.",
         share=loader.late_share,
-        saving=(best, 1.0 - limits.min_gain_share * (1.0 - best)),
         evidence=tuple(words),
-        advice="Distribute the work evenly: split every shard among the workers, or shuffle the shards. If the order "
-        "of batches does not matter, pass in_order=False (PyTorch 2.6 or later).",
+        options=(
+            Option(
+                "Distribute the work evenly: split every shard among the workers, or shuffle the shards.",
+                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                f"{who} takes {units.times(pace.times)} as long as the others",
+                "cached-batch",
+            ),
+            *_unordered(evidence, trainer, where, best),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment="cached-batch",
         confidence="inferred",
         claims=making.waits(loader),
     )
+
+
+def _unordered(evidence: Evidence, trainer: Trainer, where: str, best: float) -> tuple[Option, ...]:
+    """Return the option to take batches as they come, if this torch has it; the slow worker may still be last."""
+    if torch_version(evidence.get(find_facts, trainer.process)) < FIRST_UNORDERED:
+        return ()
+    return (Option(f"Pass in_order=False to {where}, if the order of batches does not matter.", (best, 1.0)),)

@@ -11,7 +11,7 @@ Why it costs
 
 How the gain is estimated
     Measured several times per second: in which kernel function a worker sleeps. At best, without the lock, a batch
-    takes less by the time of its lock waits; a step then takes max(rest, batch / workers), within the usable cores. It
+    takes less by the time of its lock waits; the loop is then simulated on its cores. It
     is unknown whether the locked resource supports concurrent access, so the lower bound is no gain.
 
 How to fix
@@ -35,7 +35,7 @@ from perfwrap.measures.data_loading.worker_states import find_making_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named, place
 
 NEEDS = ("data", "steady_steps")
 
@@ -78,19 +78,24 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     samples = loader.making.getitem_line if loader.making else None
-    free = step.cheaper(locked, cpu=False).with_workers(step.workers)
+    free = step.cheaper(locked, cpu=False).range_with(step.workers)[0]
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}, whose workers wait for each other at a lock.",
         share=loader.late_share,
-        saving=(min(1.0, free / step.now_ns) if step.now_ns else 1.0, 1.0),
         evidence=(
             f"{units.counted(step.workers, 'worker')} wait {units.share(locked)} of the time of making batches for a "
             "lock that another process holds.",
             *making.split(loader),
             *making.sampled(evidence, trainer, loader),
         ),
-        advice=f"Check what {place(samples, 'the dataset')} does under a lock: give each worker its own handle or "
-        "connection, hold the lock for a shorter time, or fetch many samples at once. More workers do not help.",
+        options=(
+            Option(
+                f"Give each worker its own handle or connection in {place(samples, 'the dataset')}.",
+                (min(1.0, free / step.now_ns) if step.now_ns else 1.0, 1.0),
+                f"{units.share(locked)} of making a batch waits for a lock",
+                details="Or hold the lock for a shorter time, or fetch many samples at once. More workers do not help.",
+            ),
+        ),
         verdict="data-bound",
         location=locate(samples or loader.created),
         confidence="inferred",

@@ -32,7 +32,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
 
@@ -82,16 +82,20 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
     return Finding(
         title=f"{SHARE} of the training loop restarts the {workers} of {where} in every epoch.",
         share=share,
-        saving=(1.0 - share, 1.0 - min(share, processes_ns / total_ns)),
         evidence=(
             f"{units.counted(loader.starts, 'epoch start')} in the steady loop, "
             f"{units.duration(loader.median_start_ns)} each (median).",
             f"{workers} with {_setting(loader)}; {units.counted(loader.epochs, 'epoch')} in the run.",
         ),
-        advice=_advice(loader, where),
+        options=(
+            Option(
+                _advice(loader, where),
+                (1.0 - share, 1.0 - min(share, processes_ns / total_ns)),
+                experiment=None if loader.made_again else "persistent-workers",
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created),
-        experiment=None if loader.made_again else "persistent-workers",
         claims=_claims(loader),
     )
 

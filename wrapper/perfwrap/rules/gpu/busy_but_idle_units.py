@@ -29,7 +29,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import Gpu
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "gpu")
 
@@ -108,5 +108,5 @@ def _full(gpu: Gpu, limits: Limits) -> Finding | None:
 def _note(title: str, words: str, advice: str) -> Finding:
     """Return a note that claims no time."""
     return Finding(
-        title=title, share=0.0, saving=(1.0, 1.0), evidence=(words,), advice=advice, informational=True
-    )  # fmt: skip
+        title=title, share=0.0, evidence=(words,), options=(Option(advice, (1.0, 1.0)),), informational=True
+    )

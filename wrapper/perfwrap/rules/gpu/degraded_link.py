@@ -29,7 +29,7 @@ from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.gpu_state import Gpu
 from perfwrap.measures.gpu.own_gpus import find_own_gpus, gpu_samples
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 from perfwrap.timeline.lookup import samples_of
 
 NEEDS = ("steady_steps", "gpu")
@@ -79,10 +79,14 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Fi
     return Finding(
         title=f"The link of {gpu.name} is slower than possible.",
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=tuple(words),
-        advice="Check the slot, the riser and the cables, the slot's setting in the BIOS, and dmesg for "
-        "messages about the link.",
+        options=(
+            Option(
+                "Check the slot, the riser and the cables, the slot's setting in the BIOS, and dmesg for "
+                "messages about the link.",
+                (1.0, 1.0),
+            ),
+        ),
         health=True,
     )
 

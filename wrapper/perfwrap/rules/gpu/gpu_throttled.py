@@ -30,7 +30,7 @@ from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.gpu_state import REASON, Gpu
 from perfwrap.measures.gpu.own_gpus import find_own_gpus, gpu_samples
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "gpu")
 
@@ -89,10 +89,14 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Fi
         return Finding(
             title=f"{gpu.name} runs at reduced clocks because of {named}.",
             share=lost,
-            saving=(1.0 - lost, 1.0 - lost / 2),
             evidence=words,
-            advice="Check its cooling and power supply. If that is not possible, a lower power limit keeps the clocks "
-            "constant.",
+            options=(
+                Option("Check its cooling and power supply.", (1.0 - lost, 1.0 - lost / 2)),
+                Option(
+                    "Set a lower power limit, which keeps the clocks constant, if it cannot be cooled better.",
+                    (1.0, 1.0),
+                ),
+            ),
             verdict="throttled",
             health=True,
         )
@@ -108,7 +112,13 @@ def _judge(evidence: Evidence, trainer: Trainer, gpu: Gpu, limits: Limits) -> Fi
             if limited
             else "Check its cooling before its clocks are reduced."
         )
-        return Finding(title, 0.0, (1.0, 1.0), words, advice, informational=True)
+        return Finding(
+            title,
+            0.0,
+            words,
+            (Option(advice, (1.0, 1.0)),),
+            informational=True,
+        )
     return None
 
 

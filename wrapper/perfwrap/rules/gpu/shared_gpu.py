@@ -30,7 +30,7 @@ from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.gpu_state import OWNER, Gpu
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "gpu")
 
@@ -77,8 +77,9 @@ def _finding(evidence: Evidence, gpu: Gpu, limits: Limits) -> Finding:
     return Finding(
         title=f"Other programs also use {gpu.name}{named}, which can make steps longer.",
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=tuple(words),
-        advice="Use another GPU (CUDA_VISIBLE_DEVICES), or a slice of this one (MIG).",
+        options=(
+            Option("Use another GPU (CUDA_VISIBLE_DEVICES), or a slice of this one (MIG).", (1.0, 1.0)),
+        ),
         health=True,
     )

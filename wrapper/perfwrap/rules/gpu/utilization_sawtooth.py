@@ -28,7 +28,7 @@ from perfwrap.measures.gpu.gpu_state import FINER, Gpu
 from perfwrap.measures.gpu.own_gpus import find_own_gpus, gpu_samples
 from perfwrap.measures.gpu.utilization_swings import HIGH, LOW, Swings, find_swings
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "gpu")
 
@@ -81,12 +81,16 @@ def _judge(gpu: Gpu, swings: Swings | None, limits: Limits) -> Finding | None:
     return Finding(
         title=f"The utilization of {gpu.name} swings like a sawtooth, about every {units.duration(swings.period_ns)}.",
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=(
             f"It rose from below {units.share(limits.low)} to above {units.share(limits.high)} "
             f"{units.counted(swings.count, 'time')}: "
             f"{units.share(swings.low_share)} of the samples are below, {units.share(swings.high_share)} above.",
         ),
-        advice="See the other findings for what the GPU waits for at these intervals; usually it is data.",
+        options=(
+            Option(
+                "See the other findings for what the GPU waits for at these intervals; usually it is data.",
+                (1.0, 1.0),
+            ),
+        ),
         informational=True,
     )

@@ -28,7 +28,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.health.memory import find_allocator
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("trainer", "steps", "allocator")
 
@@ -64,11 +64,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{units.size(reserved - peak)} of GPU memory are reserved but were never in use at once.",
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(f"{words} The GPU has {units.size(allocator.total)}.",),
-            advice="Use inputs of few different sizes (padding, buckets); segments are already expandable."
-            if expandable
-            else "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9).",
+            options=(
+                Option(
+                    "Use inputs of few different sizes (padding, buckets); segments are already expandable."
+                    if expandable
+                    else "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before "
+                    "PyTorch 2.9).",
+                    (1.0, 1.0),
+                ),
+            ),
             health=True,
             min_severity="minor",
         )

@@ -30,7 +30,7 @@ from perfwrap.measures.health.kept_graphs import find_kept_graphs
 from perfwrap.measures.health.memory import find_allocator
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.health import _kept_graphs as kept
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, locate, place
 
 NEEDS = ("trainer", "steps", "allocator")
 
@@ -71,12 +71,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"Allocated GPU memory grows by {units.size(growth.per_s * 3_600)} per hour"
             + (f": graphs made at {place(line, '')} are kept." if line else "."),
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=tuple(words),
-            advice=kept.advice(graphs)
-            if graphs
-            else "Keep loss.item() or output.detach().cpu() instead of tensors. Look for lists of losses and outputs, "
-            "caches and hooks in the loop.",
+            options=(
+                (Option(kept.advice(graphs), (1.0, 1.0)),)
+                if graphs
+                else (
+                    Option("Keep loss.item() or output.detach().cpu() instead of tensors.", (1.0, 1.0)),
+                    Option("Look for lists of losses and outputs, caches and hooks in the loop.", (1.0, 1.0)),
+                )
+            ),
             location=locate(line),
             health=True,
             min_severity="major",

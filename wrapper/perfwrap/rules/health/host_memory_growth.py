@@ -43,7 +43,7 @@ from perfwrap.measures.health.memory import (
 from perfwrap.measures.loop.slowing import forward_growth
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.health import _kept_graphs as kept
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Severity, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Severity, locate, place
 
 NEEDS = ("trainer", "steps", "recorder")
 
@@ -99,14 +99,13 @@ def _findings(
         title=f"The memory of {who} grows by {units.size(growth.per_s * HOUR_S)} per hour"
         + (f": graphs made at {place(line, '')} are kept." if graphs and line else "."),
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=(
             f"From {units.size(growth.first)} to {units.size(growth.first + growth.total)} within the training loop.",
             *kept.words(graphs),
             *_outlook(left, lasts_ns),
             *_with_work(work, limits),
         ),
-        advice=_advice(found, workers, kept.advice(graphs) if graphs else "", line),
+        options=(Option(_advice(found, workers, kept.advice(graphs) if graphs else "", line), (1.0, 1.0)),),
         location=locate(line),
         health=True,
         min_severity="minor" if work >= limits.min_slowdown else _severity(lasts_ns, limits),
@@ -147,8 +146,8 @@ def _advice(found: ProcessGrowth, workers: bool, graph: str, line: Line | None) 
         return graph
     if not workers:
         return (
-            "Look for what the loop adds to in each step: lists and dictionaries of results, caches, hooks. "
-            "tracemalloc shows the lines whose Python objects remain."
+            "Look for what the loop adds to in each step: lists and dictionaries of results, caches, hooks "
+            "(tracemalloc shows the lines whose Python objects remain)."
         )
     dataset = f"the dataset ({place(line, '')})" if line else "the dataset"
     if found.copied:

@@ -28,7 +28,7 @@ from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.health.memory import find_allocator
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import find_levers
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("trainer", "steps", "gpu")
 
@@ -71,10 +71,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{gpu.name} has only {units.share(1.0 - used)} of its memory left.",
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(words,),
-            advice="Before you use longer inputs or a larger model: a smaller batch with gradient accumulation, "
-            f"{levers.checkpointing}, {types}or an optimizer with a smaller state.",
+            options=(
+                Option(
+                    "Before you use longer inputs or a larger model: a smaller batch with gradient accumulation, "
+                    f"{levers.checkpointing}, {types}or an optimizer with a smaller state.",
+                    (1.0, 1.0),
+                ),
+            ),
             confidence="measured" if allocator is not None else "inferred",
             min_severity="minor" if used >= limits.full_share else "note",
         )

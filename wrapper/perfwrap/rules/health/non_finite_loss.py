@@ -32,7 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.health.non_finite import find_non_finite
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("trainer", "syncs", "values")
 
@@ -56,13 +56,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"A value read at {place(line, 'one line')} became {kind} after {units.count(done)} of "
             f"{units.counted(ends.len(), 'step')}.",
             share=_lost(evidence, trainer, marks, ends),
-            saving=(1.0, 1.0),
             evidence=(
                 f"{units.counted(ends.len() - done, 'step')} ran after it; "
                 f"{units.counted(marks.height, 'such value')} recorded in total.",
             ),
-            advice="Stop at the first such value. Lower or warm up the learning rate, clip gradients, and find "
-            "the operation with torch.autograd.set_detect_anomaly(True).",
+            options=(
+                Option("Lower or warm up the learning rate, or clip gradients.", (1.0, 1.0)),
+                Option("Find the operation with torch.autograd.set_detect_anomaly(True).", (1.0, 1.0)),
+                Option("Stop the training at the first such value.", (1.0, 1.0)),
+            ),
             location=locate(line),
             health=True,
         )

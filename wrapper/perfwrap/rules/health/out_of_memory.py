@@ -36,7 +36,7 @@ from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.health import _kept_graphs as kept
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, locate, place
 
 NEEDS = ("trainer",)
 
@@ -89,9 +89,8 @@ def _gpu(evidence: Evidence, process: int, trainer: Trainer | None, limits: Limi
         Finding(
             title=f"GPU memory ran out at {place(last.where, 'one line')}, which requested {units.size(last.asked)}.",
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(*_counts(last, len(shortages)), *_live(blocks, limits), *kept.words(graphs)),
-            advice=kept.advice(graphs) if graphs else _advice(last, levers),
+            options=(Option(kept.advice(graphs), (1.0, 1.0)),) if graphs else _options(last, levers),
             location=locate(last.where),
             health=True,
             min_severity="critical" if ended else "major",
@@ -133,17 +132,24 @@ def _live(blocks: tuple[LiveBlocks, ...], limits: Limits) -> tuple[str, ...]:
     return (f"Most of it was allocated by these lines: {', '.join(named)}.",)
 
 
-def _advice(last: GpuShortage, levers: Levers) -> str:
-    """Return what to change."""
+def _options(last: GpuShortage, levers: Levers) -> tuple[Option, ...]:
+    """Return the ways to need less memory."""
+    nothing = (1.0, 1.0)
     if last.idle_reserve is not None and last.asked is not None and last.idle_reserve >= last.asked:
         return (
-            "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9): "
-            f"{units.size(last.idle_reserve)} were reserved but unused, in pieces too small for the request."
+            Option(
+                "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9).",
+                nothing,
+                f"{units.size(last.idle_reserve)} were reserved but unused, in pieces too small for the request",
+                "expandable-segments",
+            ),
         )
-    types = "" if levers.half else " and bfloat16"
+    half = (Option("Compute in bfloat16.", nothing),) if levers.takes_bfloat16 and not levers.half else ()
     return (
-        f"Use a smaller batch and accumulate gradients, or use {levers.checkpointing}{types}; shard or shrink the "
-        "optimizer state if that uses the memory."
+        Option("Use a smaller batch and accumulate gradients.", nothing),
+        Option(f"Use {levers.checkpointing}.", nothing),
+        *half,
+        Option("Shard or shrink the optimizer state, if that uses the memory.", nothing),
     )
 
 
@@ -165,10 +171,12 @@ def _host(evidence: Evidence) -> list[Finding]:
             title=f"The {where} ran out of memory{limited}, and the kernel killed "
             + ("the command." if memory.get("command") else f"{killed}."),
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(f"The kernel killed {killed} during this run because memory ran out.",),
-            advice="Use fewer DataLoader workers or a smaller prefetch_factor, keep no growing lists in the loop or "
-            f"in the dataset, or give the {where} more memory.",
+            options=(
+                Option("Use fewer DataLoader workers or a smaller prefetch_factor.", (1.0, 1.0)),
+                Option("Keep no growing lists in the loop or in the dataset.", (1.0, 1.0)),
+                Option(f"Give the {where} more memory.", (1.0, 1.0)),
+            ),
             health=True,
             min_severity="critical" if memory.get("command") else "major",
         )

@@ -26,7 +26,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.restarts import Restart, find_restarts
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, Scope
+from perfwrap.rules.model import Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer",)
 
@@ -53,14 +53,18 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"The ranks were restarted {often} after {who}; no step ran for "
             f"{units.duration(gap_ns)} meanwhile.",
             share=share,
-            saving=(1.0, 1.0),
             evidence=(
                 *(_sentence(restart) for restart in restarts),
                 f"The figures of steps and ranks are those of {trainer.name} and the ranks that ran with it; "
                 "the account includes all starts.",
             ),
-            advice="Look for the first error in the launcher's output, and save checkpoints often enough that few "
-            "steps are repeated.",
+            options=(
+                Option(
+                    "Look for the first error in the launcher's output, and save checkpoints often enough that few "
+                    "steps are repeated.",
+                    (1.0, 1.0),
+                ),
+            ),
             scope=Scope.RUN,
             of_job=True,
             health=True,

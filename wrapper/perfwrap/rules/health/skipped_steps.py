@@ -29,7 +29,7 @@ from perfwrap.measures.health.scalers import ScalerLine, find_scalers
 from perfwrap.measures.precision import BFLOAT16
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("trainer", "steps", "recorder")
 
@@ -75,31 +75,34 @@ def _finding(evidence: Evidence, trainer: Trainer, line: ScalerLine, share: floa
     return Finding(
         title=f"{SHARE} of the steps train nothing: {named('the gradient scaler', line.where)} skips them.",
         share=share,
-        saving=(1.0, 1.0),
         evidence=tuple(words),
-        advice=_advice(line, interval, evidence.get(find_levers, trainer)),
+        options=_options(line, interval, evidence.get(find_levers, trainer)),
         location=locate(line.where),
         health=True,
     )
 
 
-def _advice(line: ScalerLine, interval: str | None, levers: Levers) -> str:
+def _options(line: ScalerLine, interval: str | None, levers: Levers) -> tuple[Option, ...]:
     """Return what to change."""
+    nothing = (1.0, 1.0)
     if levers.half and levers.half.kind == BFLOAT16:
-        return "Remove the scaler: the models compute in bfloat16, which needs none."
-    instead = ", or use bfloat16, which needs no scaler" if levers.takes_bfloat16 else ""
-    if line.skipped == line.steps:
-        return (
-            f"Find the operation with torch.autograd.set_detect_anomaly(True){instead}. "
-            "All steps were skipped, so the loss or a gradient is NaN or infinite at any scale."
-        )
+        return (Option("Remove the scaler: the models compute in bfloat16, which needs none.", nothing),)
+    other = (Option("Use bfloat16, which needs no scaler.", nothing),) if levers.takes_bfloat16 else ()
     often = interval is not None and interval.isdecimal() and int(interval) < line.steps / line.skipped * 2
-    if often:
-        return (
-            f"Raise growth_interval from {interval} (default 2000), so that the scale overflows less "
-            f"often{instead}."
+    if line.skipped == line.steps:
+        first = Option(
+            "Find the operation with torch.autograd.set_detect_anomaly(True).",
+            nothing,
+            details="All steps were skipped, so the loss or a gradient is NaN or infinite at any scale.",
         )
-    return (
-        "Clip gradients after scaler.unscale_(), lower the learning rate, or keep losses and norms in "
-        f"float32{instead}."
-    )
+    elif often:
+        edit = (
+            f"Raise growth_interval from {interval} (default 2000), so that the scale overflows less often."
+        )
+        first = Option(edit, nothing)
+    else:
+        first = Option(
+            "Clip gradients after scaler.unscale_(), lower the learning rate, or keep losses and norms in float32.",
+            nothing,
+        )
+    return (first, *other)

@@ -33,7 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.health.stalls import Stall, find_stalls, is_watched
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope, locate
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope, locate
 from perfwrap.timeline.coverage import notes
 
 NEEDS = ("trainer", "recorder")
@@ -64,13 +64,12 @@ def _finding(evidence: Evidence, stalls: list[Stall]) -> Finding:
     return Finding(
         title=_title(worst),
         share=min(1.0, lost / max(1, _length(evidence))),
-        saving=(1.0, 1.0),
         evidence=(
             f"At that moment, after {units.counted(worst.steps, 'step')}: {worst.sentence}.",
             f"The stacks of all processes are in {worst.file}.",
             *((f"The run had {units.counted(others, 'more such stall')}.",) if others else ()),
         ),
-        advice=_advice(worst),
+        options=(_option(worst),),
         location=locate(worst.where),
         scope=Scope.RUN,
         of_job=True,
@@ -87,19 +86,21 @@ def _title(stall: Stall) -> str:
     return f"The training hung after {units.counted(stall.steps, 'step')} and did not continue: {who}."
 
 
-def _advice(stall: Stall) -> str:
+def _option(stall: Stall) -> Option:
     """Return what to do about it."""
-    look = f"Check {locate(stall.where)} and the stacks in {stall.file}."
-    if stall.where is None:
-        look = f"Check the stacks in {stall.file}."
+    look = f"Check the stacks in {stall.file}."
+    if stall.where is not None:
+        look = f"Check {locate(stall.where)} and the stacks in {stall.file}."
     if stall.missing:
-        return (
-            f"{look} Make sure that all ranks run the same calls in the same order and the same number of steps; "
+        more = (
+            "Make sure that all ranks run the same calls in the same order and the same number of steps; "
             "init_process_group(timeout=...) turns such a hang into an error."
         )
-    if "DataLoader" in stall.sentence:
-        return f"{look} DataLoader(timeout=...) turns a missing batch into an error."
-    return f"{look} `perfwrap run --kill-on-stall` ends a run that hangs, after it has saved the stacks."
+    elif "DataLoader" in stall.sentence:
+        more = "DataLoader(timeout=...) turns a missing batch into an error."
+    else:
+        more = "`perfwrap run --kill-on-stall` ends a run that hangs, after it has saved the stacks."
+    return Option(look, (1.0, 1.0), details=more)
 
 
 def _was_the_end(evidence: Evidence, stall: Stall) -> bool:

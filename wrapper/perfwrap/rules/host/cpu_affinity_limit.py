@@ -31,7 +31,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import Processors, find_processors
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("host", "steady_steps")
 
@@ -80,13 +80,23 @@ def _finding(
         title=f"The run is bound to {allowed} of {units.counted(cores.online or 0, 'core')} and keeps them busy, which "
         f"costs up to {SHARE} of the training loop.",
         share=share,
-        saving=saving(step_ns, 0.0, share * step_ns),
         evidence=(
             f"It uses {units.number(cores.tree_busy or 0.0)} cores and has {cores.wanted_threads} threads and workers; "
             f"the whole machine uses {units.number(cores.busy or 0.0)} cores.",
         ),
-        advice=f"Let the run use {units.counted(round(better), 'core')} (Slurm: --cpus-per-task, mpirun: --bind-to "
-        "none, cpuset, taskset), or start fewer workers and threads.",
+        options=(
+            Option(
+                f"Let the run use {units.counted(round(better), 'core')}.",
+                saving(step_ns, 0.0, share * step_ns),
+                f"bound to {units.counted(allowed, 'core')}",
+                details="Slurm: --cpus-per-task, mpirun: --bind-to none; or cpuset, taskset.",
+            ),
+            Option(
+                f"Start fewer workers and threads than {cores.wanted_threads}.",
+                (1.0, 1.0),
+                "they only compete less",
+            ),
+        ),
         verdict="throttled",
         confidence="inferred",
         claims=claims,

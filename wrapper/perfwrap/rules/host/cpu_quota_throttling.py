@@ -33,7 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_host_facts
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("host", "steady_steps")
 
@@ -75,10 +75,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"The CPU quota{limit} withheld {units.share(withheld)} of the wanted CPU time, which costs up "
             f"to {SHARE} of the training loop.",
             share=share,
-            saving=saving(step_ns, 0.0, share * step_ns),
             evidence=(_use(cores.tree_busy, cores.workers, cores.threads_per_trainer),),
-            advice=f"Raise the container's CPU limit, or run at most {units.counted(fit, 'thread')} and worker "
-            "processes at once (OMP_NUM_THREADS, num_workers).",
+            options=(
+                Option(
+                    "Raise the container's CPU limit.",
+                    saving(step_ns, 0.0, share * step_ns),
+                    f"{units.share(withheld)} of the wanted CPU time withheld",
+                ),
+                Option(
+                    f"Run at most {units.counted(fit, 'thread')} and worker processes at once (OMP_NUM_THREADS, "
+                    "num_workers).",
+                    saving(step_ns, 0.0, share * step_ns),
+                ),
+            ),
             verdict="throttled",
             confidence="inferred",
             claims=claims,

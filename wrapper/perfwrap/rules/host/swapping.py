@@ -27,7 +27,7 @@ from perfwrap.measures.account.loop_figures import mean_in_loop, mean_step_ns
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("host", "steady_steps")
 
@@ -55,9 +55,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{units.size(swapped)} of memory per second are read back from swap{cost}",
             share=stalled,
-            saving=saving(step_ns, 0.0, stalled * step_ns),
             evidence=_words(evidence, trainer),
-            advice="Use less memory: fewer workers, a smaller prefetch_factor, data in arrays instead of Python lists.",
+            options=(
+                Option(
+                    "Use less memory: fewer workers, a smaller prefetch_factor, data in arrays instead of Python "
+                    "lists.",
+                    saving(step_ns, 0.0, stalled * step_ns),
+                ),
+            ),
             verdict="memory-bound",
             confidence="inferred",
             health=True,

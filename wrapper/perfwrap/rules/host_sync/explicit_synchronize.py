@@ -31,7 +31,17 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    place,
+)
 from perfwrap.rules.on_gpu import ON_CPU, UNKNOWN_IDLE, idle_share, stayed_on_cpu
 
 NEEDS = ("syncs", "steady_steps", "copies")
@@ -76,16 +86,21 @@ def _finding(line: SyncLine, share: float, step_ns: float) -> Finding:
         title=f"{line.name}() at {where} makes the host wait for the GPU, which costs up to {SHARE} of the training "
         "loop.",
         share=share,
-        saving=saving(step_ns, 0.0, share * step_ns),
         evidence=(
             f"{units.number(line.per_step)} calls per step, {units.duration(line.blocked_ns_per_step)} blocked per "
             "step.",
         ),
-        advice=f"Remove the synchronization at {where}. To time the GPU, use events and read them some steps "
-        "later.",
+        options=(
+            Option(
+                f"Remove the synchronization at {where}.",
+                saving(step_ns, 0.0, share * step_ns),
+                f"{units.duration(line.blocked_ns_per_step)} blocked per step",
+                "defer-item",
+                "To time the GPU, use events and read them some steps later.",
+            ),
+        ),
         verdict="sync-bound",
         location=locate(line.where),
-        experiment="defer-item",
         confidence="inferred",
         claims=_claims(line),
     )

@@ -32,13 +32,13 @@ from perfwrap import units
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
-from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.account.what_if import saving, without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.optimizers import find_optimizers
 from perfwrap.measures.loop.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "syncs", "options")
 
@@ -118,11 +118,17 @@ def _clipping(line: Line, account: Account, step_ns: float, limits: Limits) -> F
         title=f"{SHARE} of the training loop is gradient clipping with foreach=False, tensor by tensor, at "
         f"{place(line, '')}.",
         share=share,
-        saving=saving(
-            step_ns, limits.min_clipping_saved * share * step_ns, limits.max_clipping_saved * share * step_ns
-        ),
         evidence=(f"{units.duration(share * step_ns)} per step.",),
-        advice=f"Remove foreach=False at {place(line, '')}.",
+        options=(
+            Option(
+                f"Remove foreach=False at {place(line, '')}.",
+                saving(
+                    step_ns,
+                    limits.min_clipping_saved * share * step_ns,
+                    limits.max_clipping_saved * share * step_ns,
+                ),
+            ),
+        ),
         verdict="launch-bound",
         location=locate(line),
         confidence="inferred",
@@ -140,16 +146,25 @@ def _reads(
         title=f"{SHARE} of the training loop is spent at {place(where, '')}, which reads one value per model "
         "tensor.",
         share=share,
-        saving=saving(
-            step_ns, limits.min_reads_saved * share * step_ns, limits.max_reads_saved * share * step_ns
-        ),
         evidence=(
             f"{units.number(line.per_step)} calls of {line.name} per step after the backward pass, for "
             f"{units.counted(tensors, 'tensor')}; {units.duration(share * step_ns)} per step, including the code "
             "between the calls.",
         ),
-        advice=f"Replace the loop at {place(where, '')} by torch.nn.utils.get_total_norm() or the result of "
-        "clip_grad_norm_(), and read the value only every 50 steps or so.",
+        options=(
+            Option(
+                f"Replace the loop at {place(where, '')} by torch.nn.utils.get_total_norm() or the result of "
+                "clip_grad_norm_().",
+                saving(
+                    step_ns,
+                    limits.min_reads_saved * share * step_ns,
+                    limits.max_reads_saved * share * step_ns,
+                ),
+                f"{units.number(line.per_step)} reads per step",
+                details="Read that value only every 50 steps or so.",
+            ),
+            Option(f"Run the loop at {place(where, '')} only every 50 steps or so.", without(share)),
+        ),
         verdict="sync-bound" if line.on_gpu else "python-bound",
         location=locate(where),
         confidence="inferred",

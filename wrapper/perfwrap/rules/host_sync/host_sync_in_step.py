@@ -34,7 +34,17 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.syncs import SyncLine, find_syncs
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    place,
+)
 from perfwrap.rules.on_gpu import UNKNOWN_IDLE, idle_share
 
 NEEDS = ("syncs", "steady_steps")
@@ -91,10 +101,15 @@ def _on_cpu(line: SyncLine) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is spent in {line.name} at {place(line.where, 'one line')}.",
         share=line.share,
-        saving=(1.0 - line.share, 1.0 - line.share),
         evidence=(_calls(line),),
-        advice=f"Convert fewer values, or less often, at {place(line.where, 'that line')}. The tensors are on the "
-        "CPU, so the conversion itself is the cost.",
+        options=(
+            Option(
+                f"Convert fewer values, or less often, at {place(line.where, 'that line')}.",
+                (1.0 - line.share, 1.0 - line.share),
+                f"{units.number(line.per_step)} calls per step",
+                details="The tensors are on the CPU, so the conversion itself is the cost.",
+            ),
+        ),
         verdict="sync-bound",
         location=locate(line.where),
         claims=_claims(line),
@@ -107,6 +122,7 @@ def _on_gpu(line: SyncLine, idle: float, after: float | None) -> Finding:
     ``after`` is the idle time after waits, if the line's are among those recorded.
     """
     share = min(line.share, idle if after is None else after)
+    where = place(line.where, "that line")
     words = f"The GPU is idle {units.share(idle)} of the time; how much of that follows this line is unknown."
     if after is not None:
         words = f"The GPU is idle {units.share(after)} of the time after the host has waited for it."
@@ -114,15 +130,25 @@ def _on_gpu(line: SyncLine, idle: float, after: float | None) -> Finding:
         title=f"{line.name} at {place(line.where, 'one line')} makes the host wait for the GPU, which costs "
         f"up to {SHARE} of the training loop.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=(
             _calls(line),
             words,
         ),
-        advice=_less_often(line),
+        options=(
+            Option(
+                f"Read the value at {where} only every 50 steps or so.",
+                (1.0 - share, 1.0),
+                f"{units.duration(line.blocked_ns_per_step)} blocked per step",
+                "defer-item",
+            ),
+            Option(
+                f"Keep the value of {where} on the GPU and read it once per epoch.",
+                (1.0 - share, 1.0),
+                experiment="defer-item",
+            ),
+        ),
         verdict="sync-bound",
         location=locate(line.where),
-        experiment="defer-item",
         confidence="inferred",
         claims=_claims(line),
     )
@@ -133,15 +159,6 @@ def _calls(line: SyncLine) -> str:
     return (
         f"{units.counted(line.count, 'call')} in the steady loop, {units.number(line.per_step)} per step; "
         f"{units.duration(line.blocked_ns_per_step)} blocked per step."
-    )
-
-
-def _less_often(line: SyncLine) -> str:
-    """Return the advice for any device."""
-    where = place(line.where, "that line")
-    return (
-        f"Read the value at {where} only every 50 steps or so, or keep it on the GPU and read it once per "
-        "epoch."
     )
 
 

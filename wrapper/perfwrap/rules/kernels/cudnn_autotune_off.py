@@ -32,7 +32,7 @@ from perfwrap.measures.facts import find_facts
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -86,13 +86,17 @@ def _finding(gpu: GpuActivity, rows: pl.DataFrame, part: float) -> Finding:
     return Finding(
         title=f"{units.share(part)} of the GPU's time is convolutions that cuDNN chose by a heuristic.",
         share=1.0 - worst,
-        saving=(best, worst),
         evidence=(
             f"In {window(gpu)}: the same convolutions in each step, and cudnn.benchmark is off.",
             f"The largest: {short(str(largest))}.",
         ),
-        advice="Set torch.backends.cudnn.benchmark = True before the loop, and keep sizes constant (drop_last=True).",
-        experiment="cudnn-benchmark",
+        options=(
+            Option(
+                "Set torch.backends.cudnn.benchmark = True before the loop, and keep sizes constant (drop_last=True).",
+                (best, worst),
+                experiment="cudnn-benchmark",
+            ),
+        ),
         confidence="inferred",
         scope=Scope.WINDOW,
     )

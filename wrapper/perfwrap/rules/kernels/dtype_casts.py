@@ -33,7 +33,7 @@ from perfwrap.measures.kernels.kernel_marks import CAST, MOVE, marked, of_kernel
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import BFLOAT16_AUTOCAST, Levers, find_levers
-from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MAJOR_SHARE, MINOR_SHARE, SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -74,23 +74,27 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the GPU's time is kernels that only {what}.",
         share=share,
-        saving=without(share),
         evidence=(
             f"In {window(gpu)}: {units.counted(rows.height, 'copy', 'copies')} by kernels, "
             f"{units.share(copy)} of the time; {units.share(cast)} for type changes.",
             f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
         ),
-        advice="Keep tensors in one type from their creation to their use, with one autocast scope around the forward "
-        "pass; avoid contiguous() after permute()"
-        + ("." if levers.is_compiled else "; torch.compile fuses the rest."),
-        experiment=_experiment(levers, mostly),
+        options=_options(levers, share, mostly),
         confidence="inferred",
         scope=Scope.WINDOW,
     )
 
 
-def _experiment(levers: Levers, mostly: bool) -> str | None:
-    """Return the experiment: one type for the whole forward pass, or the fusion of the copies."""
-    if mostly and levers.precision == BFLOAT16_AUTOCAST:
-        return "bf16"
-    return None if levers.is_compiled else "compile"
+def _options(levers: Levers, share: float, mostly: bool) -> tuple[Option, ...]:
+    """Return the ways to copy less; ``mostly`` says that most of it changes types."""
+    scope = Option(
+        "Keep tensors in one type from their creation to their use, with one autocast scope around the forward pass.",
+        without(share),
+        f"{units.share(share)} of the GPU's time",
+        "bf16" if mostly and levers.precision == BFLOAT16_AUTOCAST else None,
+        "Avoid contiguous() after permute().",
+    )
+    fused = Option(
+        "Call torch.compile(model), which fuses such copies.", without(share), experiment="compile"
+    )
+    return (scope, fused) if levers.compiling else (scope,)

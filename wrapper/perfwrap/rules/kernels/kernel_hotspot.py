@@ -38,7 +38,7 @@ from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -86,38 +86,53 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{units.share(part)} of the GPU's time is one kernel, {short(top['name'])}.",
             share=worst if wasteful else part,
-            saving=(1.0 - best, 1.0 - worst) if wasteful else (1.0, 1.0),
             evidence=(
                 f"In {window(gpu)}: {units.counted(top['len'], 'launch', 'launches')}, "
                 f"{units.duration(top['ns'] / top['len'])} each.",
                 limit.words,
             ),
-            advice=_advice(limit.bound, evidence.get(find_levers, trainer), top["name"]),
+            options=_options(
+                limit.bound,
+                evidence.get(find_levers, trainer),
+                top["name"],
+                (1.0 - best, 1.0 - worst) if wasteful else (1.0, 1.0),
+                "" if limit.reached is None else f"it reaches {units.share(limit.reached)} of its limit",
+            ),
             confidence="inferred",
             scope=Scope.WINDOW,
             informational=not wasteful,
         )
-    ]  # fmt: skip
+    ]
 
 
-def _advice(bound: str, levers: Levers, kernel: str) -> str:
+def _options(
+    bound: str, levers: Levers, kernel: str, saving: tuple[float, float], basis: str
+) -> tuple[Option, ...]:
     """Return what to change about a kernel with that limit, as far as this run does not do it yet."""
     is_half = levers.half is not None or re.search(HALF_KERNEL, kernel) is not None
-    if bound == "compute":
-        tf32 = "TF32" if levers.takes_bfloat16 and not levers.has_tf32 else ""
-        lower = [] if is_half else [word for word in (levers.precision, tf32) if word]
-        return f"Use lower precision ({', '.join(lower)}), or compute less." if lower else "Compute less."
-    if bound == "memory":
-        fused = ", ".join(word for word in (levers.compiling, "fused attention") if word)
-        fewer = "" if is_half else ", or move fewer bytes (16-bit types)"
-        return f"Fuse it with neighboring kernels ({fused}){fewer}."
-    if bound == "balanced":
-        if is_half:
-            return "Compute less, or fuse it with neighboring kernels."
-        return "Use lower precision, which helps compute and memory."
-    if bound == "latency":
-        return "Give it larger sizes, or use a fused kernel instead."
-    return "Measure it with Nsight Compute: `perfwrap run --ncu` shows what limits it."
+    edits = {
+        "memory": ["Fuse it with neighboring kernels: use fused attention or fused layers."],
+        "latency": ["Give it larger sizes.", "Use a fused kernel instead."],
+    }.get(bound, [])
+    options = [Option(edit, saving, basis) for edit in edits]
+    if bound == "memory" and levers.compiling:
+        options.insert(
+            0, Option(f"Fuse it with neighboring kernels: {levers.compiling}.", saving, basis, "compile")
+        )
+    if bound == "memory" and not is_half:
+        options.append(Option("Move fewer bytes: 16-bit types.", saving, basis, levers.half_experiment))
+    if bound in ("compute", "balanced") and not is_half:
+        if levers.precision:
+            options.append(Option(f"Use {levers.precision}.", saving, basis, levers.half_experiment))
+        if levers.takes_bfloat16 and not levers.has_tf32:
+            options.append(Option("Allow TF32 matrix products.", saving, basis, "tf32"))
+    if bound == "balanced" and is_half:
+        options.append(Option("Fuse it with neighboring kernels.", saving, basis))
+    if bound in ("compute", "balanced"):
+        options.append(Option("Compute less.", saving, basis))
+    return tuple(options) or (
+        Option("Measure it with Nsight Compute: `perfwrap run --ncu` shows what limits it.", saving, basis),
+    )
 
 
 def _limit(evidence: Evidence, gpu: GpuActivity, top: dict[str, Any]) -> Limit:

@@ -33,7 +33,7 @@ from perfwrap.measures.kernels.kernel_marks import LAYOUT, marked, of_kernels
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -83,14 +83,18 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the GPU's time converts tensors between channels-first and channels-last.",
         share=share,
-        saving=without(share),
         evidence=tuple(words),
-        advice=f"The weights are in channels-last order already: keep the batches and what is made inside the model in "
-        f"it, too, with batch.to(memory_format=torch.{form})."
-        if is_kept
-        else f"Keep model and batches in one layout: model.to(memory_format=torch.{form}) and "
-        f"batch.to(memory_format=torch.{form}).",
-        experiment=None if is_kept else "channels-last",
+        options=(
+            Option(
+                f"The weights are in channels-last order already: keep the batches and what is made inside the model "
+                f"in it, too, with batch.to(memory_format=torch.{form})."
+                if is_kept
+                else f"Keep model and batches in one layout: model.to(memory_format=torch.{form}) and "
+                f"batch.to(memory_format=torch.{form}).",
+                without(share),
+                experiment=None if is_kept else "channels-last",
+            ),
+        ),
         confidence="inferred",
         scope=Scope.WINDOW,
     )

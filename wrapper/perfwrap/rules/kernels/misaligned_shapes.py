@@ -34,7 +34,7 @@ from perfwrap.measures.kernels.kernel_marks import misaligned, of_kernels
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -70,15 +70,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{units.share(part)} of the GPU's time is matrix products with unaligned sizes.",
             share=1.0 - worst,
-            saving=(best, worst),
             evidence=(
                 f"In {window(gpu)}: {units.counted(rows.height, 'kernel')}, mostly "
                 f"{short(_kind(str(rows['name'].mode().sort()[0])))}.",
                 *_sizes(evidence, gpu),
                 *_batches(evidence, trainer, limits),
             ),
-            advice="Pad the sizes to multiples of 8 (16-bit types) or 4 (TF32), better 64: features, classes, "
-            "vocabulary, sequence length.",
+            options=(
+                Option(
+                    "Pad the sizes to multiples of 8 (16-bit types) or 4 (TF32), better 64: features, classes, "
+                    "vocabulary, sequence length.",
+                    (best, worst),
+                ),
+            ),
             confidence="inferred",
             scope=Scope.WINDOW,
         )

@@ -35,7 +35,7 @@ from perfwrap.measures.kernels.kernel_marks import LOG_SOFTMAX, SOFTMAX, marked,
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, short, window
 from perfwrap.rules.levers import find_levers
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -71,18 +71,22 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is attention without a fused kernel.",
             share=share,
-            saving=without(share),
             evidence=(
                 f"In {window(gpu)}: {units.counted(found.height, 'softmax', 'softmaxes')} between matrix products; "
                 f"with the kernels around them {units.duration(int(found['ns'].sum()))}.",
                 f"The longest: {short(found.sort('ns', descending=True)['name'][0])}.",
             ),
-            advice="Use F.scaled_dot_product_attention (attn_implementation=\"sdpa\" in transformers)"
-            f"{types}, and is_causal=True instead of a mask if possible.",
+            options=(
+                Option(
+                    'Use F.scaled_dot_product_attention (attn_implementation="sdpa" in transformers)'
+                    f"{types}, and is_causal=True instead of a mask if possible.",
+                    without(share),
+                ),
+            ),
             confidence="inferred",
             scope=Scope.WINDOW,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _attentions(kernels: pl.DataFrame, limits: Limits) -> pl.DataFrame:

@@ -34,7 +34,7 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded, window
 from perfwrap.rules.levers import find_levers
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "gpu")
 
@@ -57,6 +57,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     gpus = evidence.get(find_own_gpus, trainer)
     if not gpus:
         return NotChecked("None of the recorded GPUs is known to belong to this training thread.")
+    if not evidence.get(find_levers, trainer).can_grow:
+        return Clear("A batch holds all samples of its dataset, or the GPU memory is full.")
     free = [gpu for gpu in gpus if (_free(gpu) or 0.0) >= limits.min_free_share]
     if not free:
         return Clear("At least half of the GPU memory is used, or its use is unknown.")
@@ -101,18 +103,25 @@ def _finding(
     evidence: Evidence, trainer: Trainer, gpu: Gpu, share: float, saving: tuple[float, float], text: str
 ) -> Finding:
     """Return the finding."""
-    fewer = evidence.get(find_levers, trainer).fewer_launches
+    levers = evidence.get(find_levers, trainer)
+    fewer = levers.fewer_launches
     facts = evidence.get(find_facts, trainer.process).items()
     sizes = [value for key, value in facts if key.endswith("/batch_size") and value.isdecimal()]
     batch = (f"A DataLoader's batch size is {sizes[0]}.",) if sizes else ()
     return Finding(
         title=f"The steps are too small for {gpu.name}: {units.share(_free(gpu))} of its memory is free.",
         share=share,
-        saving=saving,
         evidence=(text, *batch),
-        advice="Double the batch size and check samples per second, until memory is full; adapt the learning rate."
-        + (f" Or launch fewer kernels: {fewer}." if fewer else ""),
-        experiment="batch-size=max",
+        options=(
+            Option(
+                "Double the batch size and check samples per second, until memory is full.",
+                saving,
+                f"{units.share(_free(gpu))} of the memory is free",
+                "find-batch-size",
+                "Adapt the learning rate.",
+            ),
+            *((Option(f"Launch fewer kernels: {fewer}.", (saving[0], 1.0)),) if fewer else ()),
+        ),
         confidence="inferred",
     )
 

@@ -38,7 +38,7 @@ from perfwrap.measures.kernels.kernel_classes import MATRIX
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import limiting, loop_share, mfu, short, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MINOR_SHARE, Answer, Clear, Finding, NotChecked, Option, Scope
 
 NEEDS = ("trainer", "kernels")
 
@@ -96,32 +96,36 @@ def _finding(
     return Finding(
         title=f"{part} of the GPU's time is matrix kernels that do not use tensor cores.",
         share=1.0 - worst,
-        saving=(best, worst),
         evidence=(
             f"In {window(gpu)}: {units.share(of_matrix)} of the time of matrix kernels with known names.",
             f"The largest: {_largest(gpu)}.",
             mfu(evidence, gpu),
         ),
-        advice=_advice(levers, tf32, autocast),
-        experiment="tf32" if tf32 else None,
+        options=_options(levers, tf32, autocast, (best, worst), share),
         confidence="inferred",
         scope=Scope.WINDOW,
     )
 
 
-def _advice(levers: Levers, tf32: bool, autocast: str) -> str:
+def _options(
+    levers: Levers, tf32: bool, autocast: str, saving: tuple[float, float], share: float
+) -> tuple[Option, ...]:
     """Return what to change, as far as this run does not do it yet."""
-    first = 'torch.set_float32_matmul_precision("high")' if tf32 else ""
+    basis = f"{units.share(share)} of the GPU's time in such kernels"
+    check = "Check that the loss still decreases as before."
+    lower = Option('Call torch.set_float32_matmul_precision("high").', saving, basis, "tf32", check)
+    first = (lower,) if tf32 else ()
     if levers.half:
         name = levers.half.kind.removeprefix("torch.")
-        sizes = "use sizes that are multiples of 8"
-        return (
-            f"The models compute in {name} already, so these kernels run outside of it or with odd sizes: put the "
-            f"whole forward pass and the loss under autocast, and {sizes}"
-            + (f"; {first} helps the rest." if first else ".")
+        whole = Option(
+            f"Put the whole forward pass and the loss under autocast: the models compute in {name} already, these "
+            "kernels run outside of it.",
+            saving,
+            basis,
         )
-    use = f"{first}, then {autocast}" if first else autocast
-    return f"Use {use}, and check that the loss still decreases as before."
+        sizes = Option("Use sizes that are multiples of 8.", (saving[0], 1.0), "odd sizes may be the reason")
+        return (whole, *first, sizes)
+    return (*first, Option(f"Use {autocast}.", saving, basis, levers.half_experiment, check))
 
 
 def _ratio(peaks: Peaks | None) -> float:

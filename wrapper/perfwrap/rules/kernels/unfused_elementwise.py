@@ -32,7 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.kernel_marks import NO_POINTWISE, POINTWISE, chains, marked, of_kernels
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import loop_share, recorded, short, window
-from perfwrap.rules.levers import find_levers
+from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import (
     CRITICAL_SHARE,
     MIN_REPORTED_SHARE,
@@ -41,6 +41,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     Scope,
 )
 
@@ -78,18 +79,28 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is elementwise operations that could be fused.",
             share=fusible,
-            saving=(1.0 - fusible, 1.0 - fusible / 2),
             evidence=(
                 f"In {window(gpu)}: {units.counted(own.height, 'such kernel')}, {units.share(share)} of the time; "
                 f"up to {longest} in a row.",
                 f"The largest: {short(largest['name'][0])}, {units.duration(largest['ns'][0])}.",
             ),
-            advice="They run outside of what torch.compile compiles: look for graph breaks (TORCH_LOGS=graph_breaks), "
-            "or use fused versions of the layers that they belong to."
-            if levers.is_compiled
-            else "Use torch.compile to fuse them, or fused versions of the layers that they belong to.",
-            experiment=None if levers.is_compiled else "compile",
+            options=_options(levers, fusible),
             confidence="inferred",
             scope=Scope.WINDOW,
         )
     ]
+
+
+def _options(levers: Levers, fusible: float) -> tuple[Option, ...]:
+    """Return the ways to fuse the kernels."""
+    saving = (1.0 - fusible, 1.0 - fusible / 2)
+    basis = f"{units.share(fusible)} of the GPU's time is in chains"
+    layers = Option("Use fused versions of the layers that they belong to.", saving, basis)
+    if levers.is_compiled:
+        breaks = Option(
+            "Look for graph breaks (TORCH_LOGS=graph_breaks): they run outside of what torch.compile compiles.",
+            saving,
+            basis,
+        )
+        return (breaks, layers)
+    return (Option("Use torch.compile to fuse them.", saving, basis, "compile"), layers)

@@ -8,7 +8,7 @@ from perfwrap.measures.loop.growing_lines import GrowingLine
 from perfwrap.measures.loop.growing_sections import GrowingSection
 from perfwrap.measures.loop.stacks import HotFunction
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
-from perfwrap.rules.model import SHARE, Finding, Location, locate, named, place
+from perfwrap.rules.model import SHARE, Finding, Location, Option, locate, named, place
 from perfwrap.rules.stack_samples import main_function, quote, quote_library, where
 
 CAUSE = "a list, tensor, table or file that grows"
@@ -33,9 +33,10 @@ def section_finding(found: GrowingSection) -> Finding:
         f"{units.duration(last_ns)} at step {units.count(last_step)}, which costs {SHARE} of the training loop so far: "
         "it works on something that grows.",
         share=found.share,
-        saving=without(found.share),
         evidence=tuple(words),
-        advice=f"Look for {CAUSE}, at {place(location, 'this code')}: {FIX}",
+        options=(
+            Option(f"Look for {CAUSE}, at {place(location, 'this code')}: {FIX}", without(found.share)),
+        ),
         verdict="checkpoint/validation-bound" if found.kind == "save" else "python-bound",
         location=location,
         confidence="inferred",
@@ -71,9 +72,8 @@ def line_finding(found: GrowingLine) -> Finding:
         f"start of the steady loop to {units.duration(found.last_ns)} at its end, which costs {SHARE} of the training "
         "loop so far: it works on something that grows.",
         share=found.share,
-        saving=without(found.share),
         evidence=tuple(words),
-        advice=f"Look for {CAUSE}, at {at}: {FIX}",
+        options=(Option(f"Look for {CAUSE}, at {at}: {FIX}", without(found.share)),),
         verdict="python-bound",
         location=locate(found.line),
         confidence="inferred",

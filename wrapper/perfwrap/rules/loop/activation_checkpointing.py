@@ -40,7 +40,7 @@ from perfwrap.measures.loop.recomputations import (
 )
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import HOST_BOUND_SHARE
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "recomputations")
 
@@ -76,13 +76,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=title,
             share=share,
-            saving=(1.0 - min(share, waits or share), 1.0) if is_gain else (1.0, 1.0),
             evidence=(
                 *_words(lines, on_gpu, share, limits),
                 *((_less_to_launch(waits),) if waits else ()),
                 _memory_words(memory, on_gpu),
             ),
-            advice=_advice(at, memory, has_room),
+            options=_options(at, memory, has_room, 1.0 - min(share, waits or share) if is_gain else 1.0),
             verdict="compute-bound" if has_room and not on_gpu else None,
             location=locate(where),
             confidence="inferred",
@@ -131,14 +130,26 @@ def _memory_words(memory: MemoryLeft | None, on_gpu: bool) -> str:
 LIBRARY = "If a library calls it, look for its option, such as gradient_checkpointing."
 
 
-def _advice(at: str, memory: MemoryLeft | None, has_room: bool) -> str:
-    """Return what to try, and when."""
-    trade = "Checkpointing trades time for memory"
+def _options(at: str, memory: MemoryLeft | None, has_room: bool, best: float) -> tuple[Option, ...]:
+    """Return what to try, and when; ``best`` is the step-time ratio without it."""
+    nothing = (1.0, 1.0)
     if memory is None:
-        return f"{trade}: remove it {at} only if you know that the activations fit into memory."
+        edit = f"Remove it {at} only if you know that the activations fit into memory."
+        return (Option(edit, nothing, details="Checkpointing trades time for memory."),)
     if not has_room:
-        return f"{trade}, and little memory is free: keep it, or call it {at} for fewer layers."
+        return (
+            Option(
+                f"Keep it {at}, or call it for fewer layers.",
+                nothing,
+                details="Checkpointing trades time for memory, and little memory is free.",
+            ),
+        )
     return (
-        f"{trade}, and there may be enough: try a few steps without it {at}, or with fewer layers in it, and compare "
-        f"the peak memory. {LIBRARY}"
+        Option(
+            f"Try a few steps without it {at}, and compare the peak memory.",
+            (best, 1.0),
+            f"{units.size(memory.left)} of memory are free",
+            details=f"Checkpointing trades time for memory. {LIBRARY}",
+        ),
+        Option(f"Call it {at} for fewer layers.", (1.0 - (1.0 - best) / 2, 1.0)),
     )

@@ -33,12 +33,12 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.account.what_if import without, without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.checkpoints import CheckpointLine, find_checkpoints
 from perfwrap.measures.loop.gap_calls import find_gaps_with_files
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("checkpoints", "steady_steps")
 
@@ -52,6 +52,10 @@ class Limits(Struct, frozen=True):
     near 1 %."""
     max_calls: int = 3
     """How many of the calls after it are named."""
+
+
+CEILING = "no-checkpoint"
+"""The experiment in which saving takes no time."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -85,27 +89,44 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine, limits:
         title=f"{SHARE} of the training loop is spent in torch.{line.operation} at {where}"
         f"{' and in the file operations after it' if gaps else ''}.",
         share=share,
-        saving=without_measured(share),
         evidence=tuple(words),
-        advice=_advice(
-            line, where, line.median_ns + behind_ns, (1.0 - share) * mean_step_ns(evidence, trainer), limits
+        options=_options(
+            line,
+            where,
+            share,
+            line.median_ns + behind_ns,
+            (1.0 - share) * mean_step_ns(evidence, trainer),
+            limits,
         ),
         verdict="checkpoint/validation-bound",
         location=locate(line.where),
-        experiment="no-checkpoint",
         claims=reduce(or_, (gap.segments for gap in gaps), _claims(line)),
     )
 
 
-def _advice(line: CheckpointLine, where: str, call_ns: float, rest_ns: float, limits: Limits) -> str:
-    """Return what to change."""
+def _options(
+    line: CheckpointLine, where: str, share: float, call_ns: float, rest_ns: float, limits: Limits
+) -> tuple[Option, ...]:
+    """Return the ways to lose less time; ``rest_ns`` is a step without saving."""
+    basis = f"{units.duration(call_ns)} each time"
     if line.operation == "load":
-        return f"Load the file at {where} once, before the loop, and keep its contents."
+        edit = f"Load the file at {where} once, before the loop, and keep its contents."
+        return (Option(edit, without_measured(share), basis, CEILING),)
     rarer = "Save less often"
+    saved = share
     if line.every_steps is not None and rest_ns > 0:
         steps = max(math.ceil(call_ns / (limits.target_share * rest_ns)), math.ceil(line.every_steps) + 1)
         rarer = f"Save every {units.number(steps)} steps instead of every {units.number(line.every_steps)}"
-    return f"{rarer} at {where}, or copy the state to host memory and write it from a background thread."
+        saved = share * (1.0 - line.every_steps / steps)
+    return (
+        Option(f"{rarer} at {where}.", without_measured(saved), basis, CEILING),
+        Option(
+            f"Copy the state to host memory at {where} and write it from a background thread.",
+            without(share),
+            basis,
+            CEILING,
+        ),
+    )
 
 
 def _claims(line: CheckpointLine) -> pl.Expr:

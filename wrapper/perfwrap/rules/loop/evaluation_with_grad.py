@@ -31,7 +31,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.validation import find_validation
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -62,12 +62,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"The forward pass at {where} evaluates with gradients enabled, which may cost up to {SHARE} of the "
             "training loop.",
             share=share,
-            saving=saving(step_ns, 0.0, share * step_ns),
             evidence=(
                 f"Such forward passes take {units.share(forward)} of the loop and keep their activations in memory.",
             ),
-            advice=f"Wrap the evaluation at {where} in torch.inference_mode(); model.eval() alone does not disable "
-            "gradients.",
+            options=(
+                Option(
+                    f"Wrap the evaluation at {where} in torch.inference_mode(); model.eval() alone does not disable "
+                    "gradients.",
+                    saving(step_ns, 0.0, share * step_ns),
+                ),
+            ),
             verdict="checkpoint/validation-bound",
             location=locate(validation.grad_line),
             confidence="inferred",

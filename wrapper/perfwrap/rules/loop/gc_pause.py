@@ -31,13 +31,13 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import busiest_line
-from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.garbage import Garbage, find_garbage
 from perfwrap.measures.loop.profiler_calls import find_profiler_calls
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("gc", "steady_steps")
 
@@ -75,12 +75,10 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the training loop is garbage collection, with pauses of up to "
             f"{units.duration(garbage.longest_ns)}.",
             share=garbage.share,
-            saving=without_measured(garbage.share),
             evidence=_words(garbage, line, limits),
-            advice=PROFILED if doubtful else _advice(line, often),
+            options=_options(evidence, trainer, garbage.share, line, often, doubtful),
             verdict=None if doubtful else "python-bound",
             location=locate(line),
-            experiment=None if doubtful else "gc-freeze",
             confidence="inferred" if doubtful else "measured",
             max_severity="minor" if doubtful else "critical",
             claims=pl.col("part") == "gc",
@@ -93,10 +91,10 @@ def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage, limits:
     line = busiest_line(evidence.get(find_account, trainer), "gc")
     if line is None:
         return None
-    on_line = (pl.col("part") == "gc") & (pl.col("file") == line.file) & (pl.col("line") == line.line)
     return (
         line
-        if evidence.get(find_account, trainer).share_of(on_line) >= limits.main_line_share * garbage.share
+        if evidence.get(find_account, trainer).share_of(_on_line(line))
+        >= limits.main_line_share * garbage.share
         else None
     )
 
@@ -111,10 +109,31 @@ def _words(garbage: Garbage, line: Line | None, limits: Limits) -> tuple[str, ..
     )
 
 
-def _advice(line: Line | None, often: bool) -> str:
-    """Return what to change."""
-    freeze = "Call gc.collect() and gc.freeze() once, between the setup and the loop"
-    if line is not None:
-        rarer = "call it every few hundred steps" if often else "call it less often"
-        return f"Remove the collection at {place(line, '')} from the step, or {rarer}. {freeze}."
-    return f"{freeze}, and keep long-lived data of the loop in arrays instead of Python objects."
+def _options(
+    evidence: Evidence, trainer: Trainer, share: float, line: Line | None, often: bool, doubtful: bool
+) -> tuple[Option, ...]:
+    """Return the ways to collect less."""
+    if doubtful:
+        return (Option(PROFILED, without_measured(share)),)
+    freeze = Option(
+        "Call gc.collect() and gc.freeze() once, between the setup and the loop.",
+        without_measured(share) if line is None else without(share, NOTHING),
+        f"{units.share(share)} of the loop",
+        "gc-freeze",
+        "" if line else "Keep long-lived data of the loop in arrays instead of Python objects.",
+    )
+    if line is None:
+        return (freeze,)
+    requested = evidence.get(find_account, trainer).share_of(_on_line(line))
+    rarer = "call it every few hundred steps" if often else "call it less often"
+    remove = Option(
+        f"Remove the collection at {place(line, '')} from the step, or {rarer}.",
+        without_measured(requested),
+        f"{units.share(requested)} of the loop",
+    )
+    return (remove, freeze)
+
+
+def _on_line(line: Line) -> pl.Expr:
+    """Select the collections that a line requested."""
+    return (pl.col("part") == "gc") & (pl.col("file") == line.file) & (pl.col("line") == line.line)

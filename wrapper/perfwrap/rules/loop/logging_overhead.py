@@ -33,7 +33,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.logged_gaps import LoggedGap, find_logged_gaps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "stacks", "phases")
 
@@ -63,15 +63,22 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"Writing logs takes {units.share(share)} of the loop (from call stack samples).")
     first, step_ns = gaps[0], mean_step_ns(evidence, trainer)
     calls = tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
+    saved = saving(
+        step_ns, limits.min_saved_share * share * step_ns, limits.max_saved_share * share * step_ns
+    )
     return [
         Finding(
             title=f"{SHARE} of the training loop writes logs, mostly at {place(first.where, '')}.",
             share=share,
-            saving=saving(
-                step_ns, limits.min_saved_share * share * step_ns, limits.max_saved_share * share * step_ns
-            ),
             evidence=tuple(_words(gap, limits) for gap in gaps),
-            advice=f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so, or write once per epoch.",
+            options=(
+                Option(
+                    f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so.",
+                    saved,
+                    f"{units.duration(share * step_ns)} per step",
+                ),
+                Option("Collect the values and write them once per epoch.", saved),
+            ),
             verdict="python-bound",
             location=locate(first.where),
             confidence="inferred",

@@ -35,7 +35,7 @@ from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.loop.python_gaps import find_loss_gaps
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
 from perfwrap.rules.stack_samples import join_passes, where
 from perfwrap.rules.wasted_step import explains
 
@@ -80,14 +80,13 @@ def _finding(hot: HotFunction, loop: int, sampled: Sampled) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is a loop inside the model or the loss, at {place(hot.line, '')}.",
         share=share,
-        saving=(1.0 - share, 1.0),
         evidence=(
             f"{units.count(hot.count)} of {units.count(sampled.count)} samples of the training thread were in "
             f"{where(hot)} (sampled by py-spy).",
             f"The loop begins at line {loop}, and no pass reads what the one before it computed. Its backward pass "
             "comes on top.",
         ),
-        advice=join_passes(hot, loop),
+        options=(Option(join_passes(hot, loop), (1.0 - share, 1.0)),),
         verdict="compute-bound",
         location=locate(hot.line),
         confidence="inferred",

@@ -43,7 +43,18 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.kernel_record import recorded
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
+from perfwrap.rules.model import (
+    MINOR_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    Scope,
+    locate,
+    place,
+)
 
 NEEDS = ("steady_steps", "options")
 
@@ -134,7 +145,6 @@ def _finding(
         title=f"About {SHARE} of {whole} is spent on padding: {units.share(seen.share)} of the batch columns "
         "hold only padding.",
         share=share,
-        saving=(1.0 - min(limits.max_share, limits.max_saved * share), 1.0 - limits.min_saved * share),
         evidence=(
             f"In {units.counted(seen.batches, 'recorded batch', 'recorded batches')}, rows are {columns:.0f} "
             f"numbers wide; the longest row of a batch has {kept:.0f}, an average row "
@@ -143,9 +153,15 @@ def _finding(
             if of_window
             else f"Forward and backward pass of {seen.source} take {units.share(work)} of the loop.",
         ),
-        advice=f"Pad each batch to its longest sequence{whose} instead of to a fixed length "
-        "(torch.nn.utils.rnn.pad_sequence; in transformers DataCollatorWithPadding and no padding in the "
-        "tokenizer). Grouping sequences of similar length saves more.",
+        options=(
+            Option(
+                f"Pad each batch to its longest sequence{whose} instead of to a fixed length.",
+                (1.0 - min(limits.max_share, limits.max_saved * share), 1.0 - limits.min_saved * share),
+                f"{units.share(seen.share)} of the columns hold only padding",
+                details="Use torch.nn.utils.rnn.pad_sequence; in transformers DataCollatorWithPadding and no padding "
+                "in the tokenizer. Grouping sequences of similar length saves more.",
+            ),
+        ),
         verdict=None if of_window else "compute-bound",
         location=locate(where),
         confidence="inferred",

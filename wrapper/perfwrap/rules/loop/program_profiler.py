@@ -30,11 +30,11 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import Account, find_account
-from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.profiler_calls import ProfilerCall, ProfilerCalls, find_profiler_calls
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "profiler")
 
@@ -64,11 +64,18 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the training loop is the program's own torch.profiler, mostly at "
             f"{place(where, 'an unknown line')}.",
             share=share,
-            saving=without_measured(share),
             evidence=_words(found, account, limits),
-            advice="Profile a few steps once, with schedule(..., repeat=1), and train without the profiler. Read the "
-            "tables of a recording after the training, and switch off with_stack and record_shapes if they are not "
-            "needed.",
+            options=(
+                Option(
+                    "Profile a few steps once, with schedule(..., repeat=1), and train without the profiler.",
+                    without_measured(share),
+                    f"{units.share(share)} of the loop",
+                ),
+                Option(
+                    "Read the tables of a recording after the training, and switch off with_stack and record_shapes.",
+                    without(share, NOTHING),
+                ),
+            ),
             verdict="python-bound",
             location=locate(where),
             claims=_claims(found),

@@ -52,7 +52,7 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, locate, place
 from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
@@ -189,7 +189,8 @@ def _gpu_idle(evidence: Evidence, trainer: Trainer) -> float | None:
 def _limited(finding: Finding, idle: float) -> Finding:
     """Return the finding, limited to the share in which the GPU was idle."""
     share = min(finding.share, idle)
-    return replace(finding, share=share, saving=without(share))
+    options = tuple(replace(option, saving=without(share)) for option in finding.options)
+    return replace(finding, share=share, options=options)
 
 
 def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
@@ -234,16 +235,21 @@ def _finding(
     if hottest and library:
         called = place(hottest.line, "")
         title = f"{SHARE} of the training loop is library code that {called} calls, mostly {library_name(library)}."
+    saving = (
+        without(share, limits.nothing)
+        if library or (tensor_calls and sampled is None)
+        else without_measured(share)
+    )
+    basis = f"{units.duration(section.per_step_ns)} per step"
     return Finding(
         title=title,
         share=share,
-        saving=without(share, limits.nothing)
-        if library or (tensor_calls and sampled is None)
-        else without_measured(share),
         evidence=tuple(words),
-        advice=_library_advice(library)
+        options=_library_options(library, levers, saving, basis)
         if library
-        else _advice(section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits),
+        else _options(
+            section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits, saving, basis
+        ),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(gap),
         confidence="inferred",
@@ -277,13 +283,17 @@ def _busy(function: BusyFunction) -> Finding:
         title=f"{SHARE} of the training loop is {name} at {place(first, '')}, which reads "
         f"{units.number(function.reads_per_step)} values of tensors in each step.",
         share=function.share,
-        saving=without(function.share),
         evidence=(
             f"{units.duration(function.per_step_ns)} per step, with the reads, in lines {first.line} to "
             f"{function.until_line}.",
         ),
-        advice=f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
-        "and each small operation costs a call.",
+        options=(
+            Option(
+                f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
+                "and each small operation costs a call.",
+                without(function.share),
+            ),
+        ),
         verdict="python-bound",
         location=Location(first.file, first.line, first.function, function.until_line),
         confidence="inferred",
@@ -300,11 +310,15 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
     return Finding(
         title=f"{SHARE} of the training loop is the program's own code, in {number}.",
         share=share,
-        saving=without(share),
         evidence=(
             f"{units.duration(step_ns)} per step in total; the longest sections start after {largest}.",
         ),
-        advice="Do more per call: read values together instead of one by one, and work on whole batches.",
+        options=(
+            Option(
+                "Do more per call: read values together instead of one by one, and work on whole batches.",
+                without(share),
+            ),
+        ),
         verdict="python-bound",
         location=gap_location(sections[0].longest),
         confidence="inferred",
@@ -312,39 +326,81 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
     )
 
 
-def _advice(section: CodeSection, lines: str, step_ns: float, levers: Levers, limits: Limits) -> str:
-    """Return what to change."""
+def _options(
+    section: CodeSection,
+    lines: str,
+    step_ns: float,
+    levers: Levers,
+    limits: Limits,
+    saving: tuple[float, float],
+    basis: str,
+) -> tuple[Option, ...]:
+    """Return the ways to spend less time in a section; ``saving`` is that without it."""
+    share = section.share
+    unknown = (1.0 - share, 1.0)
     if step_ns < limits.short_step_ns:
-        whole = "" if levers.is_compiled else ", or torch.compile for the whole step"
-        return f"Do more work in each step: a larger batch{whole}."
-    if section.holds_loss:
+        larger = Option("Do more work in each step: a larger batch.", saving, basis)
+        compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")
+        fewer = Option(f"Call fewer functions {lines}: in such short steps each call counts.", unknown, basis)
         return (
-            f"Check the code {lines}; the loss function runs there. Replace loops over samples or values by tensor "
-            "operations. If it calls many small ones, use fewer operations on the whole batch"
-            + ("." if levers.is_compiled else ", or compile it.")
+            *((larger,) if levers.can_grow else ()),
+            *((compiled,) if levers.compiling else ()),
+            fewer,
         )
+    rarer = Option(f"Do the bookkeeping {lines} only every N steps.", unknown, basis)
+    if section.holds_loss:
+        whole = Option(
+            f"Check the code {lines}; the loss function runs there.",
+            saving,
+            basis,
+            details="Replace loops over samples or values by tensor operations. If it calls many small ones, use fewer "
+            "operations on the whole batch.",
+        )
+        compiled = Option("Compile the loss function with torch.compile.", unknown, basis)
+        return (whole, compiled) if levers.compiling else (whole,)
     if section.longest.before_operation == "forward":
         return (
-            f"Check the code {lines}: replace loops over samples by array or tensor operations. If it makes the next "
-            "batch, DataLoader workers can make it in parallel with the training; do bookkeeping every N steps."
+            Option(
+                f"Check the code {lines}: replace loops over samples by array or tensor operations.",
+                saving,
+                basis,
+            ),
+            Option(
+                "Let DataLoader workers make the next batch in parallel with the training, if this code makes it.",
+                unknown,
+                basis,
+            ),
+            rarer,
         )
     return (
-        f"Check the code {lines}: replace loops over samples by tensor operations, and do bookkeeping every N "
-        "steps."
+        Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
+        rarer,
     )
 
 
-def _library_advice(library: LibraryCall) -> str:
+def _library_options(
+    library: LibraryCall, levers: Levers, saving: tuple[float, float], basis: str
+) -> tuple[Option, ...]:
     """Return what to change if the time is in a library."""
     name = library_name(library)
     if library.package == "torch":
         return (
-            f"{name} is tensor work outside any module. Use fewer operations on whole batches instead of many "
-            "small ones, or compile the function that calls it."
+            Option(
+                "Use fewer operations on whole batches instead of many small ones.",
+                saving,
+                basis,
+                details=f"{name} is tensor work outside any module.",
+            ),
+            *((Option("Compile the function that calls it.", saving),) if levers.compiling else ()),
         )
     return (
-        f"The time is in {name}, not in your own lines. Look for a setting of it that does less work or handles "
-        "many items per call, or call it less often."
+        Option(
+            "Look for a setting of it that does less work or handles many items per call.",
+            saving,
+            basis,
+            details=f"The time is in {name}, not in your own lines.",
+        ),
+        Option(f"Call {name} less often.", saving),
     )
 
 

@@ -32,7 +32,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.compilations import Compilations, Reason, find_compilations
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "compilations", "options")
 
@@ -62,9 +62,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the training loop is spent in torch.compile recompilations, mostly of "
             f"{place(compiled.where, 'a function')}.",
             share=compiled.share,
-            saving=saving(step_ns, limits.min_saved_share * whole, whole),
             evidence=_words(compiled, limits),
-            advice=_advice(compiled),
+            options=_options(compiled, saving(step_ns, limits.min_saved_share * whole, whole)),
             verdict="launch-bound" if trains_on_gpu(evidence, trainer) else "python-bound",
             location=locate(compiled.where),
             claims=pl.col("part") == "compile",
@@ -96,14 +95,29 @@ def _quote(said: str, reason: Reason, limits: Limits) -> str:
     return f"{said} ({place(reason.where, 'unknown line')}): {short}"
 
 
-def _advice(compiled: Compilations) -> str:
+def _options(compiled: Compilations, saving: tuple[float, float]) -> tuple[Option, ...]:
     """Return what to change, depending on the guards that failed."""
     words = " ".join(reason.words for reason in compiled.reasons if reason.mark.startswith("recompile"))
+    basis = f"{units.counted(compiled.count, 'compilation')}, {units.duration(compiled.ns)}"
     if "size mismatch" in words or "stride mismatch" in words:
-        return "Pad to a few lengths, or compile with dynamic=True: the shapes change."
+        return (
+            Option("Compile with dynamic=True: the shapes change.", saving, basis),
+            Option("Pad the inputs to a few lengths.", saving, basis),
+        )
     if words:
         return (
-            "Pass the value whose guard failed as a tensor, or remove it from the compiled function; "
-            "TORCH_LOGS=recompiles shows each case."
+            Option(
+                "Pass the value whose guard failed as a tensor, or remove it from the compiled function.",
+                saving,
+                basis,
+                details="TORCH_LOGS=recompiles shows each case.",
+            ),
         )
-    return "Run every case once before the loop; TORCH_LOGS=recompiles shows what compiles when."
+    return (
+        Option(
+            "Run every case once before the loop.",
+            saving,
+            basis,
+            details="TORCH_LOGS=recompiles shows what compiles when.",
+        ),
+    )

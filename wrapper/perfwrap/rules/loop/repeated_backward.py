@@ -38,7 +38,7 @@ from perfwrap.measures.loop.repeated_backward import RepeatedBackward, find_repe
 from perfwrap.measures.models import find_models
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
 from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("steady_steps", "options")
@@ -93,13 +93,18 @@ def _finding(found: RepeatedBackward, share: float, step_ns: float, on_gpu: bool
         title=f"{SHARE} of the training loop repeats backward passes through the same graph, at "
         f"{place(where, 'one line')}.",
         share=share,
-        saving=(best, 1.0 if on_gpu else worst),
         evidence=(
             f"A step runs {many} consecutive backward passes with retain_graph=True: together "
             f"{units.duration(found.ns_per_step)}, {units.duration(found.vain_ns)} of it beyond the longest.",
         ),
-        advice=f"Add the losses and call backward() once at {place(where, 'that line')}: the gradients are the same, "
-        "and the shared part is visited once. Not if something reads the gradients between the passes.",
+        options=(
+            Option(
+                f"Add the losses and call backward() once at {place(where, 'that line')}.",
+                (best, 1.0 if on_gpu else worst),
+                details="The gradients are the same, and the shared part is visited once. Not if something reads the "
+                "gradients between the passes.",
+            ),
+        ),
         verdict="compute-bound",
         location=locate(where),
         confidence="inferred",

@@ -36,11 +36,11 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
-from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
+from perfwrap.measures.facts import find_facts, torch_version
+from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -50,9 +50,6 @@ TORCH_OPTIM = "torch.optim."
 FUSED_ON_CPU = {"Adam": (0.60, 0.85), "AdamW": (0.60, 0.85), "Adagrad": (0.50, 0.70), "SGD": (0.30, 0.75)}
 """Optimizers with a fused CPU kernel (torch 2.4's release notes), and the share of the step that it saves (measured,
 see above). SGD without momentum gains less."""
-
-FIRST_FUSED_ON_CPU = (2, 4)
-"""The torch version that introduced them."""
 
 
 class Limits(Struct, frozen=True):
@@ -79,7 +76,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check how each optimizer updates its tensors."""
     on_gpu = trains_on_gpu(evidence, trainer)
     found = evidence.get(find_optimizers, trainer)
-    version = _version(evidence.get(find_facts, trainer.process).get("torch", ""))
+    version = torch_version(evidence.get(find_facts, trainer.process))
     small = _elements(evidence, trainer) <= limits.max_small_elements * sum(use.tensors or 0 for use in found)
     slow = [
         use
@@ -120,12 +117,6 @@ def _elements(evidence: Evidence, trainer: Trainer) -> float:
     return sum(known) if known else inf
 
 
-def _version(text: str) -> tuple[int, ...]:
-    """Return the first two numbers of torch's version; (0, 0) if unknown."""
-    numbers = text.split("+")[0].split(".")[:2]
-    return tuple(int(number) for number in numbers) if all(map(str.isdigit, numbers)) else (0, 0)
-
-
 def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) -> Finding:
     """Return the finding about one optimizer."""
     kind = use.kind.rpartition(".")[2]
@@ -151,16 +142,14 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) ->
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which updates "
         "tensors one by one.",
         share=use.share,
-        saving=(best, worst if not on_gpu and _can_be_fused(use) else 1.0),
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
-        advice=_advice(use, kind, is_torchs),
+        options=_options(use, kind, is_torchs, on_gpu, (best, worst)),
         verdict="launch-bound"
         if on_gpu
         else "python-bound"
         if use.share >= limits.min_verdict_share
         else None,
         location=locate(use.where),
-        experiment="fused-optimizer" if is_torchs else None,
         confidence="inferred",
         claims=(pl.col("operation") == "optimizer")
         & (pl.col("name") == use.name)
@@ -168,16 +157,40 @@ def _finding(use: OptimizerUse, on_gpu: bool, step_ns: float, limits: Limits) ->
     )
 
 
-def _advice(use: OptimizerUse, kind: str, is_torchs: bool) -> str:
-    """Return what to change."""
+def _options(
+    use: OptimizerUse, kind: str, is_torchs: bool, on_gpu: bool, saving: tuple[float, float]
+) -> tuple[Option, ...]:
+    """Return the ways to update all tensors at once."""
+    certain = saving if not on_gpu and _can_be_fused(use) else (saving[0], 1.0)
+    basis = (
+        f"{units.counted(use.tensors, 'tensor')}, {units.duration(use.ns_per_step)} per step"
+        if use.tensors
+        else ""
+    )
     if is_torchs:
-        return f"Pass fused=True to {kind}: one call then updates all tensors in one pass."
+        edit = f"Pass fused=True to {kind} at {place(use.where, 'its line')}."
+        fused = Option(
+            edit, certain, basis, "fused-optimizer", "One call then updates all tensors in one pass."
+        )
+        if not on_gpu or use.foreach is not False:
+            return (fused,)
+        # On a GPU torch takes foreach by default: the program switched it off.
+        return (fused, Option(f"Remove foreach=False of {kind}.", (saving[0], 1.0)))
     if _can_be_fused(use):
         return (
-            f"Use torch.optim.{kind} with fused=True instead, if it does the same: one call then updates all "
-            "tensors."
+            Option(
+                f"Use torch.optim.{kind} with fused=True instead, if it does the same.",
+                certain,
+                basis,
+                details="One call then updates all tensors.",
+            ),
         )
     return (
-        f"Write {kind}.step() with torch's foreach functions (such as torch._foreach_mul_), which update all tensors "
-        "at once, or use an optimizer of torch with fused=True."
+        Option(
+            f"Write {kind}.step() with torch's foreach functions (such as torch._foreach_mul_).",
+            certain,
+            basis,
+            details="They update all tensors at once.",
+        ),
+        Option("Use an optimizer of torch with fused=True.", certain),
     )

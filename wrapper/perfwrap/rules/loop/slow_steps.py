@@ -46,6 +46,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     locate,
     place,
 )
@@ -149,14 +150,18 @@ def _finding(
         title=f"{often} {verb} up to {longest} the median, which costs {SHARE} of the training "
         f"loop: {_because(cause)}{at}.",
         share=share,
-        saving=without_measured(share),
         evidence=(
             f"A median step takes {units.duration(steps.p50_ns)}, p99 {units.duration(steps.p99_ns)}; "
             f"{units.counted(len(slow), 'slow step')} of this kind, e.g. step {units.count(slow[0].index)} "
             f"with {units.duration(slow[0].duration_ns)}.",
         ),
-        advice=("Train longer first: so few slow steps may be chance. " if doubtful else "")
-        + _advice(cause, at, period),
+        options=(
+            Option(
+                _advice(cause, at, period),
+                without_measured(share),
+                details="Train longer first: so few slow steps may be chance." if doubtful else "",
+            ),
+        ),
         verdict=VERDICTS.get(cause),
         location=locate(where),
         confidence="inferred" if cause in NOISE else "measured",

@@ -51,6 +51,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     Location,
+    Option,
     locate,
 )
 from perfwrap.rules.stack_samples import main_function, quote, where
@@ -129,10 +130,14 @@ def _finding(found: StepTimeTrend, sampled: Sampled | None) -> Finding:
         title=f"Steps get slower, from {first} to {last}, which costs "
         f"{SHARE} of the training loop so far: the program's own code {lines}{most} works on something that grows.",
         share=found.share,
-        saving=without(found.share),
         evidence=tuple(words),
-        advice=f"Look for a list, tensor, table or file that grows in each step, {looked}: limit it, keep a "
-        "running value instead of all values, or find entries without a scan.",
+        options=(
+            Option(
+                f"Look for a list, tensor, table or file that grows in each step, {looked}: limit it, keep a "
+                "running value instead of all values, or find entries without a scan.",
+                without(found.share),
+            ),
+        ),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(found.gap),
         confidence="inferred",

@@ -44,7 +44,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.models import Gradients, find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
 from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("steady_steps", "options")
@@ -137,18 +137,22 @@ def _left_out(
     return Finding(
         title=f"About {SHARE} of the training loop computes gradients that are never used: {_names(wasted)}.",
         share=share,
-        saving=(
-            1.0 - min(limits.max_backward_share, limits.max_saved * part) * backward,
-            1.0 - limits.min_saved * share,
-        ),
         evidence=(
             f"{units.count(unused)} of {units.counted(tensors, 'parameter')} with gradients "
             f"({units.count(unused_elements)} of {units.counted(elements, 'number')}) are in no optimizer that "
             "stepped, and nothing else changes them.",
             f"The backward pass takes {units.share(backward)} of the loop.",
         ),
-        advice="Call requires_grad_(False) on parameters that are not trained. If they should be trained, give them to "
-        "the optimizer.",
+        options=(
+            Option(
+                "Call requires_grad_(False) on parameters that are not trained.",
+                (
+                    1.0 - min(limits.max_backward_share, limits.max_saved * part) * backward,
+                    1.0 - limits.min_saved * share,
+                ),
+                details="If they should be trained, give them to the optimizer.",
+            ),
+        ),
         verdict="compute-bound",
         confidence="inferred",
         claims=pl.col("part") == "backward",
@@ -176,15 +180,19 @@ def _cleared(
         title=f"About {SHARE} of the training loop computes gradients of {cleared.model} that are cleared before its "
         "optimizer uses them.",
         share=share,
-        saving=(1.0 - min(most * limits.max_backward_share, 1.5 * share), 1.0 - share / 2),
         evidence=(
             f"In {units.count(cleared.unused)} of {units.count(cleared.cleared)} calls that clear gradients, its "
             "optimizer had not used the new gradients; no input of the model requires gradients.",
             f"{units.share(cleared.part)} of its backward passes are unneeded; its forward passes take "
             f"{units.share(forward)} of the loop, all backward passes {units.share(backward)}.",
         ),
-        advice=f"Detach the output of {cleared.model} where another model learns from it (fake.detach()), or call it "
-        f"under torch.no_grad() there{where}.",
+        options=(
+            Option(
+                f"Detach the output of {cleared.model} where another model learns from it (fake.detach()), or call it "
+                f"under torch.no_grad() there{where}.",
+                (1.0 - min(most * limits.max_backward_share, 1.5 * share), 1.0 - share / 2),
+            ),
+        ),
         verdict="compute-bound",
         location=locate(line),
         confidence="inferred",

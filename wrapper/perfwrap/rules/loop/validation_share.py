@@ -30,7 +30,17 @@ from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.validation import find_validation
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, named, place
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    Option,
+    locate,
+    named,
+    place,
+)
 
 NEEDS = ("steady_steps",)
 
@@ -47,6 +57,8 @@ class Limits(Struct, frozen=True):
     min_saved_share: float = 0.5
     max_saved_share: float = 0.75
     """Share of the validation time that is saved by validating half as often, and a quarter as often."""
+    max_grad_saved: float = 0.4
+    """Part of a forward pass that is saved at best without gradients."""
     min_start_share: float = 0.5
     """Share of the validation time that its workers take to start and end, from which the fix is about the workers."""
 
@@ -68,11 +80,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         f"{units.counted(validation.count, 'validation phase')}{recorded}, {units.duration(validation.median_ns)} "
         "each (median).",
     ]
-    inference = ""
+    saved = (1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share)
+    basis = f"{units.counted(validation.count, 'validation')} of {units.duration(validation.median_ns)}"
+    inference: tuple[Option, ...] = ()
     if validation.grad_share >= limits.min_reported_share:
         at = place(validation.grad_line, "some lines")
         words.append(f"Forward passes of the validation at {at} ran with gradients enabled.")
-        inference = f" Wrap the code at {at} in torch.inference_mode()."
+        inference = (
+            Option(
+                f"Wrap the code at {at} in torch.inference_mode().",
+                (1.0 - limits.max_grad_saved * validation.grad_share, 1.0),
+                f"{units.share(validation.grad_share)} of the loop is validation with gradients",
+            ),
+        )
     starts = evidence.get(find_account, trainer).share_of(WORKER_STARTS)
     if starts >= limits.min_start_share * share:
         return [_of_workers(evidence, trainer, share, starts, words)]
@@ -80,12 +100,24 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the training loop is validation, mostly at {where}.",
             share=share,
-            saving=(1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share),
             evidence=tuple(words),
-            advice=f"Validate half as often, or on a part of the data with a larger batch.{inference}",
+            options=(
+                Option(
+                    "Validate half as often.",
+                    saved,
+                    basis,
+                    "no-validation",
+                ),
+                Option(
+                    "Validate on a part of the data, with a larger batch.",
+                    saved,
+                    basis,
+                    "no-validation",
+                ),
+                *inference,
+            ),
             verdict="checkpoint/validation-bound",
             location=locate(line),
-            experiment="no-validation",
             claims=pl.col("part") == "validation",
         )
     ]
@@ -106,16 +138,22 @@ def _of_workers(
         title=f"{SHARE} of the training loop is validation, {units.share(starts / share)} of it to start and end the "
         f"{workers} of {where}.",
         share=share,
-        saving=(1.0 - share, 1.0 - starts),
         evidence=tuple(words),
-        advice=(
-            f"Create {where} only once"
-            if is_persistent
-            else f"Pass persistent_workers=True to {where} and create it only once"
-        )
-        + ", or pass num_workers=0 if a validation has few batches.",
+        options=(
+            Option(
+                f"Create {where} only once."
+                if is_persistent
+                else f"Pass persistent_workers=True to {where} and create it only once.",
+                (1.0 - share, 1.0 - starts),
+                f"{units.share(starts)} of the loop starts and ends workers",
+                None if is_persistent else "persistent-workers",
+            ),
+            Option(
+                f"Pass num_workers=0 to {where}, if a validation has few batches.",
+                (1.0 - starts, 1.0),
+            ),
+        ),
         verdict="data-bound",
         location=locate(loader.created if loader else None),
-        experiment=None if is_persistent else "persistent-workers",
         claims=pl.col("part") == "validation",
     )

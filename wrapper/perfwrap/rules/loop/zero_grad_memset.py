@@ -33,7 +33,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -73,12 +73,16 @@ def _finding(line: Line, share: float, step_ns: float, on_gpu: bool, limits: Lim
     return Finding(
         title=f"{SHARE} of the training loop is zero_grad(set_to_none=False) at {place(line, '')}.",
         share=share,
-        saving=(best, 1.0 if on_gpu else worst),
         evidence=(f"Writing zeros takes {units.duration(share * step_ns)} per step.",),
-        advice=f"Remove set_to_none=False at {place(line, '')}, so that gradients are freed instead.",
+        options=(
+            Option(
+                f"Remove set_to_none=False at {place(line, '')}, so that gradients are freed instead.",
+                (best, 1.0 if on_gpu else worst),
+                experiment="set-to-none",
+            ),
+        ),
         verdict="launch-bound" if on_gpu else "python-bound",
         location=locate(line),
-        experiment="set-to-none",
         confidence="inferred" if on_gpu else "measured",
         claims=_claims(line),
     )

@@ -30,7 +30,17 @@ from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.spread_models import find_spread_models
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 from perfwrap.rules.ranks._spread_models import calls_per_step
 
 NEEDS = ("trainer", "steady_steps", "recorder")
@@ -71,13 +81,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the time {named('DDP', model.where)} broadcasts the model's buffers to all ranks.",
             share=share,
-            saving=without(share),
             evidence=(
                 f"{units.counted(model.buffers, 'buffer')}, {units.duration(min(times))} before each forward pass on "
                 "the rank that waits least.",
             ),
-            advice="Pass broadcast_buffers=False, unless the ranks must share batch norm's running statistics in each "
-            "step.",
+            options=(
+                Option(
+                    "Pass broadcast_buffers=False, unless the ranks must share batch norm's running statistics in each "
+                    "step.",
+                    without(share),
+                ),
+            ),
             verdict="communication-bound",
             location=locate(model.where),
         )

@@ -25,7 +25,7 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.spread_models import find_spread_models
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding
+from perfwrap.rules.model import Answer, Clear, Finding, Option
 
 NEEDS = ("trainer", "steps", "recorder")
 
@@ -48,11 +48,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"One process drives {units.counted(number, 'GPU')} through nn.DataParallel.",
             share=0.0,
-            saving=(1.0, 1.0),
             evidence=(
                 "The cost of copying the model and gathering its outputs in each step was not measured.",
             ),
-            advice=f"Start one process per GPU (torchrun --nproc-per-node {number}) with DistributedDataParallel.",
+            options=(
+                Option(
+                    f"Start one process per GPU (torchrun --nproc-per-node {number}) with DistributedDataParallel.",
+                    (1.0, 1.0),
+                ),
+            ),
             confidence="inferred",
             min_severity="minor",
         )

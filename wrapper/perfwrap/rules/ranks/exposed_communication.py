@@ -45,6 +45,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     Scope,
     locate,
     named,
@@ -87,14 +88,21 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is communication that overlaps with no computation.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * limits.min_hidden_share),
             evidence=(
                 f"In {window(gpu)}: {units.counted(collectives.height, 'collective')} took "
                 f"{units.duration(gpu.collective_ns)}, {units.duration(exposed)} of it without overlap.",
                 *_between(evidence.get(exchange_gap_ns, gpu, trainer), exposed, limits),
             ),
-            advice="Overlap more communication with the backward pass (bucket sizes, gradient_as_bucket_view, "
-            "no_sync() while accumulating, prefetching in FSDP), and check whether one rank is late.",
+            options=(
+                Option(
+                    "Overlap more communication with the backward pass: bucket sizes, gradient_as_bucket_view, "
+                    "prefetching in FSDP.",
+                    (1.0 - share, 1.0 - share * limits.min_hidden_share),
+                    f"{units.duration(exposed)} of communication without overlap",
+                    details="Check whether one rank is late.",
+                ),
+                Option("Call no_sync() while gradients are accumulated.", (1.0 - share, 1.0)),
+            ),
             verdict="communication-bound",
             scope=Scope.WINDOW,
         )
@@ -124,14 +132,22 @@ def _on_cpu(evidence: Evidence, trainer: Trainer, model: SpreadModel, limits: Li
         Finding(
             title=f"{SHARE} of the time {named('DDP', model.where)} exchanges gradients while nothing is computed.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * limits.min_hidden_share),
             evidence=(
                 f"After the backward pass has computed everything, the exchange continues for {exchange} (measured by "
                 "DDP's own logger in some steps, on the rank that waits least).",
                 *_network(evidence, trainer),
             ),
-            advice=f"Send less ({hooks} compression hooks, no_sync() while accumulating), step less often (larger "
-            "batches), or use a faster network.",
+            options=(
+                Option(
+                    f"Send less: {hooks} compression hooks.",
+                    (1.0 - share, 1.0 - share * limits.min_hidden_share),
+                    f"the exchange takes {exchange}",
+                ),
+                Option(
+                    "Step less often: larger batches, or no_sync() while accumulating.", (1.0 - share, 1.0)
+                ),
+                Option("Use a faster network.", (1.0 - share, 1.0)),
+            ),
             verdict="communication-bound",
             location=locate(model.where),
             confidence="inferred",

@@ -52,6 +52,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     locate,
     place,
 )
@@ -178,11 +179,15 @@ def _finding(evidence: Evidence, found: Straggler, share: float, is_known: bool,
     return Finding(
         title=f"All ranks wait for {found.trainer.name} {SHARE} of the time{why}.",
         share=share,
-        saving=without(share),
         evidence=tuple(_evidence(evidence, found, whole)),
-        advice=_advice_on_shortage(shortage, found.trainer.name)
-        if shortage
-        else _advice(cause, is_named, found.trainer.name, where),
+        options=(
+            Option(
+                _advice_on_shortage(shortage, found.trainer.name)
+                if shortage
+                else _advice(cause, is_named, found.trainer.name, where),
+                without(share),
+            ),
+        ),
         verdict="throttled" if shortage else verdict,
         location=locate(line),
         confidence="measured"

@@ -31,7 +31,17 @@ from perfwrap.measures.loop.accumulation import find_accumulation
 from perfwrap.measures.ranks.spread_models import find_spread_models, has_no_sync
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, place
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    place,
+)
 from perfwrap.rules.ranks._spread_models import least_exchange_ns
 
 NEEDS = ("trainer", "steady_steps", "recorder")
@@ -67,14 +77,18 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the time is an unneeded exchange of gradients, after each of "
             f"{units.number(passes.per_step)} micro-batches at {place(passes.where, 'one line')}.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * limits.min_saved_share),
             evidence=(
                 f"{units.number(passes.per_step)} backward passes per optimizer step, none of them inside "
                 "no_sync().",
                 f"An exchange continues for {units.duration(exchange)} after the pass has computed everything "
                 "(measured by DDP's own logger, on the rank that waits least).",
             ),
-            advice="Run forward and backward of all micro-batches except the last one inside `with model.no_sync():`.",
+            options=(
+                Option(
+                    "Run forward and backward of all micro-batches except the last one inside `with model.no_sync():`.",
+                    (1.0 - share, 1.0 - share * limits.min_saved_share),
+                ),
+            ),
             verdict="communication-bound",
             location=locate(passes.where),
             confidence="inferred",

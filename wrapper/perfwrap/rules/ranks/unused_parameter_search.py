@@ -28,7 +28,17 @@ from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.spread_models import WARM_UP_PASSES, find_spread_models
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, locate, named
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    named,
+)
 from perfwrap.rules.ranks._spread_models import calls_per_step
 
 NEEDS = ("trainer", "steady_steps", "recorder")
@@ -70,12 +80,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the time {named('the DDP model', model.where)} is searched for unused parameters; none "
             "is unused.",
             share=share,
-            saving=without(share),
             evidence=(
                 f"DDP's work after a forward pass takes {units.duration(model.post_forward_ns)}; in "
                 f"{units.counted(model.iterations, 'step')} its logger found no unused parameter.",
             ),
-            advice="Remove find_unused_parameters=True, if no step leaves parameters unused.",
+            options=(
+                Option(
+                    "Remove find_unused_parameters=True, if no step leaves parameters unused.", without(share)
+                ),
+            ),
             verdict="communication-bound",
             location=locate(model.where),
         )

@@ -35,7 +35,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.recorder.own_cost import find_own_cost
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Scope
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("recorder", "steady_steps")
 
@@ -76,9 +76,13 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"perfwrap itself takes about {SHARE} of the training loop, more than "
             f"its budget of {units.share(budget)}.",
             share=cost.share,
-            saving=(1.0 - min(1.0, cost.high), 1.0 - cost.low),
             evidence=tuple(words),
-            advice="Change nothing in the program, but keep this cost in mind when you read the other shares.",
+            options=(
+                Option(
+                    "Change nothing in the program, but keep this cost in mind when you read the other shares.",
+                    (1.0 - min(1.0, cost.high), 1.0 - cost.low),
+                ),
+            ),
             confidence="inferred",
             claims=pl.col("part") == "perfwrap",
             scope=Scope.RUN,

@@ -13,8 +13,9 @@ How the gain is estimated
     No gain is claimed: nothing is wasted outside that work.
 
 How to fix
-    What to try next, usually in this order: torch.compile, bfloat16 autocast, a larger batch, a faster device. What is
-    on already is left out, and so is bfloat16 on a processor without instructions for it.
+    What to try next: what `perfwrap try` measured of this command, the largest gain first; else a lower precision that
+    the device is fast in, torch.compile, a larger batch, a faster device. What is on already is left out, and so is
+    bfloat16 on a processor without instructions for it, and what was measured without a gain.
 
 When it is wrong
     When the model does more work than needed: something recomputed in each forward pass, a Python loop over rows inside
@@ -55,7 +56,7 @@ from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.rules.kernel_record import added_by_profiler, mfu, recorded, units_at_work, window
 from perfwrap.rules.levers import Levers, find_levers
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Scope, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.stack_samples import (
     join_passes,
@@ -89,8 +90,9 @@ class Limits(Struct, frozen=True):
 
 
 MAX_NAMED_LINES = 3
-NO_WASTE = "These lines do what the model needs, as far as `perfwrap inspect` can prove. "
-HAS_WASTE = "First remove the wasted work that other findings name. "
+NO_WASTE = "These lines do what the model needs, as far as `perfwrap inspect` can prove."
+HAS_WASTE = "First remove the wasted work that other findings name."
+NOT_JUDGED = "The loop has no avoidable waits; perfwrap does not judge the work of the model itself."
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
 FEW_SAMPLES = "Too few stack samples inside the model or loss."
 NOT_SAMPLED = (
@@ -133,14 +135,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     )
     words = f"{parts}; {what} {units.share(loss)}."
     levers = evidence.get(find_levers, trainer)
-    found = _finding(levers, compute, words)
+    lines = evidence.get(find_line_account, trainer)
+    found = _finding(levers, compute, words if lines is not None else f"{words} {NOT_JUDGED}")
     if loss >= limits.named_loss_share:
         found = replace(found, title=f"{SHARE} of the training loop is model work and the loss.")
     # If another rule blames the loss, that time is not healthy: it belongs to one of them only.
     found = replace(found, claims=reduce(or_, (gap.segments for gap in losses), _at_work()))
-    lines = evidence.get(find_line_account, trainer)
     if lines is not None:
-        return [_of_inspected(found, lines, levers, explains(evidence, trainer, KINDS))]
+        return [_of_inspected(found, lines, explains(evidence, trainer, KINDS))]
     sampled = sampled_computing(evidence, trainer, losses)
     if sampled is not None:
         # With several training threads each may have another hottest line, and shared ones would be repeated.
@@ -155,7 +157,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     return [replace(found, evidence=(*found.evidence, NOT_SAMPLED), rerun_options="--py-spy")]
 
 
-def _of_inspected(found: Finding, account: LineAccount, levers: Levers, has_waste: bool) -> Finding:
+def _of_inspected(found: Finding, account: LineAccount, has_waste: bool) -> Finding:
     """Return the finding with the costliest lines of a step whose operations were recorded."""
     known = [cost for cost in account.lines if cost.line.file][:MAX_NAMED_LINES]
     if not known:
@@ -163,8 +165,10 @@ def _of_inspected(found: Finding, account: LineAccount, levers: Levers, has_wast
     named = ", ".join(f"{units.share(account.share(cost))} at {place(cost.line, '')}" for cost in known)
     return replace(
         found,
-        evidence=(*found.evidence, f"Of a step, forward and backward together: {named}."),
-        advice=(HAS_WASTE if has_waste else NO_WASTE) + levers.sentence,
+        evidence=(
+            *found.evidence,
+            f"Of a step, forward and backward together: {named}. {HAS_WASTE if has_waste else NO_WASTE}",
+        ),
         location=locate(known[0].line),
     )
 
@@ -198,7 +202,7 @@ def _with_lines(
     return replace(
         found,
         evidence=(*found.evidence, quote_shares(sampled), *quote_library(hottest)),
-        advice=f"{advice} {levers.sentence}",
+        options=(Option(advice, (1.0, 1.0), experiment=levers.options[0].experiment), *levers.options),
         location=locate(hottest.line) if is_only else None,
     )
 
@@ -232,7 +236,14 @@ def _through(
     return replace(
         found,
         evidence=(*found.evidence, words),
-        advice=f"{advice if loop is None else join_passes(hot, loop)} {levers.sentence}",
+        options=(
+            Option(
+                advice if loop is None else join_passes(hot, loop),
+                (1.0, 1.0),
+                experiment=levers.options[0].experiment,
+            ),
+            *levers.options,
+        ),
         location=locate(hot.line) if is_only else None,
     )
 
@@ -243,7 +254,7 @@ def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, limits: 
     computing = step.computing_share if step else 0.0
     if computing < limits.compute_share:
         return Clear(f"GPU kernels computed {units.share(computing)} of the time.")
-    words = f"In {window(gpu)}; this does not show how much of the GPU each kernel uses."
+    words = f"In {window(gpu)}; this does not show how much of the GPU each kernel uses. {NOT_JUDGED}"
     found = _finding(evidence.get(find_levers, trainer), computing, words, "GPU busy: ")
     return [
         replace(
@@ -273,7 +284,7 @@ def _on_gpu(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"Some kernel ran in {units.share(utilization)} of the samples, but the GPU's multiprocessors were active "
             f"only {units.share(max(working))} of the time."
         )
-    words = "Utilization is a duty cycle: the share of time in which any kernel runs."
+    words = f"Utilization is a duty cycle: the share of time in which any kernel runs. {NOT_JUDGED}"
     found = _finding(evidence.get(find_levers, trainer), utilization, words, "GPU busy: ")
     return [replace(found, evidence=(*found.evidence, *units_at_work(evidence, trainer)))]
 
@@ -284,12 +295,9 @@ def _finding(levers: Levers, share: float, words: str, prefix: str = "") -> Find
     return Finding(
         title=f"{prefix}{SHARE} {what}.",
         share=share,
-        saving=(1.0, 1.0),
         evidence=(words,),
-        advice="The loop has no avoidable waits; perfwrap does not judge the work of the model itself. "
-        + levers.sentence,
+        options=levers.options,
         verdict="compute-bound",
-        experiment=levers.experiment,
         claims=_at_work(),
         informational=True,
     )

@@ -35,7 +35,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.loop.settings_in_force import share_switched_on
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
 
@@ -116,12 +116,16 @@ def _finding(evidence: Evidence, trainer: Trainer, aid: Aid) -> Finding:
     return Finding(
         title=on + cost,
         share=share,
-        saving=saving(step_ns, aid.least * slowed * step_ns, share * step_ns),
         evidence=tuple(words),
-        advice=f"Remove {place(line, 'the setting')}, or enable it only for the steps that you debug.",
+        options=(
+            Option(
+                f"Remove {place(line, 'the setting')}, or enable it only for the steps that you debug.",
+                saving(step_ns, aid.least * slowed * step_ns, share * step_ns),
+                experiment="no-debug",
+            ),
+        ),
         verdict="python-bound" if slowed else None,
         location=locate(line),
-        experiment="no-debug",
         confidence="inferred",
         claims=pl.col("part").is_in(list(aid.parts)) if slowed else None,
         health=not slowed,

@@ -34,7 +34,7 @@ from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, mean_step_ns, 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "options")
 
@@ -79,13 +79,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"About {SHARE} of the training loop is lost to double precision: {name} {verb} float64 "
             "parameters.",
             share=share,
-            saving=(1.0 - limits.max_saved_share * compute, 1.0 - limits.min_saved_share * compute),
             evidence=(
                 f"{units.count(double)} of {units.count(total)} parameters are float64; forward, backward and "
                 f"optimizer take {units.share(compute)} of the loop.",
             ),
-            advice='Make the data float32 (array.astype("float32"), tensor.float()) and remove .double() or '
-            "torch.set_default_dtype(torch.float64), unless you need the precision.",
+            options=(
+                Option(
+                    'Make the data float32 (array.astype("float32"), tensor.float()) and remove .double() or '
+                    "torch.set_default_dtype(torch.float64), unless you need the precision.",
+                    (1.0 - limits.max_saved_share * compute, 1.0 - limits.min_saved_share * compute),
+                ),
+            ),
             verdict="compute-bound",
             confidence="inferred",
             claims=pl.col("part").is_in([*COMPUTE_PARTS]),

@@ -29,7 +29,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.run.first_epoch import FirstEpoch, find_first_epoch
 from perfwrap.measures.run.start_up import find_start_up
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, Scope
+from perfwrap.rules.model import Answer, Clear, Finding, Option, Scope
 
 NEEDS = ("steps", "start_up")
 
@@ -66,7 +66,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"A step of the first epoch takes {units.duration(found.first_ns)}, {units.times(found.ratio)} as "
             "long as in later epochs.",
             share=share,
-            saving=(1.0, 1.0),
             evidence=(
                 f"The first epoch took {units.duration(found.excess_ns)} more than the same number of later steps "
                 f"({units.counted(found.epochs, 'epoch')} compared).",
@@ -74,10 +73,10 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{units.duration(found.later_data_ns)} later: "
                 + ("most of the difference." if by_data else "not the main difference."),
             ),
-            advice=f"{fix} Exclude the first epoch from measurements.",
+            options=(Option(fix, (1.0, 1.0), details="Exclude the first epoch from measurements."),),
             scope=Scope.RUN,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _by_data(found: FirstEpoch, limits: Limits) -> bool:

@@ -44,7 +44,7 @@ from perfwrap.measures.precision import (
     has_instructions,
 )
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("steady_steps", "options")
 
@@ -107,16 +107,20 @@ def _finding(half: HalfPrecision, name: str, compute: float, limits: Limits) -> 
         title=f"About {SHARE} of the training loop is lost to {name} on a processor without instructions for it: "
         f"{models} {how}.",
         share=(least + most) / 2 * compute,
-        saving=(1.0 - most * compute, 1.0 - least * compute),
         evidence=(
             f"The processor has none of {', '.join(sorted(INSTRUCTIONS[half.kind]))}; forward, backward and optimizer "
             f"take {units.share(compute)} of the loop.",
         ),
-        advice="Train in float32 on this machine: "
-        + (
-            'switch autocast off on a CPU, e.g. torch.autocast(device, enabled=device != "cpu").'
-            if half.by_autocast
-            else f"create or load the model without {half.kind}."
+        options=(
+            Option(
+                "Train in float32 on this machine: "
+                + (
+                    'switch autocast off on a CPU, e.g. torch.autocast(device, enabled=device != "cpu").'
+                    if half.by_autocast
+                    else f"create or load the model without {half.kind}."
+                ),
+                (1.0 - most * compute, 1.0 - least * compute),
+            ),
         ),
         verdict="compute-bound",
         confidence="inferred",

@@ -33,7 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.run.phase_balance import PhaseBalance, find_phase_balance
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, NotChecked
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Answer, Clear, Finding, NotChecked, Option
 
 NEEDS = ("phases", "steady_steps")
 
@@ -90,11 +90,10 @@ def _finding(balance: PhaseBalance, limits: Limits) -> Finding:
     return Finding(
         title=title,
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=(
             f"In the steady loop: forward {forward}, backward {backward} {where}; "
             f"{units.times(limits.usual_ratio)} is usual.",
         ),
-        advice=advice,
+        options=(Option(advice, (1.0, 1.0)),),
         informational=True,
     )

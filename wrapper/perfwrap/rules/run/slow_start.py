@@ -32,7 +32,7 @@ from perfwrap.measures.ranks.restarts import find_restarts
 from perfwrap.measures.run.start_up import StartUp, find_start_up
 from perfwrap.measures.run.whole_run import SETUP, UNAVOIDABLE, Place, find_whole_run_of
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Scope, locate, place
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.timeline.lookup import samples_of
 
 NEEDS = ("steps", "start_up")
@@ -116,13 +116,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"The first step is done after {units.duration(start.total_ns)}, "
             f"{units.duration(start.parts[part])} of it in {NAMES.get(part, part)}.",
             share=own_ns / run_ns,
-            saving=(1.0, 1.0),
             evidence=(
                 *_words(start, bool(evidence.get(find_restarts))),
                 *_places(setup, whole.imports if whole and imports_ns else ()),
                 *_cold_allocator(evidence, trainer, limits),
             ),
-            advice=FIXES.get(part, OTHER_FIX),
+            options=(Option(FIXES.get(part, OTHER_FIX), (1.0, 1.0)),),
             location=locate(setup.where) if setup else None,
             scope=Scope.RUN,
         )

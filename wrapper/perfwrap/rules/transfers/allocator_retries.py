@@ -38,7 +38,7 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.cache_calls import find_cache_calls
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import window, with_blame
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, Scope
 from perfwrap.rules.needs import why_missing
 from perfwrap.timeline.lookup import samples_of
 
@@ -97,11 +97,22 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"The GPU is idle {SHARE} of the time while memory is allocated and freed.",
             share=share,
-            saving=without(share),
             evidence=(f"In {window(gpu)}: {', '.join(named)}.",),
-            advice="Do not allocate in the loop. PyTorch keeps memory by itself: unset PYTORCH_NO_CUDA_MEMORY_CACHING, "
-            "remove empty_cache() from the loop, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; if the GPU "
-            "memory is nearly full, reduce the peak. Other programs can use a pool (cudaMallocAsync).",
+            options=(
+                Option(
+                    "Do not allocate in the loop: remove empty_cache() and unset PYTORCH_NO_CUDA_MEMORY_CACHING.",
+                    without(share),
+                    f"{units.share(share)} of the GPU's time is idle meanwhile",
+                    "no-empty-cache",
+                    "If the GPU memory is nearly full, reduce the peak. Other programs can use a pool "
+                    "(cudaMallocAsync).",
+                ),
+                Option(
+                    "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                    without(share),
+                    experiment="expandable-segments",
+                ),
+            ),
             verdict="memory-bound",
             scope=Scope.WINDOW,
         )
@@ -114,12 +125,17 @@ def _retried(retries: int) -> Finding:
         title=f"PyTorch ran out of GPU memory, freed its cache and retried {units.counted(retries, 'time')} in the "
         "steady loop.",
         share=0.0,
-        saving=(1.0, 1.0),
         evidence=(
             "Each retry waits for all work of the GPU and frees memory that the next step needs again.",
         ),
-        advice="Reduce peak memory a little (smaller batch, activation checkpointing), or set "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+        options=(
+            Option("Reduce peak memory a little: a smaller batch, or activation checkpointing.", (1.0, 1.0)),
+            Option(
+                "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                (1.0, 1.0),
+                experiment="expandable-segments",
+            ),
+        ),
         health=True,
     )
 

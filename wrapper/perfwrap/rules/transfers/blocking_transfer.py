@@ -27,7 +27,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine
-from perfwrap.rules.model import SHARE, Answer, Finding, locate, place
+from perfwrap.rules.model import SHARE, Answer, Finding, Option, locate, place
 from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE, amount, costly_copies, inside
 
 NEEDS = ("transfers", "steady_steps", "copies")
@@ -63,12 +63,16 @@ def _finding(line: TransferLine, share: float, step_ns: float) -> Finding:
         title=f"{line.name} at {where} waits for its copy from pinned memory, which costs up to {SHARE} of the "
         "training loop.",
         share=share,
-        saving=saving(step_ns, 0.0, share * step_ns),
         evidence=(amount(line),),
-        advice=f"Pass non_blocking=True to {line.name} at {where}.",
+        options=(
+            Option(
+                f"Pass non_blocking=True to {line.name} at {where}.",
+                saving(step_ns, 0.0, share * step_ns),
+                experiment="non-blocking",
+            ),
+        ),
         verdict="transfer-bound",
         location=locate(line.where),
-        experiment="non-blocking",
         confidence="inferred",
         claims=inside(line.where, line.name),
     )

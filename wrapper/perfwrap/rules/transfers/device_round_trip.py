@@ -30,7 +30,7 @@ from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.round_trips import RoundTrip, find_round_trips
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 from perfwrap.rules.on_gpu import ON_CPU, stayed_on_cpu
 from perfwrap.rules.transfers._copies import on_lines
 
@@ -68,12 +68,16 @@ def _finding(trip: RoundTrip, step_ns: float) -> Finding:
         title=f"{units.size(trip.bytes)} leave the GPU at {away} and return at {back} in the same step, which costs "
         f"up to {SHARE} of the training loop.",
         share=trip.share,
-        saving=saving(step_ns, 0.0, trip.share * step_ns),
         evidence=(
             f"Found in {units.share(trip.steps_share)} of the steps. The equal size suggests that it is the same "
             "data.",
         ),
-        advice=f"Keep the tensor on the GPU between {away} and {back}.",
+        options=(
+            Option(
+                f"Keep the tensor on the GPU between {away} and {back}.",
+                saving(step_ns, 0.0, trip.share * step_ns),
+            ),
+        ),
         verdict="transfer-bound",
         location=locate(trip.away),
         confidence="inferred",

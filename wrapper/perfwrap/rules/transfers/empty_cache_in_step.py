@@ -28,7 +28,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.cache_calls import find_cache_calls
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, locate, place
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("trainer", "steady_steps", "recorder")
 
@@ -54,14 +54,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"torch.cuda.empty_cache() at {place(calls.line, 'one line')} takes {SHARE} of the training loop, "
             f"{again} the time to allocate the memory again.",
             share=share,
-            saving=without(share) if allocating else (max(0.0, 1.0 - 2 * share), 1.0 - share),
             evidence=(
                 f"{units.counted(calls.count, 'call')}, {units.number(calls.per_step)} per step, "
                 f"{units.duration(calls.duration_ns / max(1, calls.count))} each.",
                 *(_idle(allocating) if allocating else ()),
             ),
-            advice=f"Remove the call at {place(calls.line, 'that line')}. Against fragmentation, set "
-            "PYTORCH_ALLOC_CONF=expandable_segments:True.",
+            options=(
+                Option(
+                    f"Remove the call at {place(calls.line, 'that line')}.",
+                    without(share) if allocating else (max(0.0, 1.0 - 2 * share), 1.0 - share),
+                    experiment="no-empty-cache",
+                    details="Against fragmentation, set PYTORCH_ALLOC_CONF=expandable_segments:True.",
+                ),
+            ),
             verdict="memory-bound",
             location=locate(calls.line),
         )

@@ -36,7 +36,7 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine, find_transfers
 from perfwrap.rules.kernel_record import loop_share, recorded, window
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Scope
+from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, Scope
 from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE
 
 NEEDS = ("trainer", "kernels")
@@ -76,30 +76,31 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"{SHARE} of the GPU's time is copies from the host that overlap with no kernel.",
             share=share,
-            saving=without(share),
             evidence=(f"In {window(gpu)}.", _copies(gpu)),
-            advice=f"Copy the next batch while the current one is computed: {_ways(is_pinned, copies)}.",
+            options=_options(is_pinned, copies, share),
             verdict="transfer-bound",
-            experiment=None if is_pinned else "pin-memory",
             claims=pl.col("part") == "transfer",
             scope=Scope.WINDOW,
         )
     ]
 
 
-def _ways(is_pinned: bool, copies: Sequence[TransferLine]) -> str:
-    """Return what is missing for copies that overlap."""
+def _options(is_pinned: bool, copies: Sequence[TransferLine], share: float) -> tuple[Option, ...]:
+    """Return the ways to copy the next batch while the current one is computed, as far as they are not used yet."""
     is_fast = bool(copies) and all(line.non_blocking >= NON_BLOCKING_SHARE for line in copies)
     settings = [
         "" if is_pinned else "pin_memory=True",
         "" if is_fast else ".to(device, non_blocking=True)",
     ]
-    missing = [setting for setting in settings if setting]
-    return (
-        f"{', '.join(missing)}, and prefetch on a separate stream"
-        if missing
-        else "prefetch on a separate stream"
+    missing = " and ".join(setting for setting in settings if setting)
+    basis = f"{units.share(share)} of the GPU's time"
+    ahead = Option(
+        "Copy the next batch on a separate stream while the current one is computed.", without(share), basis
     )
+    if not missing:
+        return (ahead,)
+    experiment = "pin-memory" if not is_pinned else "non-blocking" if copies else None
+    return (Option(f"Use {missing}.", without(share), basis, experiment), ahead)
 
 
 def _copies(gpu: GpuActivity) -> str:

@@ -47,6 +47,7 @@ from perfwrap.rules.model import (
     Clear,
     Finding,
     NotChecked,
+    Option,
     Scope,
     locate,
     place,
@@ -98,7 +99,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         Finding(
             title=f"The GPU is idle {SHARE} of the time while the host launches kernels one by one.",
             share=share,
-            saving=(1.0 - share, 1.0 - share * limits.min_removed_share),
             evidence=(
                 f"In {window(gpu)}.",
                 *added_by_profiler(step),
@@ -106,10 +106,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 *((f"{units.share(outside)} of the training loop is {part}.",) if is_outside else ()),
                 *_named(hot, part),
             ),
-            advice=_advice_outside(hot) if hot and is_outside else _advice(levers),
+            options=_options(hot if is_outside else None, levers, share, limits),
             verdict="launch-bound",
             location=locate(hot[0].line) if hot else None,
-            experiment=None if levers.is_compiled or is_outside else "compile=reduce-overhead",
             confidence="inferred",
             scope=Scope.WINDOW,
         )
@@ -153,25 +152,40 @@ def _named(hot: tuple[HotFunction, int] | None, part: str) -> tuple[str, ...]:
     )
 
 
-def _advice_outside(hot: tuple[HotFunction, int]) -> str:
-    """Return what to do about launches that compiling the model does not reach."""
-    here = place(hot[0].line, "")
-    return (
-        f"Most of the step is small operations at {here}, which torch.compile(model) does not reach: replace loops "
-        "over classes or samples by operations on whole tensors, or do this every N steps."
-    )
-
-
-def _advice(levers: Levers) -> str:
-    """Return what remains to be tried."""
-    others = "a larger batch" if levers.is_fused else "a fused optimizer and a larger batch"
-    if levers.has_graphs:
-        return f"Parts of the step are launched as CUDA graphs already; try {others}."
-    if levers.is_compiled:
-        return f'Compile with mode="reduce-overhead", which launches whole graphs at once; then try {others}.'
-    return (
-        'Try torch.compile(model, mode="reduce-overhead"), which launches whole graphs at once; then '
-        f"{others}."
+def _options(
+    outside: tuple[HotFunction, int] | None, levers: Levers, share: float, limits: Limits
+) -> tuple[Option, ...]:
+    """Return the ways to launch fewer kernels; ``outside`` is the line outside the model that launches most."""
+    certain = (1.0 - share, 1.0 - share * limits.min_removed_share)
+    unknown = (1.0 - share, 1.0)
+    basis = f"{units.share(share)} of the time the GPU waits for launches"
+    if outside is not None:
+        here = place(outside[0].line, "")
+        return (
+            Option(
+                f"Replace the small operations at {here} by operations on whole tensors: no loops over classes or "
+                "samples.",
+                certain,
+                basis,
+                details=f"Most of the step is at {here}, which torch.compile(model) does not reach.",
+            ),
+            Option(f"Run the code at {here} only every N steps.", unknown),
+        )
+    others = []
+    if not levers.is_fused:
+        others.append(Option("Use a fused optimizer (fused=True).", unknown, basis, "fused-optimizer"))
+    if levers.can_grow:
+        edit = "Use a larger batch: the same launches then do more work."
+        others.append(Option(edit, unknown, basis, "find-batch-size"))
+    mode = 'mode="reduce-overhead"'
+    if levers.is_compiled and not levers.has_graphs:
+        edit = f"Compile with {mode}, which launches whole graphs at once."
+        others.insert(0, Option(edit, certain, basis))
+    elif levers.compiling:
+        edit = f"Call torch.compile(model, {mode}), which launches whole graphs at once."
+        others.insert(0, Option(edit, certain, basis, "compile=reduce-overhead"))
+    return tuple(others) or (
+        Option("Replace many small operations by fewer on whole tensors.", unknown, basis),
     )
 
 

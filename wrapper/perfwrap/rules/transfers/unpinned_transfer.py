@@ -26,13 +26,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.measures.transfers.transfers import TransferLine
-from perfwrap.rules.model import SHARE, Answer, Finding, locate, named, place
+from perfwrap.rules.model import SHARE, Answer, Finding, Option, locate, named, place
 from perfwrap.rules.transfers._copies import NON_BLOCKING_SHARE, PINNED_SHARE, amount, costly_copies, inside
 
 NEEDS = ("transfers", "steady_steps", "copies")
@@ -71,12 +72,17 @@ def _finding(line: TransferLine, share: float, step_ns: float, loaders: Sequence
         title=f"{line.name} at {place(line.where, 'one line')} copies to the GPU from memory that is not pinned, "
         f"which costs up to {SHARE} of the training loop.",
         share=share,
-        saving=saving(step_ns, 0.0, share * step_ns),
         evidence=(amount(line),),
-        advice=_advice(line, unpinned),
+        options=(
+            Option(
+                _advice(line, unpinned),
+                saving(step_ns, 0.0, share * step_ns),
+                f"{units.share(share)} of the loop copies from pageable memory",
+                None if loaders and unpinned is None else "pin-memory",
+            ),
+        ),
         verdict="transfer-bound",
         location=locate(line.where),
-        experiment=None if loaders and unpinned is None else "pin-memory",
         confidence="inferred",
         claims=inside(line.where, line.name),
     )

@@ -73,7 +73,9 @@ function drawFindings() {
   const many = data.findings.length;
   byId('findings').append(
     ...heading('findings', 'Findings', many ? '' : 'No rule found a problem.'),
-    ...data.findings.map(drawnFinding));
+    ...data.findings.map(drawnFinding),
+    data.unhelpful.length ? element('h3', { class: 'part-title' }, 'Would not help') : '',
+    data.unhelpful.length ? element('ul', { id: 'unhelpful' }, data.unhelpful.map((words) => element('li', {}, sentence(words)))) : '');
   const first = byId('findings').querySelector('details.finding');
   if (first) first.open = true;
 }
@@ -96,8 +98,9 @@ function drawnFinding(finding, number) {
         place ? drawnPlace(place) : '',
         element('h3', {}, 'Fix'),
         element('p', { class: 'edit' }, sentence(finding.advice)),
-        finding.gain ? element('p', { class: 'small quiet' }, 'Gain: ' + sentence(finding.gain) + '.') : '',
-        finding.experiment ? drawnExperiment(finding.experiment) : ''),
+        finding.gain ? element('p', { class: 'small quiet' }, 'Gain: ' + sentence(finding.gain) + (finding.basis ? ' (' + sentence(finding.basis) + ')' : '') + '.') : '',
+        finding.experiment ? drawnExperiment(finding.experiment) : '',
+        finding.others.length ? drawnOptions(finding.others) : ''),
       element('div', { class: 'evidence' },
         element('h3', {}, 'Evidence'),
         element('ul', {}, finding.evidence.map((words) => element('li', {}, sentence(words)))),
@@ -106,6 +109,17 @@ function drawnFinding(finding, number) {
           laneOf(number) >= 0 ? element('button', { click: () => showLane(laneOf(number)) }, 'Show its most expensive step') : '',
           element('a', { class: 'small', href: '#finding-' + finding.id }, 'Link to this finding'))),
       drawnDocumentation(finding)));
+}
+
+// The other ways to fix it, the best first.
+function drawnOptions(options) {
+  return [
+    element('h3', {}, 'Or'),
+    element('ul', { class: 'options' }, options.map((option) => element('li', {},
+      sentence(option.advice),
+      option.gain ? element('span', { class: 'small quiet' }, ' Step time ' + option.gain + (option.basis ? ' (' + sentence(option.basis) + ')' : '') + '.') : '',
+      option.experiment ? element('div', {}, element('code', { class: 'small' }, option.experiment)) : ''))),
+  ];
 }
 
 function drawnPlace(place) {

@@ -1,0 +1,80 @@
+"""Writes the loss and the parameters after each step, to compare two runs; seeds the random generators before.
+
+For runs whose steps are not timed. The generators of Python, NumPy and torch get their seed when they are imported;
+a program that seeds them itself replaces it. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all
+parameters of the optimizers, their norm, and their product with a fixed vector, separated by U+001F. An empty text
+stands for what cannot be read.
+"""
+
+from __future__ import annotations
+
+import random
+from zlib import crc32
+
+from perfwrap_recorder import guard, on_import
+from perfwrap_recorder.experiments import backward_calls
+from perfwrap_recorder.instrumenting import wrapping
+from perfwrap_recorder.journal import journal
+
+MAX_STEPS = 200
+"""More steps are not written."""
+
+_optimizers = []  # references to them, in the order of their creation
+
+
+def prepare(seed):
+    """Seed Python's generator now, and the others when they are there."""
+    random.seed(seed)
+    on_import.after("numpy", guard.protect("seed", lambda numpy: numpy.random.seed(seed)))
+    on_import.after("torch", guard.protect("seed", lambda torch: torch.manual_seed(seed)))
+
+
+def install(torch):
+    """Notice the optimizers."""
+    wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make, over=True)
+
+
+def _make(original, _):
+    def wrapper(optimizer, *arguments, **options):
+        result = original(optimizer, *arguments, **options)
+        _optimizers.append(optimizer)
+        return result
+
+    return wrapper
+
+
+def note(torch, step):
+    """Write the values after a step."""
+    if step > MAX_STEPS:
+        return
+    loss = guard.run("trial_loss", backward_calls.read_loss)
+    values = [repr(loss) if loss is not None else "", *_read_parameters(torch)]
+    journal.fact("values/%d" % step, "\x1f".join(values))
+
+
+def _read_parameters(torch):
+    """Return the checksum, the norm and the product; the last two weigh each parameter by its place."""
+    total, square, product, place = 0, 0.0, 0.0, 0
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        for parameter in _parameters():
+            if parameter.layout is not torch.strided or parameter.device.type == "meta":
+                return ["", "", ""]
+            here = parameter.detach().to("cpu", copy=True).contiguous().flatten()
+            total = crc32(here.view(torch.uint8).numpy(), total)
+            if not here.dtype.is_floating_point:
+                continue
+            wide = here.double()
+            weights = torch.arange(place, place + wide.numel(), dtype=torch.float64).mul_(0.7).cos_()
+            square += float(wide.square().sum())
+            product += float((wide * weights).sum())
+            place += wide.numel()
+    return ["%08x" % total, repr(square**0.5), repr(product)]
+
+
+def _parameters():
+    """Return the parameters of all optimizers, each once, in the order of the optimizers and their groups."""
+    found = {}
+    for optimizer in _optimizers:
+        for group in optimizer.param_groups:
+            found.update((id(parameter), parameter) for parameter in group["params"])
+    return list(found.values())

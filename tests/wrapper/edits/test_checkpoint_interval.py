@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+NAME = "checkpoint_interval"
+
+
+@pytest.mark.parametrize(
+    ("head", "test"),
+    [
+        ("for epoch in range(epochs):", "(epoch + 1) % 5 == 0 or epoch + 1 == epochs"),
+        ("for i, x in enumerate(loader):", "(i + 1) % 5 == 0 or i + 1 == len(loader)"),
+    ],
+)
+def test_it_saves_in_some_rounds_and_in_the_last_one(apply: Callable[..., str], head: str, test: str) -> None:
+    program = f"import torch\n{head}\n    train()\n    torch.save(model.state_dict(), path)  # here\n"
+    assert apply(NAME, program, every=5) == (
+        "-    torch.save(model.state_dict(), path)  # here\n"
+        f"+    if {test}:\n+        torch.save(model.state_dict(), path)  # here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("for e in range(9):\n    if best: torch.save(m, p)  # here\n", "does more than save"),
+        ("for e in range(9):\n    if best:\n        torch.save(m, p)  # here\n", "only under a condition"),
+        ("for e in epochs:\n    torch.save(m, p)  # here\n", "how many rounds"),
+        ("for e in range(1, 9):\n    torch.save(m, p)  # here\n", "how many rounds"),
+        ("torch.save(m, p)  # here\n", "not in a for loop"),
+        ("for e in range(9):\n    x = torch.save(m, p)  # here\n", "does more than save"),
+    ],
+)
+def test_others_are_refused(refuse: Callable[..., str], program: str, reason: str) -> None:
+    assert reason in refuse(NAME, f"import torch\n{program}", every=5)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+NAME = "loader_options"
+IMPORT = "from torch.utils.data import DataLoader\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "values", "expected"),
+    [
+        ("DataLoader(data, 8)", {"num_workers": 4}, "DataLoader(data, 8, num_workers=4)"),
+        ("DataLoader(data, num_workers=0)", {"num_workers": 4}, "DataLoader(data, num_workers=4)"),
+        ("DataLoader( data ,8 , )", {"pin_memory": True}, "DataLoader( data ,8, pin_memory=True , )"),
+        (
+            "DataLoader(data, 8, True, None, None, 0)",
+            {"num_workers": 2, "persistent_workers": True},
+            "DataLoader(data, 8, True, None, None, 2, persistent_workers=True)",
+        ),
+        (
+            "DataLoader(data, num_workers=2, prefetch_factor=2)",
+            {"prefetch_factor": 8},
+            "DataLoader(data, num_workers=2, prefetch_factor=8)",
+        ),
+    ],
+)
+def test_arguments_of_the_call_are_set(
+    apply: Callable[..., str], call: str, values: dict[str, int], expected: str
+) -> None:
+    program = f"{IMPORT}data = [1]\nloader = {call}  # here\n"
+    assert apply(NAME, program, **values) == f"-loader = {call}  # here\n+loader = {expected}  # here"
+
+
+def test_other_names_of_the_class_are_known(apply: Callable[..., str]) -> None:
+    program = "import torch.utils.data as D\nfrom torch.utils.data import DataLoader as L\nx = L(D)  # here\n"
+    assert "+x = L(D, num_workers=1)" in apply(NAME, program, num_workers=1)
+
+
+def test_a_call_with_one_argument_per_line_keeps_its_style(apply: Callable[..., str]) -> None:
+    program = """
+    from torch.utils.data import DataLoader
+
+    def make(data):
+        return DataLoader(  # here
+            data,  # the data
+            batch_size=8,  # small
+            shuffle=True,  # last
+        )
+    """
+    assert apply(NAME, program, num_workers=2, persistent_workers=True) == (
+        "+        num_workers=2,\n+        persistent_workers=True,"
+    )
+
+
+def test_without_a_comma_at_the_end_none_is_added(apply: Callable[..., str]) -> None:
+    program = """
+    from torch.utils.data import DataLoader
+    data = []
+    loader = DataLoader(data,  # here
+                        batch_size=8,
+                        shuffle=True
+                        )
+    """
+    assert apply(NAME, program, num_workers=2) == (
+        "-                    shuffle=True\n+                    shuffle=True,\n+                    num_workers=2"
+    )
+
+
+def test_the_default_of_an_option_is_changed(apply: Callable[..., str]) -> None:
+    program = """
+    import argparse
+    from torch.utils.data import DataLoader
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-j", "--data-workers", type=int, default=0, help="workers (0)")
+
+    def main(args):
+        return DataLoader([1], num_workers=args.data_workers)  # here
+
+    main(parser.parse_args())
+    """
+    assert apply(NAME, program, num_workers=3) == (
+        '-parser.add_argument("-j", "--data-workers", type=int, default=0, help="workers (0)")\n'
+        '+parser.add_argument("-j", "--data-workers", type=int, default=3, help="workers (0)")'
+    )
+
+
+@pytest.mark.parametrize("words", [("-j", "0"), ("-j2",), ("--data-workers=2",), ("--data", "2")])
+def test_an_option_that_the_command_sets_is_refused(
+    refuse: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    program = """
+    import argparse
+    from torch.utils.data import DataLoader
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-j", "--data-workers", type=int, default=0)
+    args = parser.parse_args()
+    DataLoader([1], num_workers=args.data_workers)  # here
+    """
+    assert "The command sets" in refuse(NAME, program, ("train.py", *words), num_workers=3)
+
+
+def test_a_constant_a_parameter_an_attribute_and_a_dictionary_are_followed(apply: Callable[..., str]) -> None:
+    program = """
+    from torch.utils.data import DataLoader
+    WORKERS = 0
+    config = {"pin": False, "workers": 1}
+    options = dict(batch_size=2, prefetch_factor=2)
+
+    class Data:
+        def __init__(self, workers=0):
+            self.keep = False
+
+        def make(self, pin):
+            return DataLoader([1], num_workers=WORKERS, pin_memory=pin, persistent_workers=self.keep, **options)  # here
+
+    Data().make(config["pin"])
+    """
+    assert apply(
+        NAME, program, num_workers=2, pin_memory=True, persistent_workers=True, prefetch_factor=4
+    ) == (
+        '-WORKERS = 0\n-config = {"pin": False, "workers": 1}\n-options = dict(batch_size=2, prefetch_factor=2)\n'
+        '+WORKERS = 2\n+config = {"pin": True, "workers": 1}\n+options = dict(batch_size=2, prefetch_factor=4)\n'
+        "-        self.keep = False\n+        self.keep = True"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("x = DataLoader(d, num_workers=os.cpu_count())", "is computed"),
+        ("x = DataLoader(d, num_workers=n)", "n is not assigned in this file"),
+        ("n = 0\nn = 1\nx = DataLoader(d, num_workers=n)", "assigned in several places"),
+        ("n = 0\nprint(n)\nx = DataLoader(d, num_workers=n)", "used for something else at line 3"),
+        ("x = DataLoader(d, num_workers=args.n)", "outside of this file"),
+        ("x = DataLoader(d, **options)", "not assigned once"),
+        ("o = {'a': 1}\no.update(b=2)\nx = DataLoader(d, **o)", "changed after it was made"),
+        ("def f(n):\n    return DataLoader(d, num_workers=n)\nf(1)\nx = f(2)", "exactly once"),
+        ("x = DataLoader(d, num_workers=4)", "The DataLoader has num_workers=4"),
+        ("x = len(d)", "no call of a DataLoader"),
+        (
+            "class S(torch.utils.data.IterableDataset):\n    pass\nx = DataLoader(S())",
+            "each worker would return all",
+        ),
+        ("p.add_argument('--w', default=0)\nx = DataLoader(d, num_workers=a.w)", "not known to come"),
+        (
+            "p.add_argument('--w', action='store_true')\na = p.parse_args()\nx = DataLoader(d, num_workers=a.w)",
+            "is a switch",
+        ),
+    ],
+)
+def test_what_is_not_one_literal_is_refused(refuse: Callable[..., str], program: str, reason: str) -> None:
+    lines = f"{IMPORT}{program}".splitlines()
+    at = max(number for number, line in enumerate(lines) if "DataLoader" in line or line == "x = len(d)")
+    lines[at] += "  # here"
+    assert reason in refuse(NAME, "\n".join(lines) + "\n", num_workers=4)
+
+
+def test_arguments_that_need_workers_are_refused_without_them(refuse: Callable[..., str]) -> None:
+    assert "needs num_workers" in refuse(NAME, f"{IMPORT}DataLoader([1])  # here\n", persistent_workers=True)
+
+
+def test_an_argument_that_follows_the_workers_stays(apply: Callable[..., str]) -> None:
+    program = f"{IMPORT}x = DataLoader(d, num_workers=0, persistent_workers=w > 0)  # here\n"
+    assert "+x = DataLoader(d, num_workers=2, persistent_workers=w > 0)" in apply(
+        NAME, program, num_workers=2, persistent_workers=True
+    )

@@ -1,0 +1,116 @@
+"""Keeps items of a data set in memory: wraps the data set of a DataLoader in a class that is added to the file.
+
+Only for data sets whose items never change and whose collate function copies them, as the default one does. It keeps
+the first ``most_items`` items that are requested, in each worker. Refused: data sets that are known to be an
+IterableDataset or to have random items, and a file that has the class. Values: ``most_items``, e.g. 10000.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from perfwrap.edits.call_arguments import argument_of, find_call, matches
+from perfwrap.edits.loader_options import LOADER, is_iterable
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.source_tree import Change, Result, Source, dotted_name
+from perfwrap.edits.statements import Changes
+
+NAME = "CachedItems"
+CLASS = '''
+class CachedItems:
+    """Keeps the items of a data set in memory, up to a number of them: they never change."""
+
+    def __init__(self, data, most_items):
+        self.data, self.most_items, self.items = data, most_items, {}
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getattr__(self, name):
+        if name in ("data", "__getitems__", "__iter__") or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.data, name)
+
+    def __getitem__(self, index):
+        if index in self.items:
+            return self.items[index]
+        item = self.data[index]
+        if len(self.items) < self.most_items:
+            self.items[index] = item
+        return item
+'''
+RANDOM = re.compile(r"(?i)random|\brand|jitter|augment|mixup|cutmix|dropout")
+
+
+def edit(source: Source, target: Target) -> Edited:
+    """Return the source in which the DataLoader at the line gets the data set with kept items; raises Refusal."""
+    most = target.values.get("most_items")
+    if not isinstance(most, int) or most < 1:
+        raise Refusal("The edit needs most_items=N.")
+    if NAME in source.module.code:
+        raise Refusal(f"The file has {NAME}.")
+    call = find_call(source, target.line, lambda call: matches(source, call, LOADER), "a DataLoader")
+    dataset = argument_of(call, "dataset", 0)
+    if dataset is None:
+        raise Refusal(f"The DataLoader at line {target.line} has no data set of its own.")
+    if is_iterable(source, dataset.value):
+        raise Refusal("The data set is an IterableDataset.")
+    if argument_of(call, "collate_fn", 6) is not None:
+        raise Refusal("The DataLoader has a collate function, which may change the items.")
+    _check_fixed(source, dataset.value)
+    changes: Changes = {}
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    arguments = [cst.Arg(dataset.value, comma=comma), cst.Arg(cst.Integer(str(most)))]
+    wrapped = cst.Call(cst.Name(NAME), arguments)
+    changes[dataset.value] = wrapped
+    changes[_place(source, call)] = _with_class(source)
+    return Edited(
+        source.replaced(changes),
+        f"Keep up to {most} items of the data set of the DataLoader at line {source.line(call)} in memory.",
+    )
+
+
+def _check_fixed(source: Source, dataset: cst.BaseExpression) -> None:
+    """Refuse a data set of this file whose items are known to be random."""
+    names = {dotted_name(call.func) for call in source.inside(source.module, cst.Call)}
+    if isinstance(dataset, cst.Call):
+        names = {dotted_name(dataset.func)}
+    for found in source.inside(source.module, cst.ClassDef):
+        methods = [each for each in source.inside(found, cst.FunctionDef) if each.name.value == "__getitem__"]
+        if found.name.value in names and any(RANDOM.search(source.code(method)) for method in methods):
+            raise Refusal(f"{found.name.value}.__getitem__() is random.")
+
+
+def _place(source: Source, call: cst.Call) -> cst.BaseStatement:
+    """Return the first statement behind the imports at the top of the file."""
+    body = source.module.body
+    last = max(
+        (
+            index
+            for index, found in enumerate(body)
+            if isinstance(found, cst.SimpleStatementLine)
+            and any(isinstance(small, cst.Import | cst.ImportFrom) for small in found.body)
+            and not any(
+                source.line(other) < source.line(found) for other in body if source.is_inside(call, other)
+            )
+        ),
+        default=-1,
+    )
+    if last + 1 >= len(body):
+        raise Refusal("The file has nothing behind its imports.")
+    return body[last + 1]
+
+
+def _with_class(source: Source) -> Change:
+    def change(updated: cst.CSTNode) -> Result:
+        added = source.parse(CLASS.lstrip("\n"))
+        lines = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
+        leading = list(getattr(updated, "leading_lines", ()))
+        behind = [] if len(leading) > 1 and leading[0].comment is None else lines
+        return cst.FlattenSentinel(
+            [added.with_changes(leading_lines=lines), updated.with_changes(leading_lines=[*behind, *leading])]
+        )
+
+    return change

@@ -1,0 +1,56 @@
+"""Computes no gradients of the discriminator's weights in the generator's step: ``requires_grad_(False)`` around it.
+
+Refused unless the names say that the next step is the generator's, and ``zero_grad()`` clears the discriminator's
+gradients before its own backward pass: then results stay. Also refused: files that set ``requires_grad`` themselves or
+wrap models for several processes. Values: none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfwrap.edits.adversaries import (
+    DISCRIMINATOR,
+    GENERATOR,
+    backward_after,
+    check_cleared,
+    check_steps,
+    is_of,
+)
+from perfwrap.edits.blocks import block_of, index_in
+from perfwrap.edits.call_arguments import find_call
+from perfwrap.edits.names import read_names
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.statements import Changes, with_lines
+
+UNSAFE = re.compile(r"requires_grad_\(|\.requires_grad\s*=[^=]|DataParallel|fully_shard")
+
+
+def edit(source: Source, target: Target) -> Edited:
+    """Return the source that freezes the discriminator from the line to the backward pass; raises Refusal."""
+    if UNSAFE.search(source.module.code):
+        raise Refusal("The file sets requires_grad itself or wraps models for several processes.")
+    call = find_call(
+        source, target.line, lambda call: is_of(dotted_name(call.func), DISCRIMINATOR), "a discriminator"
+    )
+    model = dotted_name(call.func)
+    inputs = [found for argument in call.args for found in sorted(read_names(source, argument.value))]
+    if not inputs:
+        raise Refusal(f"The discriminator at line {target.line} has no named input.")
+    backward = backward_after(source, call, inputs[0])
+    check_steps(source, backward, GENERATOR)
+    check_cleared(source, backward, DISCRIMINATOR)
+    first = source.statement(call)
+    block = block_of(source, first)
+    begin, end = index_in(source, block, first), index_in(source, block, backward)
+    if begin is None or end is None or begin == end:
+        raise Refusal("The discriminator's call and the backward pass are not in one block.")
+    changes: Changes = {
+        block[begin]: with_lines(source, block[begin], [f"{model}.requires_grad_(False)"], []),
+        block[end]: with_lines(source, block[end], [], [f"{model}.requires_grad_(True)"]),
+    }
+    return Edited(
+        source.replaced(changes),
+        f"Compute no gradients of {model} from line {source.line(call)} to line {source.line(backward)}.",
+    )

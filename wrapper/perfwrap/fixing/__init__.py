@@ -1,0 +1,1 @@
+"""`perfwrap fix`: edits the source, runs the edited program, and keeps what is faster and computes the same."""

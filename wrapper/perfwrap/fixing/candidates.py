@@ -1,0 +1,185 @@
+"""The edits that could fix the findings of a diagnosis: which edit, in which file, at which line."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from perfwrap.edits import edit
+from perfwrap.edits.outcome import Edited, Refusal, Target, Value
+from perfwrap.edits.source_file import read_source
+from perfwrap.experiments.variants import JOINT, name_of, value_of
+from perfwrap.measures.account.lines import Line
+from perfwrap.rules.model import Finding, Location, Option
+
+LOG_EVERY, SAVE_EVERY = 50, 5
+"""Rounds between two log lines and between two checkpoints."""
+MOST_ITEMS = 100_000
+"""Items that a cache keeps; the rule about unchanged items checks that all of them fit into memory."""
+
+BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
+    "zero_grad_memset": (("zero_grad_option", {}),),
+    "evaluation_with_grad": (("evaluation_mode", {}),),
+    "host_sync_in_step": (("summed_values", {}), ("kept_values", {}), ("rare_logging", {"every": LOG_EVERY})),
+    "logging_overhead": (("rare_logging", {"every": LOG_EVERY}), ("summed_values", {}), ("kept_values", {})),
+    "checkpoint_stall": (("checkpoint_interval", {"every": SAVE_EVERY}),),
+    "debug_mode_enabled": (("debug_calls", {}),),
+    "empty_cache_in_step": (("cleanup_calls", {}),),
+    "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
+    "repeated_backward": (("retained_graph", {}),),
+    "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {})),
+    "synchronised_accumulation": (("accumulated_sync", {}),),
+    "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
+    "log_of_softmax": (("log_softmax_call", {}),),
+    "unchanging_work": (("hoisted_tensors", {}),),
+    "repeated_work": (("repeated_forward", {}),),
+    "unused_work": (("sliced_head", {}),),
+    "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
+    "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {})),
+}
+"""The edits of each rule at the line of its finding, and their values; the first that applies is used."""
+
+LOADER_ARGUMENTS = {
+    "workers": "num_workers",
+    "prefetch": "prefetch_factor",
+    "persistent-workers": "persistent_workers",
+    "pin-memory": "pin_memory",
+    "batch-size": "batch_size",
+}
+CACHE = "Cache the items"
+"""The beginning of the option to keep the items of a data set."""
+OPTIMIZER = re.compile(r"\b(?:Adam\w*|SGD|Adagrad|NAdam|RAdam|RMSprop|Adadelta|ASGD|Rprop|Adafactor)\s*\(")
+
+OTHER_RANDOM_NUMBERS = frozenset({"loader_options"})
+"""Edits after which random transforms may draw other numbers: each worker has its own generator."""
+
+
+class Candidate(Struct, frozen=True):
+    """An edit that may fix a finding; ``path`` is a file of the program."""
+
+    rule: str
+    edit: str
+    path: Path
+    target: Target
+    sentence: str
+    """What it changes, in one sentence."""
+    predicted: tuple[float, float]
+
+    @property
+    def random_numbers(self) -> bool:
+        """Whether random transforms may draw other numbers after it."""
+        return self.edit in OTHER_RANDOM_NUMBERS
+
+
+class Unedited(Struct, frozen=True):
+    """A finding that no edit fixes, and why."""
+
+    rule: str
+    reason: str
+
+
+def find(
+    findings: Sequence[Finding], loaders: Sequence[Line], words: Sequence[str]
+) -> tuple[list[Candidate], list[Unedited]]:
+    """Return the edits for these findings, and why others have none.
+
+    ``loaders`` are the lines that create the training DataLoaders, ``words`` those of the command.
+    """
+    found: dict[tuple[object, ...], Candidate] = {}
+    unedited = []
+    for finding in findings:
+        if finding.informational:
+            continue
+        own, reasons = _of(finding, loaders, tuple(words))
+        for one in own:
+            found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
+        if not own:
+            unedited.append(
+                Unedited(finding.rule, reasons[0] if reasons else "There is no edit for this finding.")
+            )
+    return list(found.values()), unedited
+
+
+def _of(
+    finding: Finding, loaders: Sequence[Line], words: tuple[str, ...]
+) -> tuple[list[Candidate], list[str]]:
+    """Return the candidates of one finding, and the reasons of the edits that refused."""
+    candidates, reasons = [], []
+    for option, name, values, places in _wanted(finding, loaders):
+        refused = []
+        for file, line in places:
+            target = Target(line, values, words)
+            try:
+                path = own_file(file)
+                done = edit(name, read_source(path).text, target)
+            except Refusal as refusal:
+                refused.append(refusal.reason)
+                continue
+            if isinstance(done, Edited):
+                candidates.append(Candidate(finding.rule, name, path, target, done.sentence, option.saving))
+                break
+            refused.append(done.reason)
+        reasons += refused[-1:]
+        if candidates and name not in ("loader_options", "cached_items"):
+            break
+    return candidates, reasons
+
+
+def _wanted(
+    finding: Finding, loaders: Sequence[Line]
+) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
+    """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
+    here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
+    created = [(line.file, line.line) for line in loaders]
+    for option in finding.options:
+        values = _loader_values(option)
+        if values:
+            yield option, "loader_options", values, [*here, *created]
+        if option.edit.startswith(CACHE):
+            yield option, "cached_items", {"most_items": MOST_ITEMS}, created
+    if finding.rule == "slow_optimizer" and finding.location is not None:
+        for keyword in ("fused", "foreach"):
+            yield finding.options[0], "optimizer_options", {keyword: True}, _optimizers(finding.location)
+    for name, values in BY_RULE.get(finding.rule, ()):
+        yield finding.options[0], name, values, here
+
+
+def _loader_values(option: Option) -> dict[str, Value]:
+    """Return the arguments of the DataLoader that an option's experiment sets; none if it sets anything else."""
+    changes = (option.experiment or "").split(JOINT)
+    if not all(name_of(change) in LOADER_ARGUMENTS for change in changes):
+        return {}
+    values: dict[str, Value] = {
+        LOADER_ARGUMENTS[name_of(change)]: int(value_of(change)) if value_of(change) else True
+        for change in changes
+    }
+    if values.get("num_workers") and "persistent_workers=True" in option.edit:
+        values["persistent_workers"] = True
+    return values
+
+
+def _optimizers(location: Location) -> list[tuple[str, int]]:
+    """Return the lines of a file that create an optimizer."""
+    try:
+        lines = read_source(own_file(location.file)).text.splitlines()
+    except Refusal:
+        return []
+    return [(location.file, number) for number, line in enumerate(lines, 1) if OPTIMIZER.search(line)]
+
+
+def own_file(name: str) -> Path:
+    """Return a file of the program; raises Refusal for code of libraries and for code without a file."""
+    path = Path(name)
+    if path.suffix != ".py" or not path.is_file():
+        raise Refusal(f"{path.name or name} is not a Python file on this machine.")
+    real = path.resolve()
+    libraries = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
+    if {"site-packages", "dist-packages"} & set(real.parts) or any(
+        real.is_relative_to(folder) for folder in libraries
+    ):
+        raise Refusal(f"{path.name} belongs to a library: change how the program calls it.")
+    return path

@@ -1,0 +1,120 @@
+"""Whether an edited program computes the same: the losses and parameters of its first steps against the original's.
+
+All runs are seeded alike. What counts as rounding is measured: the program itself with another number of threads.
+Where an edit moves random transforms into workers, the numbers are others, and the bound is the program itself with
+another seed. A deviation may grow from step to step, so each step is compared with the largest of the bound so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from perfwrap.timeline.model import Timeline
+
+Equality = Literal["identical", "rounding", "other random numbers", "changes the training", "unknown"]
+
+KEPT: tuple[Equality, ...] = ("identical", "rounding", "other random numbers")
+"""What is kept without ``--allow-numerics``."""
+
+WORDS: dict[Equality, str] = {
+    "identical": "the same bits",
+    "rounding": "equal up to rounding",
+    "other random numbers": "other random numbers",
+    "changes the training": "changes the training",
+    "unknown": "not comparable",
+}
+
+MIN_STEPS = 5
+"""Steps that both runs must have."""
+FLOOR = 1e-6
+"""A relative deviation that is rounding in any program in single precision."""
+MARGIN = 4.0
+"""A deviation may be this many times the measured bound, which is of one run."""
+PREFIX, SEPARATOR = "values/", "\x1f"
+
+
+class StepValues(Struct, frozen=True):
+    """The values after one step; None for what could not be read."""
+
+    loss: float | None
+    checksum: str
+    norm: float | None
+    product: float | None
+
+    @property
+    def numbers(self) -> tuple[float | None, float | None, float | None]:
+        """The values that rounding changes a little."""
+        return self.loss, self.norm, self.product
+
+
+def read(timeline: Timeline | None) -> list[StepValues]:
+    """Return the values of the steps of a run, from its first step on; they end where a step has none."""
+    if timeline is None:
+        return []
+    facts = timeline.facts
+    known = {
+        key.removeprefix(PREFIX): value
+        for key, value in zip(facts["key"].to_list(), facts["value"].to_list(), strict=True)
+        if key.startswith(PREFIX)
+    }
+    found: list[StepValues] = []
+    while (text := known.get(str(len(found) + 1))) is not None:
+        loss, checksum, norm, product = text.split(SEPARATOR)
+        found.append(StepValues(_number(loss), checksum, _number(norm), _number(product)))
+    return found
+
+
+def compare(
+    original: Sequence[StepValues], edited: Sequence[StepValues], bound: Sequence[StepValues]
+) -> tuple[bool | None, float]:
+    """Return whether the edited run stays within the bound, and its largest relative deviation.
+
+    None if there are too few steps to compare. ``bound`` is the original under another condition.
+    """
+    steps = min(len(original), len(edited))
+    if steps < MIN_STEPS:
+        return None, math.nan
+    largest, allowed, is_within = 0.0, FLOOR, True
+    for place in range(steps):
+        if place < len(bound):
+            allowed = max(allowed, MARGIN * deviation(original[place], bound[place]))
+        apart = deviation(original[place], edited[place])
+        largest = max(largest, apart)
+        is_within = is_within and apart <= allowed
+    return is_within, largest
+
+
+def is_identical(original: Sequence[StepValues], edited: Sequence[StepValues]) -> bool:
+    """Return whether all common steps, at least MIN_STEPS, have the same bits."""
+    pairs = list(zip(original, edited, strict=False))
+    return len(pairs) >= MIN_STEPS and all(
+        _text(one.loss) == _text(other.loss) and one.checksum == other.checksum for one, other in pairs
+    )
+
+
+def deviation(original: StepValues, other: StepValues) -> float:
+    """Return the largest relative deviation of a step's numbers; infinity where only one of them is a number."""
+    apart = 0.0
+    scale = abs(original.norm or 0.0)
+    for index, (one, two) in enumerate(zip(original.numbers, other.numbers, strict=True)):
+        if one is None and two is None or _text(one) == _text(two):
+            continue
+        if one is None or two is None or not math.isfinite(one) or not math.isfinite(two):
+            return math.inf
+        # The product with the fixed vector may be near zero by chance: it is compared with the norm.
+        size = scale if index == 2 and scale else max(abs(one), abs(two))
+        apart = max(apart, abs(one - two) / size)
+    return apart
+
+
+def _text(value: float | None) -> str:
+    """Return a text that is the same for the same bits, also of NaN."""
+    return repr(value)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None

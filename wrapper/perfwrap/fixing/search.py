@@ -1,0 +1,258 @@
+"""Proves edits one by one and together: each runs in place of the original, and keeps what is faster and the same."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perfwrap.diagnosis.engine import diagnose
+from perfwrap.edits.outcome import Refusal
+from perfwrap.experiments import judge, repeated_runs
+from perfwrap.experiments.judge import Row
+from perfwrap.experiments.plan import Planned
+from perfwrap.experiments.reading import read_timeline
+from perfwrap.experiments.runner import Settings, run_once
+from perfwrap.experiments.trial import Trial
+from perfwrap.experiments.variants import Variant
+from perfwrap.fixing import candidates, edited_program, equality
+from perfwrap.fixing.candidates import Candidate, Unedited
+from perfwrap.fixing.edited_program import Contents
+from perfwrap.fixing.equality import Equality, StepValues
+from perfwrap.launch import overlay_file
+from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
+from perfwrap.run_folder import RunFolder
+
+CHECK_STEPS = 20
+"""The first steps, whose losses and parameters are compared."""
+SEED, OTHER_SEED = 0, 1
+COMPUTE_BOUND = "compute-bound"
+LOG = "edited.log"
+
+State = Literal["kept", "dropped"]
+
+
+class Tried(Struct, frozen=True):
+    """The result of one candidate; ``reason`` says why it was dropped, or with what it was measured."""
+
+    candidate: Candidate
+    number: int
+    state: State
+    reason: str
+    equality: Equality = "unknown"
+    deviation: float = math.nan
+    row: Row | None = None
+    """Its measurement alone."""
+
+
+@dataclass
+class Search:
+    """The search for edits of one command; ``run`` fills the results in."""
+
+    trial: Trial
+    allow_numerics: bool
+    end_s: float
+    repeats: int | None = None
+    tried: list[Tried] = field(default_factory=list)
+    unedited: list[Unedited] = field(default_factory=list)
+    kept: list[Candidate] = field(default_factory=list)
+    contents: Contents = field(default_factory=dict)
+    """The files with all edits that were kept."""
+    total: Row | None = None
+    """The measurement of all edits that were kept together."""
+    _values: dict[str, list[StepValues]] = field(default_factory=dict)
+    _checks: int = 0
+
+    def find(self, only: Sequence[str]) -> list[Candidate]:
+        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates."""
+        diagnosis = self.trial.diagnosis
+        findings = list(diagnosis.findings) if diagnosis is not None else []
+        if diagnosis is not None and diagnosis.verdict.id == COMPUTE_BOUND:
+            findings += self._inspected()
+        wanted = [one for one in findings if not only or one.rule in only]
+        timeline = read_timeline(RunFolder(self.trial.baseline.folder / "run"))
+        loaders = []
+        if timeline is not None:
+            evidence = Evidence(timeline)
+            main = evidence.get(find_main_trainer)
+            uses = evidence.get(find_loaders, main) if main is not None else ()
+            loaders = [use.created for use in uses if use.training and use.created is not None]
+        found, self.unedited = candidates.find(wanted, loaders, self.trial.command)
+        return found
+
+    def run(self, found: Sequence[Candidate]) -> None:
+        """Prove each candidate alone, then those that gain together."""
+        for number, one in enumerate(found, 1):
+            if self.trial.interrupted:
+                return
+            self.trial.progress.says(f"edit {number} of {len(found)}: {one.sentence}")
+            self.tried.append(self._prove(one, number))
+        gains = sorted((one for one in self.tried if one.state == "kept"), key=_ratio)
+        for gain in gains:
+            if not self.trial.interrupted:
+                self._add(gain)
+
+    def _inspected(self) -> list[Finding]:
+        """Return what an inspection of the program finds; nothing if it cannot be inspected."""
+        self.trial.progress.says("the model's own work is the largest part: its operations are inspected")
+        settings = Settings(
+            self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
+        )
+        ended = self._run("inspect", settings)
+        timeline = read_timeline(ended)
+        if timeline is None:
+            return []
+        known = {one.rule for one in self.trial.diagnosis.findings} if self.trial.diagnosis else set()
+        return [one for one in diagnose(timeline).findings if one.rule not in known]
+
+    def _prove(self, one: Candidate, number: int) -> Tried:
+        """Return whether a candidate alone computes the same and is faster."""
+        try:
+            contents = edited_program.make([one])
+        except Refusal as refusal:
+            return Tried(one, number, "dropped", refusal.reason)
+        name = f"edit{number}"
+        same, apart, reason = self._compare(name, contents, one.random_numbers)
+        if reason:
+            return Tried(one, number, "dropped", reason, same, apart)
+        row = self._measure(name, contents, one)
+        reason = self._why_not(row)
+        return Tried(one, number, "dropped" if reason else "kept", reason, same, apart, row)
+
+    def _add(self, one: Tried) -> None:
+        """Add a proven candidate to those that are kept, if they are still the same and faster together."""
+        if not self.kept or self.total is None or self.total.ratio is None:
+            self.kept, self.total = [one.candidate], one.row
+            self.contents = edited_program.make(self.kept)
+            return
+        together = [*self.kept, one.candidate]
+        name = "edits" + "+".join(
+            str(tried.number) for tried in self.tried if any(tried.candidate is each for each in together)
+        )
+        try:
+            contents = edited_program.make(together)
+            _, _, reason = self._compare(name, contents, any(each.random_numbers for each in together))
+        except Refusal as refusal:
+            contents, reason = {}, refusal.reason
+        row = None
+        if not reason:
+            row = self._measure(name, contents, one.candidate)
+            reason = self._why_not(row)
+        if not reason and row is not None and row.ratio is not None:
+            if row.ratio.value <= (1 - MIN_REPORTED_SHARE) * self.total.ratio.value:
+                self.kept, self.total, self.contents = together, row, contents
+                return
+            reason = "it gains nothing beside the other edits"
+        self.tried = [
+            Tried(each.candidate, each.number, "dropped", reason, each.equality, each.deviation, each.row)
+            if each is one
+            else each
+            for each in self.tried
+        ]
+
+    def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
+        """Return whether edited files compute the same, the largest deviation, and why they are not kept."""
+        original = self._values_of("original")
+        if len(original) < equality.MIN_STEPS:
+            return "unknown", math.nan, "the losses and parameters of the program could not be read"
+        folder = self._run(f"check-{name}", self._check(SEED), self._overlay(name, contents))
+        if not (folder.path / LOG).is_file():
+            return "unknown", math.nan, "the program did not run the edited file"
+        edited = equality.read(read_timeline(folder))
+        if equality.is_identical(original, edited):
+            return "identical", 0.0, ""
+        if not equality.is_identical(original, self._values_of("again")):
+            return (
+                "unknown",
+                math.nan,
+                "the program computes something else in each run, also with equal seeds",
+            )
+        within, apart = equality.compare(original, edited, self._values_of("threads"))
+        if within is None:
+            return "unknown", apart, "the edited program failed or made no steps"
+        if within:
+            return "rounding", apart, ""
+        if random:
+            within, apart = equality.compare(original, edited, self._values_of("seed"))
+            if within:
+                return "other random numbers", apart, ""
+        reason = "" if self.allow_numerics else "it changes the training (to keep it: --allow-numerics)"
+        return "changes the training", apart, reason
+
+    def _values_of(self, which: str) -> list[StepValues]:
+        """Return the values of the unchanged program: once more, with other threads, or with another seed."""
+        if which not in self._values:
+            seed = OTHER_SEED if which == "seed" else SEED
+            changes = (f"threads={_other_threads()}",) if which == "threads" else ()
+            folder = self._run(f"check-{which}", self._check(seed), None, changes)
+            self._values[which] = equality.read(read_timeline(folder))
+        return self._values[which]
+
+    def _check(self, seed: int) -> Settings:
+        return Settings(CHECK_STEPS, "0", 0.0, self.trial.settings.timeout_s, values_seed=seed)
+
+    def _overlay(self, name: str, contents: Contents) -> Path:
+        path = self.trial.folder / f"{name}.overlay"
+        overlay_file.write(path, edited_program.overlay(contents))
+        return path
+
+    def _run(
+        self, name: str, settings: Settings, overlay: Path | None = None, changes: tuple[str, ...] = ()
+    ) -> RunFolder:
+        """Run the command once, untimed, and return its run folder; KeyboardInterrupt if the user interrupts."""
+        self._checks += 1
+        folder = self.trial.folder / f"{name}-{self._checks:02}"
+        self.trial.progress.begins(name, self._checks)
+        ended = run_once(
+            self.trial.command,
+            changes,
+            folder,
+            replace(settings, overlay=overlay),
+            self.trial.progress.ticks,
+            settings.timeout_s,
+        )
+        self.trial.progress.stops()
+        if ended.how == "interrupted":
+            raise KeyboardInterrupt
+        return ended.run
+
+    def _measure(self, name: str, contents: Contents, one: Candidate) -> Row | None:
+        """Return the measurement of edited files, in turns with the baseline."""
+        planned = Planned(Variant(name, self._overlay(name, contents)), one.rule, one.predicted)
+        repeated_runs.measure(self.trial, [planned], self.repeats, self.end_s)
+        rows = judge.rows(self.trial.runs, self.trial.planned, Path.cwd())
+        return next((row for row in rows if row.name == name), None)
+
+    def _why_not(self, row: Row | None) -> str:
+        """Return why a measured edit is not kept; nothing for a gain."""
+        if row is None:
+            return "it was not measured"
+        if row.status != "measured":
+            return f"the edited program {row.status}: {row.reason}"
+        if row.judgement == "gain":
+            return ""
+        return {
+            "slower": "it is slower",
+            "noise": "no gain beyond the noise of this machine",
+            "not repeated": "there was no time to repeat it (--max-time)",
+        }.get(row.judgement, "it was not measured")
+
+
+def _ratio(one: Tried) -> float:
+    return one.row.ratio.value if one.row is not None and one.row.ratio is not None else math.inf
+
+
+def _other_threads() -> int:
+    """Return a number of threads that the program does not have: rounding depends on it."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    threads = int(given) if given.isdecimal() else len(os.sched_getaffinity(0))
+    return 1 if threads > 1 else 2

@@ -1,0 +1,109 @@
+"""What `perfwrap fix` proved, for programs (``fix.json``) and as the text of a pull request (``pull-request.md``).
+
+FORMAT 1::
+
+    format      1                             command     list of words
+    root        folder to apply the patch in  interrupted whether the user ended it early
+    edits       rows, in the order in which they were tried
+    unedited    {"rule", "reason"} of the findings for which there is no edit
+    total       the measurement of all kept edits together: "ratio", "low", "high"; null if none was kept
+    patch       the unified diff; empty if none was kept
+
+A row has ``rule``, ``edit``, ``file``, ``line``, ``sentence``, ``state`` (kept, dropped), ``reason``, ``equality``
+(identical, rounding, other random numbers, changes the training, unknown) with the largest relative ``deviation`` of
+losses and parameters, the ``predicted`` ratio of step times, and ``ratio``, ``low``, ``high`` as measured alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+from perfwrap import units
+from perfwrap.experiments.judge import Row
+from perfwrap.fixing.equality import WORDS
+from perfwrap.fixing.search import CHECK_STEPS, Search, Tried
+from perfwrap.private_files import replace_text
+from perfwrap.redaction import masked_words
+
+FORMAT = 1
+DOCUMENT, PULL_REQUEST = "fix.json", "pull-request.md"
+
+
+def section(search: Search, patch: bytes, root: Path) -> dict[str, Any]:
+    """Return the document."""
+    return {
+        "format": FORMAT,
+        "command": masked_words(list(search.trial.command)),
+        "root": str(root),
+        "interrupted": search.trial.interrupted,
+        "edits": [_row(one) for one in search.tried],
+        "unedited": [{"rule": one.rule, "reason": one.reason} for one in search.unedited],
+        "total": _measured(search.total) if search.kept else None,
+        "patch": patch.decode("utf-8", "replace"),
+    }
+
+
+def write(document: dict[str, Any], folder: Path) -> None:
+    """Write the documents into the folder, each in one step."""
+    replace_text(folder / DOCUMENT, json.dumps(document, indent=1, allow_nan=False))
+    if document["patch"]:
+        replace_text(folder / PULL_REQUEST, pull_request(document))
+
+
+def pull_request(document: dict[str, Any]) -> str:
+    """Return the text of a pull request, in Markdown."""
+    total = document["total"]
+    kept = [row for row in document["edits"] if row["state"] == "kept"]
+    lines = [
+        f"# Training step: {_range(total)} of the time before",
+        "",
+        f"Measured with `perfwrap fix -- {shlex.join(document['command'])}`: steps of the edited and the unchanged "
+        "program, in turns, with a 95 % interval.",
+        "",
+        "| edit | results | step time alone |",
+        "|---|---|---|",
+        *(
+            f"| {Path(row['file']).name}:{row['line']}: {row['sentence']} | {WORDS[row['equality']]} | {_range(row)} |"
+            for row in kept
+        ),
+        "",
+        f"Results are the losses and all parameters after each of the first {CHECK_STEPS} steps, with equal seeds.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _range(measured: dict[str, Any]) -> str:
+    """Return e.g. ``54 % (51 to 57 %)``."""
+    low, high = measured["low"], measured["high"]
+    between = f" ({units.ratio(low)} to {units.ratio(high)})" if low is not None and high is not None else ""
+    return f"{units.ratio(measured['ratio'])}{between}" if measured["ratio"] is not None else "not measured"
+
+
+def _row(one: Tried) -> dict[str, Any]:
+    """Return one row."""
+    return {
+        "rule": one.candidate.rule,
+        "edit": one.candidate.edit,
+        "file": str(one.candidate.path),
+        "line": one.candidate.target.line,
+        "sentence": one.candidate.sentence,
+        "state": one.state,
+        "reason": one.reason or None,
+        "equality": one.equality,
+        "deviation": one.deviation if math.isfinite(one.deviation) else None,
+        "predicted": [units.significant(end, 6) for end in one.candidate.predicted],
+        **_measured(one.row),
+    }
+
+
+def _measured(row: Row | None) -> dict[str, Any]:
+    """Return the measured ratio; nulls if there is none."""
+    found = row.ratio if row is not None else None
+    ends = (found.value, found.low, found.high) if found is not None else (None, None, None)
+    rounded = (None if end is None else units.significant(end, 6) for end in ends)
+    return dict(zip(("ratio", "low", "high"), rounded, strict=True))

@@ -1,0 +1,157 @@
+"""The ways to wait less for batches, as options of the rules about DataLoaders.
+
+Each function returns one option, or none where it does not apply or its gain cannot be predicted.
+"""
+
+from __future__ import annotations
+
+from perfwrap import units
+from perfwrap.measures.account.what_if import without_measured
+from perfwrap.measures.data_loading.loaders import LoaderUse
+from perfwrap.measures.data_loading.unchanged_items import CheckedItems
+from perfwrap.measures.data_loading.worker_need import (
+    DEFAULT_PREFETCH,
+    MIN_GAIN,
+    Step,
+    best_workers,
+    saved,
+    saved_by_workers,
+)
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.data_loading import _batch_time as making
+from perfwrap.rules.data_loading import _caching as caching
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Option, named
+
+CACHED_NS = 2_000
+"""Time to get an item from a cache."""
+CEILING = "cached-batch"
+"""The experiment in which batches take no time."""
+
+
+def item_share(loader: LoaderUse, cached_ns: float = CACHED_NS) -> float:
+    """Return the share of making a batch that makes its items, without the time to get them from a cache."""
+    made, each = loader.making, caching.item_ns(loader)
+    if made is None or not made.getitem_ns or not each:
+        return 0.0
+    return made.getitem_ns / made.fetch_ns * max(0.0, 1.0 - cached_ns / each)
+
+
+def caches(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step) -> tuple[Option, ...]:
+    """Return the option to make each item only once, if the items never change and fit into memory."""
+    items = caching.unchanged(evidence, trainer, loader)
+    if items is None or not item_share(loader) or not caching.fits(evidence, trainer, items):
+        return ()
+    best = _without(loader, step, item_share(loader))
+    sure = 1.0 - best if step.workers else loader.share * item_share(loader)
+    return (cache(loader, items, best, sure),)
+
+
+def cache(loader: LoaderUse, items: CheckedItems, best: float, sure: float) -> Option:
+    """Return the option to make each item only once.
+
+    ``best`` is the step-time ratio if no item is made, ``sure`` the share of the step that this certainly saves.
+    """
+    made = loader.making
+    name = _short(made.getitem if made else None)
+    where = named(name, made.getitem_line if made else None)
+    return Option(
+        f"Cache the items of {where}, which never change.",
+        (best, 1.0 - caching.kept_gain(loader, sure)),
+        f"unchanged in {units.count(items.same)} of {units.count(items.count)} checks, {units.size(items.bytes)}",
+        CEILING,
+        caching.details(loader, items),
+    )
+
+
+def cheaper(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step) -> tuple[Option, ...]:
+    """Return the option to make the function faster that takes most of making a batch, if it is known."""
+    cost = making.main_part(evidence, trainer, loader)
+    if cost is None:
+        return ()
+    return (
+        Option(
+            f"Make {cost.words} cheaper.",
+            (_without(loader, step, cost.share), 1.0),
+            f"{units.share(cost.share)} of making a batch",
+            CEILING,
+            "Cache what does not change, decode at the size that you need, work on whole tensors.",
+        ),
+    )
+
+
+def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
+    """Return the option to give a loader without workers as many as help, if any do."""
+    workers = best_workers(step)
+    if not workers or loader.of_daemon:
+        return ()
+    queue, threads = step.queue_with(workers), step.threads_with(workers)
+    settings = ", persistent_workers=True" if loader.epochs > 1 else ""
+    settings += f", prefetch_factor={queue}" if queue != DEFAULT_PREFETCH else ""
+    core = "it a core" if workers == 1 else "them cores"
+    verb = "worker makes" if workers == 1 else "workers make"
+    fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
+    once = " Create it once, before the epochs." if loader.made_again and loader.epochs > 1 else ""
+    return (
+        Option(
+            f"Pass num_workers={workers}{settings} to {_where(loader)}.",
+            saved_by_workers(step),
+            _times(step),
+            f"workers={workers}",
+            f"{units.count(workers)} {verb} the next batches while the training runs.{once}{fewer}",
+        ),
+    )
+
+
+def no_workers(loader: LoaderUse) -> str:
+    """Return why a loader that takes time gets no workers."""
+    return (
+        "its process is a daemon, which may have no children"
+        if loader.of_daemon
+        else "too few cores are free"
+    )
+
+
+def more_workers(
+    loader: LoaderUse,
+    step: Step,
+    min_gain_share: float = MIN_REPORTED_SHARE,
+) -> tuple[Option, ...]:
+    """Return the option to raise the number of workers, if that gains as much."""
+    workers = best_workers(step)
+    if not step.workers or workers <= step.workers:
+        return ()
+    best, worst = saved(step, workers)
+    if 1.0 - best < min_gain_share:
+        return ()
+    verb = "Pass" if worst <= 1.0 - MIN_GAIN else "Try"
+    return (
+        Option(
+            f"{verb} num_workers={workers} instead of {step.workers} to {_where(loader)}.",
+            (best, worst),
+            _times(step),
+            f"workers={workers}",
+        ),
+    )
+
+
+def _without(loader: LoaderUse, step: Step, part: float) -> float:
+    """Return the best step-time ratio if making a batch takes less by this part."""
+    if not step.workers:
+        return without_measured(loader.share * part)[0]
+    return min(1.0, step.cheaper(part).range_with(step.workers)[0] / step.now_ns)
+
+
+def _times(step: Step) -> str:
+    """Return the figures on which the model of workers rests."""
+    cores = "" if step.cores is None else f", {units.counted(round(step.cores), 'core')}"
+    return f"{units.duration(step.fetch_ns)} per batch, {units.duration(step.rest_ns)} for the rest of the step{cores}"
+
+
+def _where(loader: LoaderUse) -> str:
+    return named("the DataLoader", loader.created)
+
+
+def _short(name: str | None) -> str:
+    """Return a method's name as in the user's code."""
+    return ".".join((name or "the dataset").removeprefix("__main__.").split(".")[-2:])
