@@ -134,7 +134,7 @@ class Drawing:
             value_operation=self.value_operation,
             value_sums=self.sums,
             stacks=[[_frame(text) for text in frames] for frames in self.stacks],
-            modules=[Module(path, "Net") for path in self.modules],
+            modules=[Module(path, "GRU" if path.endswith(".gru") else "Net") for path in self.modules],
             operations=self.operations,
             gpu=[],
             # Local variables keep what the last step made.

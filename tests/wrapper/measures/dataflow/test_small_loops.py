@@ -29,6 +29,19 @@ def test_a_loop_over_the_rows_of_a_tensor_is_found() -> None:
     assert waste.share == pytest.approx(0.9 * 80 / 83 * 39 / 40)
 
 
+@pytest.mark.parametrize(("module", "count"), [("net.layer", 1), ("net.gru", 0)])
+def test_what_one_call_of_a_recurrent_module_does_is_no_loop_of_the_program(module: str, count: int) -> None:
+    def body(step: Step) -> None:
+        x = step.batch(64, 8)
+        parts = [
+            step.call("sum", step.view(x, 8, line=7, offset=8 * turn, module=module), line=7, module=module)
+            for turn in range(40)
+        ]
+        step.train(step.call("stack", *parts, line=7, module=module))
+
+    assert len(find(body)) == count
+
+
 def test_the_backward_of_a_loop_is_part_of_it() -> None:
     def body(step: Step) -> None:
         x = step.batch(64, 8)

@@ -20,6 +20,9 @@ MIN_FREE = 0.6
 SAVED = 0.9
 """Part of the time without one turn that one operation on all of it saves."""
 
+RECURRENT = frozenset(("RNN", "GRU", "LSTM"))
+"""Modules of PyTorch whose single call makes many small operations; in C++, not in a loop of the program."""
+
 Called = tuple[Line, int]
 
 
@@ -28,7 +31,8 @@ def find_small_loops(flow: Dataflow, unchanging: Collection[int]) -> list[Waste]
     members: dict[Called, list[int]] = defaultdict(list)
     for number in flow.step:
         operation = flow.operations[number]
-        if not operation.flags & (BACKWARD | OPTIMIZER | DATA | HOST) and operation.inside >= 0:
+        is_own = operation.module < 0 or flow.window.modules[operation.module].kind not in RECURRENT
+        if is_own and not operation.flags & (BACKWARD | OPTIMIZER | DATA | HOST) and operation.inside >= 0:
             members[flow.line(number), operation.function].append(number)
     many = {called: numbers for called, numbers in members.items() if len(numbers) >= MIN_TURNS}
     if not many:
