@@ -141,8 +141,8 @@ class Measured:
         paused = max(0.0, sum(self.waits) - making_cpu / ran)
         free = (making_cpu + paused) / sum(self.waits)
         return simulation.Load(
-            making=[1e9 * value * free for value in self.waits],
-            using=[1e9 * value * ran for value in self.steps],
+            making=tuple(1e9 * value * free for value in self.waits),
+            using=tuple(1e9 * value * ran for value in self.steps),
             making_cpu=making_cpu / (making_cpu + paused),
             width=1.0,
             receive_ns=simulation.RECEIVE_NS + 64 * floats * simulation.RECEIVE_NS_PER_BYTE,

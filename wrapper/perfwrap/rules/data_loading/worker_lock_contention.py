@@ -11,7 +11,7 @@ Why it costs
 
 How the gain is estimated
     Measured several times per second: in which kernel function a worker sleeps. At best, without the lock, a batch
-    takes less by the time of its lock waits; a step then takes max(rest, batch / workers), within the usable cores. It
+    takes less by the time of its lock waits; the loop is then simulated on its cores. It
     is unknown whether the locked resource supports concurrent access, so the lower bound is no gain.
 
 How to fix
