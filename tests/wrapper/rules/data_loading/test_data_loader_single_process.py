@@ -46,7 +46,7 @@ def test_training_on_a_cpu_shares_its_cores_with_the_workers(
     loop.cores(2, busy=1)
     finding = find(rule)
     # 35 ms on one core and 10 ms on two are 55 ms of work, 45 ms if the second thread only waited for the first.
-    assert finding.experiment == "workers=2"
+    assert finding.experiment == "workers=2+threads=1"
     assert "torch.set_num_threads(1)" in finding.advice
     best, worst = finding.saving
     assert 0.95 * 22.5 / 45 <= best < 27.5 / 45 < worst < 0.97
