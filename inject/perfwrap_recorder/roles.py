@@ -112,3 +112,9 @@ def _called_from(module):
     while frame and frame.f_globals.get("__name__") != module:
         frame = frame.f_back
     return frame is not None
+
+
+def is_daemon():
+    """Return whether this process may have no children: then its loaders may have no workers."""
+    processes = sys.modules.get("multiprocessing")
+    return bool(processes and processes.current_process().daemon)

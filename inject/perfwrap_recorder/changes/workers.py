@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import sys
 
+from perfwrap_recorder import roles
 from perfwrap_recorder.experiments import loader_arguments
 
 MAX_DEPTH, MAX_ITEMS = 4, 2000
@@ -50,7 +51,7 @@ def find_reason(torch, making, wanted):
     dataset, present = making.given["dataset"], making.get("num_workers")
     if not wanted:
         return ""
-    if loader_arguments.is_daemon():
+    if roles.is_daemon():
         return "the process that makes the loader is a daemon, which may have no children"
     if isinstance(dataset, torch.utils.data.IterableDataset) and wanted > 1 and present < 2:
         if not mentions(dataset, ASKED) and not mentions(making.given.get("worker_init_fn"), ASKED):

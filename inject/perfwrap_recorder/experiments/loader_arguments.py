@@ -6,7 +6,6 @@ are made in a loader's worker are not changed.
 
 from __future__ import annotations
 
-import sys
 from sys import _getframe
 
 from perfwrap_recorder import guard, on_import
@@ -95,9 +94,3 @@ def _adjusted(torch, loader, names, arguments, options, frame):
     for adjust in _adjusters:
         adjust(making)
     return making.given
-
-
-def is_daemon():
-    """Return whether this process may have no children: then its loaders may have no workers."""
-    processes = sys.modules.get("multiprocessing")
-    return bool(processes and processes.current_process().daemon)

@@ -149,6 +149,13 @@ def test_what_was_measured_comes_first_and_what_gained_nothing_is_left_out(loop:
     assert [option.edit for option in others] == ["Use a larger batch.", "Use a faster device."]
 
 
+def test_a_result_that_the_noise_hides_changes_nothing(loop: Any, run: Any) -> None:
+    write(loop)
+    evidence = with_tried(run, bf16=[0.55, 0.19, 1.44])
+    first = levers.find_levers(evidence, evidence.get(find_main_trainer)).options[0]
+    assert (first.edit, first.saving, first.experiment) == ("Use bfloat16 autocast.", (1.0, 1.0), "three-run")
+
+
 def test_the_best_of_a_trial_is_the_headline(loop: Any, run: Any) -> None:
     write(loop)
     evidence = with_tried(run, bf16=[0.7, 0.68, 0.72], **{"bf16+compile": [0.5, 0.48, 0.53]})
@@ -372,3 +379,75 @@ def test_a_scaler_that_skips_is_advised_by_the_type_in_use(
     advice = all_advice(find(skipped_steps))
     assert advised in advice
     assert not_advised not in advice
+
+
+@pytest.mark.parametrize(
+    ("torch", "python", "can_compile"),
+    [
+        ("1.13.1", "3.10.4", False),
+        ("2.3.1", "3.11.2", True),
+        ("2.3.1", "3.12.1", False),
+        ("2.5.1", "3.13.0", False),
+        ("2.6.0+cu124", "3.13.0", True),
+        ("unknown", "3.13.0", True),
+    ],
+)
+def test_compiling_is_advised_only_where_torch_can(
+    loop: Any, run: Any, torch: str, python: str, can_compile: bool
+) -> None:
+    loop.journal.fact("torch", torch)
+    loop.journal.fact("python", python)
+    write(loop, AVX2)
+    found = find_in(run)
+    assert ("Use torch.compile." in [option.edit for option in found.options]) is can_compile
+    assert ("torch.compile" in found.fewer_launches) is can_compile
+
+
+@pytest.mark.parametrize(("size", "grows"), [(32, True), (64, False), (100, False)])
+def test_a_larger_batch_is_advised_only_where_there_are_more_samples(
+    loop: Any, run: Any, size: int, grows: bool
+) -> None:
+    loop.loader(batch_size=size, dataset_len=64)
+    for _ in range(40):
+        loop.batch(0.1)
+        loop.compute()
+    assert ("Use a larger batch." in [option.edit for option in find_in(run).options]) is grows
+
+
+@pytest.mark.parametrize(("peak", "grows"), [(20, True), (78, False)])
+def test_a_larger_batch_is_not_advised_where_gpu_memory_is_full(
+    loop: Any, run: Any, peak: int, grows: bool
+) -> None:
+    loop.journal.fact("cuda_device", "0")
+    loop.monitor().fact("gpu/0/memory_total_bytes", 80 << 30)
+    write(loop, device="cuda:0")
+    for _ in range(20):
+        loop.journal.sample("gpu/0", "allocated_bytes", peak << 29)
+        loop.journal.sample("gpu/0", "peak_allocated_bytes", peak << 30)
+    assert ("Use a larger batch." in [option.edit for option in find_in(run).options]) is grows
+
+
+@pytest.mark.parametrize(("device", "advised"), [(A100, True), ("Tesla T4", False)])
+def test_bfloat16_against_full_memory_is_advised_only_where_the_device_has_it(
+    loop: Any, find: Callable[[Rule], Finding], device: str, advised: bool
+) -> None:
+    loop.journal.fact("cuda_device_name", device)
+    write(loop, device="cuda:0")
+    sizes = "\x1f".join(str(size << 30) for size in (2, 80, 0, 76, 77))
+    loop.journal.describe(
+        "MARK", "out_of_memory", loop.journal.text(f"0\x1f{sizes}\x1ftrain.py\x1f21\x1fmain")
+    )
+    assert ("bfloat16" in all_advice(find(out_of_memory))) is advised
+
+
+def test_a_loop_of_launches_that_is_fused_compiled_and_full_is_left_with_its_operations(
+    gpu_loop: Any,
+) -> None:
+    gpu_loop.recording.fact("loader/1/batch_size", "64")
+    gpu_loop.recording.fact("loader/1/dataset_len", "64")
+    for _ in range(20):
+        gpu_loop.recording.host(gpu_loop.start + 1, 2, "data", "data", "loader/1")
+        gpu_loop.step(kernel=40)
+    edits = [option.edit for option in gpu_loop.find(launch_bound).options]
+    assert not any("larger batch" in edit for edit in edits)
+    assert any("reduce-overhead" in edit for edit in edits)

@@ -21,15 +21,15 @@ from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.optimizers import find_optimizers
 from perfwrap.measures.loop.syncs import find_syncs
 from perfwrap.measures.models import find_devices
-from perfwrap.measures.run.measured_changes import find_tried
+from perfwrap.measures.run.measured_changes import MIN_GAIN, find_tried
 from perfwrap.measures.steps.enough import are_enough
 from perfwrap.measures.trainers import Trainer, find_trainers
 from perfwrap.measures.transfers.transfers import find_transfers
 from perfwrap.rules.levers import FUSED
 from perfwrap.rules.model import Finding
 
-MAX_GAIN = 0.03
-"""Share of the training loop from which advice may be worth it: smaller gains disappear in the noise between runs."""
+MAX_GAIN = MIN_GAIN
+"""Share of the training loop from which advice may be worth it."""
 MAX_NAMED = 4
 MANY_CORES = 0.9
 """Share of the usable cores in use from which no core is free."""
@@ -106,6 +106,8 @@ def _workers(evidence: Evidence, trainer: Trainer) -> Unhelpful | None:
 
 def _no_use(loader: LoaderUse, step: Step | None) -> str | None:
     """Return why workers gain nothing although the training waits for batches; None if they may."""
+    if loader.of_daemon:
+        return "the process is a daemon, which may have no children"
     if step is None or step.crowded or loader.workers or step.cores is None or best_workers(step):
         return None
     if step.work_ns < MANY_CORES * step.cores * step.now_ns:
@@ -189,7 +191,7 @@ def _measured(change: str, advice: str) -> Popular:
 
     def ask(evidence: Evidence, trainer: Trainer) -> Unhelpful | None:
         tried = evidence.get(find_tried).get(change)
-        if tried is None or tried.is_gain and 1.0 - tried.ratio >= MAX_GAIN:
+        if tried is None or not tried.is_useless:
             return None
         ratios = units.ratio(tried.ratio, tried.low, tried.high)
         return Unhelpful(advice, f"`perfwrap try` measured {ratios} of the step time", (change,))

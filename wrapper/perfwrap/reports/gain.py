@@ -7,6 +7,8 @@ from perfwrap.rules.model import Confidence, Finding, Option
 
 MAX_RATIO = 0.995
 """Above this best-case step-time ratio the gain is too small to name."""
+OPEN_WORDS = ("", "a", "and", "at", "from", "in", "of", "on", "or", "the", "to", "with", "DataLoader")
+"""Words at which a shortened text does not end."""
 WORDS: dict[Confidence, str] = {"measured": "from measured times", "inferred": "estimated"}
 """How sure the figures are."""
 
@@ -38,7 +40,10 @@ def alternative(option: Option, columns: int | None = None) -> str:
 
 
 def _clipped(text: str, columns: int) -> str:
-    """Return a text in at most so many columns, cut at the end of a word."""
+    """Return a text in at most so many columns, cut at the end of a word that others need not follow."""
     if len(text) <= columns:
         return text
-    return f"{text[: max(1, columns - 1)].rpartition(' ')[0] or text[: max(1, columns - 1)]}…"
+    words = text[: max(1, columns - 1)].split(" ")[:-1]
+    while words and words[-1].strip("(,") in OPEN_WORDS:
+        words.pop()
+    return f"{' '.join(words).rstrip(',') or text[: max(1, columns - 1)]}…"

@@ -8,11 +8,13 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.facts import find_facts
+from perfwrap.measures.facts import find_facts, torch_version
 from perfwrap.measures.kernels.gpu_activity import gpu_of
 from perfwrap.measures.kernels.gpu_generation import AMPERE, VOLTA, find_major_capability
 from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
+from perfwrap.measures.loop.recomputations import find_memory_left
 from perfwrap.measures.models import find_devices
 from perfwrap.measures.precision import (
     BFLOAT16,
@@ -30,6 +32,10 @@ FUSED = "Fused"
 """A part of the names of fused optimizers that are not torch's: FusedAdam of apex and DeepSpeed, FusedLAMB."""
 GRAPHS = "record CUDA graph"
 """The name of the compilations that record a CUDA graph."""
+COMPILES = (((0, 0), (2, 0)), ((3, 12), (2, 4)), ((3, 13), (2, 6)))
+"""The first versions of Python, and of torch that compiles functions of them (torch's release notes)."""
+MIN_LEFT = 0.1
+"""GPU memory that is left, over that in use, below which a larger batch does not fit."""
 INDUCTOR = r"^triton_(poi|red|per|tem|for|mm)_"
 """Names of the kernels that torch.compile generates."""
 
@@ -53,6 +59,10 @@ class Levers(Struct, frozen=True):
     """Whether matrix products in float32 may use TF32."""
     tried: Mapping[str, Tried] = {}
     """What `perfwrap try` measured of changes of this program, by change."""
+    can_compile: bool = True
+    """Whether this torch has torch.compile for this Python, as far as known."""
+    can_grow: bool = True
+    """Whether a larger batch is possible, as far as known: there are more samples, and GPU memory is left."""
     has_checkpoints: bool = False
     """Whether activation checkpointing computes forward passes again."""
 
@@ -65,15 +75,15 @@ class Levers(Struct, frozen=True):
 
     @property
     def compiling(self) -> str:
-        """``torch.compile``, empty if something is compiled."""
-        return "" if self.is_compiled else "torch.compile"
+        """``torch.compile``, empty if something is compiled or if there is no such function."""
+        return "" if self.is_compiled or not self.can_compile else "torch.compile"
 
     @property
     def fewer_launches(self) -> str:
         """What launches several kernels at once, empty if CUDA graphs are in use."""
         if self.has_graphs:
             return ""
-        return "CUDA graphs" if self.is_compiled else "torch.compile, CUDA graphs"
+        return ", ".join(word for word in (self.compiling, "CUDA graphs") if word)
 
     @property
     def half_experiment(self) -> str | None:
@@ -88,30 +98,27 @@ class Levers(Struct, frozen=True):
         """
         options = []
         if self.precision:
-            both = self.precision == BFLOAT16_AUTOCAST and not self.is_compiled
+            both = self.precision == BFLOAT16_AUTOCAST and self.compiling
             experiment = "three-run" if both else self.half_experiment
             options.append(self._option(f"Use {self.precision}.", experiment, self.half_experiment))
-        if not self.is_compiled:
+        if self.compiling:
             options.append(self._option("Use torch.compile.", "compile", "compile"))
-        if self.precision and not self.is_compiled and f"{self.half_experiment}+compile" in self.tried:
-            both_experiments = f"{self.half_experiment}+compile"
+        together = f"{self.half_experiment}+compile"
+        if self.precision and self.compiling and together in self.tried:
             edit = f"Use {self.precision} and torch.compile together."
-            options.append(self._option(edit, both_experiments, both_experiments))
-        kept = [option for option in options if option is not None]
-        return (
-            *kept,
-            Option("Use a larger batch.", (1.0, 1.0), experiment="find-batch-size"),
-            Option("Use a faster device.", (1.0, 1.0)),
-        )
+            options.append(self._option(edit, together, together))
+        if self.can_grow:
+            options.append(Option("Use a larger batch.", (1.0, 1.0), experiment="find-batch-size"))
+        return (*(option for option in options if option), Option("Use a faster device.", (1.0, 1.0)))
 
     def _option(self, edit: str, experiment: str | None, change: str | None) -> Option | None:
-        """Return the option of a change, with what `perfwrap try` measured of it; None if that was no gain."""
+        """Return the option of a change, with what `perfwrap try` measured of it; None if that surely was no gain."""
         measured = self.tried.get(change or "")
-        if measured is None:
-            return Option(edit, (1.0, 1.0), experiment=experiment)
-        if not measured.is_gain:
+        if measured is not None and measured.is_useless:
             return None
-        return Option(edit, (measured.low, measured.high), "measured by `perfwrap try`", change)
+        if measured is not None and measured.is_gain:
+            return Option(edit, (measured.low, measured.high), "measured by `perfwrap try`", change)
+        return Option(edit, (1.0, 1.0), experiment=experiment)
 
 
 def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
@@ -131,8 +138,29 @@ def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
         has_tf32=facts.get("tf32_matmul") == "True"
         or facts.get("float32_matmul_precision") in ("high", "medium"),
         tried=evidence.get(find_tried),
+        can_compile=_can_compile(facts),
+        can_grow=_can_grow(evidence, trainer),
         has_checkpoints=_has_checkpoints(evidence, trainer),
     )
+
+
+def _can_compile(facts: dict[str, str]) -> bool:
+    """Return whether torch.compile exists for these versions; True if they are unknown."""
+    torch, python = torch_version(facts), facts.get("python", "").split(".")[:2]
+    if torch == (0, 0):
+        return True
+    newest = tuple(int(number) for number in python) if python and all(map(str.isdigit, python)) else (0, 0)
+    return all(torch >= first for since, first in COMPILES if newest >= since)
+
+
+def _can_grow(evidence: Evidence, trainer: Trainer) -> bool:
+    """Return whether a batch may hold more samples; True if that is unknown."""
+    loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
+    sizes = [(loader.batch_size, loader.dataset_length) for loader in loaders]
+    if sizes and all(size and length and size >= length for size, length in sizes):
+        return False
+    memory = evidence.get(find_memory_left, trainer) if trains_on_gpu(evidence, trainer) else None
+    return memory is None or memory.left >= MIN_LEFT * memory.used
 
 
 def _is_fused(use: OptimizerUse) -> bool:

@@ -13,7 +13,7 @@ from _weakref import ref
 from itertools import count
 from sys import _getframe
 
-from perfwrap_recorder import guard, journal_format, static_access
+from perfwrap_recorder import guard, journal_format, roles, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.gpu import nvtx_ranges
 from perfwrap_recorder.instrumenting import instrument
@@ -356,6 +356,8 @@ def _facts_of(loader, frame):
         code = frame.f_code
         return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
 
+    if roles.is_daemon():
+        facts["daemon"] = True
     facts["created"] = find_place(frame, belongs_to_loader)
     return facts
 

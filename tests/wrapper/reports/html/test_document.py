@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.measures.kernels.idle_blame import BLAMES
 from perfwrap.reports import html
+from perfwrap.reports.html import summary
 from perfwrap.reports.html.document import document
 from perfwrap.reports.html.encoding import embedded
 from perfwrap.timeline.model import Timeline
@@ -105,6 +107,21 @@ def test_the_costliest_finding_comes_first_with_its_lines_its_edit_and_its_exper
         first["experiment"] == f"perfwrap try {diagnosis.findings[0].experiment} -- python train.py --x 'a b'"
     )
     assert [title for title, _ in first["documentation"]["sections"]][-1] == "When it is wrong"
+
+
+def test_the_other_options_follow_the_best_one(diagnosis: Diagnosis) -> None:
+    first = summary.findings(diagnosis)[0]
+    assert first["basis"] == "10 ms per batch, 5.3 ms for the rest of the step, 2 cores"
+    (other,) = first["others"]
+    assert other["advice"] == "Cache the items of Digits.__getitem__. This needs 6 MiB."
+    assert (other["gain"], other["basis"]) == ("60 to 80 %", "unchanged in 12 of 12 checks, 6 MiB")
+    assert other["experiment"].startswith("perfwrap try cached-batch -- ")
+
+
+def test_what_would_not_help_is_shown(run: Any, fill: Any, reported: Any) -> None:
+    fill(run)
+    diagnosis, page = reported(run.read())
+    assert page["unhelpful"] == [each.sentence for each in diagnosis.would_not_help]
 
 
 def test_the_worst_and_the_median_step_are_shown_with_all_their_spans(

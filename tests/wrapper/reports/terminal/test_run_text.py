@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +10,8 @@ import pytest
 from msgspec import structs
 from perfwrap.diagnosis.model import Diagnosis, LineAccount, Verdict
 from perfwrap.measures.recorder.own_cost import ProcessorTime
-from perfwrap.reports.terminal.page import MAX_COLUMNS
-from perfwrap.reports.terminal.run_text import next_command
+from perfwrap.reports.terminal.page import MAX_COLUMNS, Page
+from perfwrap.reports.terminal.run_text import draw, next_command
 from perfwrap.rules.model import Finding, Location, Option, Outcome
 
 Draw = Callable[..., str]
@@ -277,3 +278,24 @@ def test_what_the_whole_run_paid_is_reported(diagnosis: Diagnosis, drawn: Draw) 
         "In the whole run: 600 ms of CPU time, 6.0 % of the program's 10 s (recorder 500 ms, estimated; "
         "monitors 100 ms)." in words
     )
+
+
+def other_options(finding: Finding, every: bool) -> list[str]:
+    """Return the lines of a report at 80 columns that are about other options."""
+    page = Page(io.StringIO(), 80)
+    diagnosis = Diagnosis(Verdict("data-bound", 0.9, "So it is.", "measured"), (finding,))
+    draw(diagnosis, Path("/runs/a"), page, every)
+    lines = page.text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("   Or:"))
+    return [line for line in lines[first:] if line.startswith(("   Or:", "         "))]
+
+
+def test_other_options_take_a_line_each_and_are_whole_in_the_full_report() -> None:
+    edit = "Pass num_workers=2, persistent_workers=True to the DataLoader at a/long/path/train_digits.py:75."
+    options = [Option(edit.replace("=2", f"={number}"), (0.1 * number, 0.9)) for number in range(1, 7)]
+    finding = Finding("It waits.", 0.9, (), tuple(options), rule="it")
+    short, full = other_options(finding, every=False), other_options(finding, every=True)
+    assert len(short) == 3
+    assert all(len(line) <= 80 and "…, step time " in line for line in short)
+    assert sum(line.startswith("   Or:") for line in full) == 5
+    assert "train_digits.py:75" in " ".join(full)

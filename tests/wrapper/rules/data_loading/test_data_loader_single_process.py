@@ -214,3 +214,11 @@ def test_while_other_programs_use_the_cores_workers_may_gain_nothing(
     assert finding.saving[0] < 0.5
     assert finding.saving[1] == 1.0
     assert any("Other programs used the cores" in sentence for sentence in finding.evidence)
+
+
+def test_a_daemon_is_not_advised_workers(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=35, daemon=True)
+    loop.cores(16, busy=1)
+    (option,) = find(rule).options
+    assert option.experiment == "cached-batch"
+    assert "its process is a daemon" in option.details

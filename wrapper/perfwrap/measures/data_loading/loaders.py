@@ -83,6 +83,8 @@ class LoaderUse(Struct, frozen=True):
     """How many batches its workers had ready."""
     made_again: bool = False
     """Whether the program creates this loader again and again, for example in each epoch."""
+    of_daemon: bool = False
+    """Whether its process may have no children, and so no workers."""
 
     @property
     def late_share(self) -> float:
@@ -157,6 +159,7 @@ def _use(
         fetch_ns=float(np.mean(waits)) if waits.size else None,
         fetch_basis="unknown",
         made_again=bool(_flag(setting("made_again"))),
+        of_daemon=bool(_flag(setting("daemon"))),
     )
 
 

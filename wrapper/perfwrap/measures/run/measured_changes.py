@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 
+MIN_GAIN = 0.03
+"""Gain from which a change may be worth it: smaller ones disappear in the noise between runs."""
+
 
 class Tried(Struct, frozen=True):
     """The step time with a change over that without it, and its 95 % interval."""
@@ -21,6 +24,11 @@ class Tried(Struct, frozen=True):
     def is_gain(self) -> bool:
         """Whether the whole interval is below 1."""
         return self.high < 1.0
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the whole interval is above what would be worth it; false too if the noise hides the result."""
+        return self.low >= 1.0 - MIN_GAIN
 
 
 def find_tried(evidence: Evidence) -> dict[str, Tried]:

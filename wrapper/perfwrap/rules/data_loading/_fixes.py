@@ -81,7 +81,7 @@ def cheaper(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step)
 def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     """Return the option to give a loader without workers as many as help, if any do."""
     workers = best_workers(step)
-    if not workers:
+    if not workers or loader.of_daemon:
         return ()
     persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
     threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
@@ -98,6 +98,11 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
             f"{units.count(workers)} {verb} the next batches while the training runs.{once}{fewer}",
         ),
     )
+
+
+def no_workers(loader: LoaderUse) -> str:
+    """Return why a loader that takes time gets no workers."""
+    return "its process is a daemon, which may have no children" if loader.of_daemon else "no core is free"
 
 
 def more_workers(

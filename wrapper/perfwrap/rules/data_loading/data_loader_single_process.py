@@ -15,13 +15,15 @@ How the gain is estimated
     server or a disk) needs no core, so such loaders may use more workers than cores. Training on a CPU loses one core
     for each worker beyond the free cores, so the rest of the step gets longer. The lower bound keeps half of the gain
     if workers and training use all cores, and four fifths if some cores stay free. It is no gain if other programs took
-    cores from the training.
+    cores from the training. The other options: at best all of the time of the function that takes most of making a
+    batch disappears; a cache of items that never change removes all of their time but in the first epoch.
 
 How to fix
     Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in this model.
     With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a batch
     takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make each
-    sample cheaper.
+    sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than workers. A
+    daemonic process may have no workers.
 
 When it is wrong
     When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python
@@ -114,14 +116,14 @@ def _options(
         *fixes.caches(evidence, trainer, loader, step),
         *fixes.cheaper(evidence, trainer, loader, step),
     )
-    return options or (_without_workers(step, limits),)
+    return options or (_without_workers(loader, step, limits),)
 
 
-def _without_workers(step: Step, limits: Limits) -> Option:
+def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
     """Return what is left where workers do not help and no function is known that takes most of the time."""
     if step.fetch_ns > 2 * limits.receive_ns:
         edit = "Make each sample cheaper to load: work on whole batches, or prepare the data before the training."
-        why = "Workers would not help, because no core is free."
+        why = f"Workers would not help, because {fixes.no_workers(loader)}."
     else:
         edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
         made = units.duration(step.fetch_ns)

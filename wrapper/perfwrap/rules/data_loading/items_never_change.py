@@ -128,7 +128,7 @@ def _gains_more(
 ) -> bool:
     """Return whether a cache gains more than workers do; they are easier to have."""
     step = measured_step(evidence, trainer, loader)
-    workers = (1.0, 1.0) if step is None else saved_by_workers(step)
+    workers = (1.0, 1.0) if step is None or loader.of_daemon else saved_by_workers(step)
     return _cache(loader, items, limits).ratio + limits.min_reported_share <= sum(workers) / 2
 
 

@@ -144,7 +144,7 @@ def _options(last: GpuShortage, levers: Levers) -> tuple[Option, ...]:
                 "expandable-segments",
             ),
         )
-    half = (Option("Compute in bfloat16.", nothing),) if not levers.half else ()
+    half = (Option("Compute in bfloat16.", nothing),) if levers.takes_bfloat16 and not levers.half else ()
     return (
         Option("Use a smaller batch and accumulate gradients.", nothing),
         Option(f"Use {levers.checkpointing}.", nothing),

@@ -97,4 +97,4 @@ def _options(levers: Levers, share: float, mostly: bool) -> tuple[Option, ...]:
     fused = Option(
         "Call torch.compile(model), which fuses such copies.", without(share), experiment="compile"
     )
-    return (scope,) if levers.is_compiled else (scope, fused)
+    return (scope, fused) if levers.compiling else (scope,)

@@ -57,6 +57,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     gpus = evidence.get(find_own_gpus, trainer)
     if not gpus:
         return NotChecked("None of the recorded GPUs is known to belong to this training thread.")
+    if not evidence.get(find_levers, trainer).can_grow:
+        return Clear("A batch holds all samples of its dataset, or the GPU memory is full.")
     free = [gpu for gpu in gpus if (_free(gpu) or 0.0) >= limits.min_free_share]
     if not free:
         return Clear("At least half of the GPU memory is used, or its use is unknown.")
@@ -101,7 +103,8 @@ def _finding(
     evidence: Evidence, trainer: Trainer, gpu: Gpu, share: float, saving: tuple[float, float], text: str
 ) -> Finding:
     """Return the finding."""
-    fewer = evidence.get(find_levers, trainer).fewer_launches
+    levers = evidence.get(find_levers, trainer)
+    fewer = levers.fewer_launches
     facts = evidence.get(find_facts, trainer.process).items()
     sizes = [value for key, value in facts if key.endswith("/batch_size") and value.isdecimal()]
     batch = (f"A DataLoader's batch size is {sizes[0]}.",) if sizes else ()

@@ -245,7 +245,7 @@ def _finding(
         title=title,
         share=share,
         evidence=tuple(words),
-        options=_library_options(library, saving, basis)
+        options=_library_options(library, levers, saving, basis)
         if library
         else _options(
             section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits, saving, basis
@@ -341,7 +341,12 @@ def _options(
     if step_ns < limits.short_step_ns:
         larger = Option("Do more work in each step: a larger batch.", saving, basis)
         compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")
-        return (larger,) if levers.is_compiled else (larger, compiled)
+        fewer = Option(f"Call fewer functions {lines}: in such short steps each call counts.", unknown, basis)
+        return (
+            *((larger,) if levers.can_grow else ()),
+            *((compiled,) if levers.compiling else ()),
+            fewer,
+        )
     rarer = Option(f"Do the bookkeeping {lines} only every N steps.", unknown, basis)
     if section.holds_loss:
         whole = Option(
@@ -352,7 +357,7 @@ def _options(
             "operations on the whole batch.",
         )
         compiled = Option("Compile the loss function with torch.compile.", unknown, basis)
-        return (whole,) if levers.is_compiled else (whole, compiled)
+        return (whole, compiled) if levers.compiling else (whole,)
     if section.longest.before_operation == "forward":
         return (
             Option(
@@ -373,7 +378,9 @@ def _options(
     )
 
 
-def _library_options(library: LibraryCall, saving: tuple[float, float], basis: str) -> tuple[Option, ...]:
+def _library_options(
+    library: LibraryCall, levers: Levers, saving: tuple[float, float], basis: str
+) -> tuple[Option, ...]:
     """Return what to change if the time is in a library."""
     name = library_name(library)
     if library.package == "torch":
@@ -384,7 +391,7 @@ def _library_options(library: LibraryCall, saving: tuple[float, float], basis: s
                 basis,
                 details=f"{name} is tensor work outside any module.",
             ),
-            Option("Compile the function that calls it.", saving),
+            *((Option("Compile the function that calls it.", saving),) if levers.compiling else ()),
         )
     return (
         Option(

@@ -171,22 +171,22 @@ def _options(
             ),
             Option(f"Run the code at {here} only every N steps.", unknown),
         )
-    larger = Option(
-        "Pass a larger batch: the same launches then do more work.", unknown, basis, "find-batch-size"
-    )
-    fused = Option("Use a fused optimizer (fused=True).", unknown, basis, "fused-optimizer")
-    others = (larger,) if levers.is_fused else (fused, larger)
-    if levers.has_graphs:
-        return others
+    others = []
+    if not levers.is_fused:
+        others.append(Option("Use a fused optimizer (fused=True).", unknown, basis, "fused-optimizer"))
+    if levers.can_grow:
+        edit = "Use a larger batch: the same launches then do more work."
+        others.append(Option(edit, unknown, basis, "find-batch-size"))
     mode = 'mode="reduce-overhead"'
-    edit = f"Compile with {mode}" if levers.is_compiled else f"Call torch.compile(model, {mode})"
-    compiled = Option(
-        f"{edit}, which launches whole graphs at once.",
-        certain,
-        basis,
-        None if levers.is_compiled else "compile=reduce-overhead",
+    if levers.is_compiled and not levers.has_graphs:
+        edit = f"Compile with {mode}, which launches whole graphs at once."
+        others.insert(0, Option(edit, certain, basis))
+    elif levers.compiling:
+        edit = f"Call torch.compile(model, {mode}), which launches whole graphs at once."
+        others.insert(0, Option(edit, certain, basis, "compile=reduce-overhead"))
+    return tuple(others) or (
+        Option("Replace many small operations by fewer on whole tensors.", unknown, basis),
     )
-    return (compiled, *others)
 
 
 def _figures(gpu: GpuActivity, limits: Limits) -> list[str]:

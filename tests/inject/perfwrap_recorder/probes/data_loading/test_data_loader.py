@@ -192,3 +192,17 @@ next(iterator)
     (start,) = main.of("LOADER_START")
     (wait,) = main.of("DATA")
     assert start.start + start.duration < wait.start
+
+
+def test_a_loader_of_a_daemon_is_known_to_have_no_workers(train) -> None:
+    done = train("""
+import multiprocessing
+from torch.utils.data import DataLoader
+for daemon in (False, True):
+    multiprocessing.current_process()._config["daemon"] = daemon
+    for _ in DataLoader(list(range(4)), batch_size=2 - daemon): pass
+multiprocessing.current_process()._config["daemon"] = False
+""")
+    facts = done.journal.facts
+    assert "loader/1/daemon" not in facts
+    assert facts["loader/2/daemon"] == "True"

@@ -1,0 +1,125 @@
+"""Which edits a diagnosis leads to, and what several of them make of a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from perfwrap.edits.outcome import Refusal
+from perfwrap.fixing import candidates, edited_program
+from perfwrap.measures.account.lines import Line
+from perfwrap.rules.model import Finding, Location, Option
+
+PROGRAM = """import torch
+from torch.utils.data import DataLoader
+
+
+def main(data):
+    loader = DataLoader(data, batch_size=4)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    for batch in loader:
+        optimizer.zero_grad(set_to_none=False)
+        model(batch).sum().backward()
+        optimizer.step()
+"""
+LOADER, OPTIMIZER, ZERO_GRAD, STEP = 6, 8, 10, 12
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def finding(rule: str, path: Path | str, line: int, *options: Option) -> Finding:
+    return Finding(
+        "A title.",
+        0.5,
+        (),
+        options or (Option("Do it.", (0.5, 0.8)),),
+        rule=rule,
+        location=Location(str(path), line),
+    )
+
+
+def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
+    workers = Option("Pass num_workers=2, persistent_workers=True to it.", (0.4, 0.6), experiment="workers=2")
+    found, unedited = candidates.find(
+        [
+            finding("data_loader_single_process", program, LOADER, workers),
+            finding("slow_optimizer", program, STEP),
+            finding("zero_grad_memset", program, ZERO_GRAD),
+            finding("loop_in_model", program, STEP),
+        ],
+        [],
+        ["python", "train.py"],
+    )
+    assert [(one.rule, one.edit, one.target.line) for one in found] == [
+        ("data_loader_single_process", "loader_options", LOADER),
+        ("slow_optimizer", "optimizer_options", OPTIMIZER),
+        ("zero_grad_memset", "zero_grad_option", ZERO_GRAD),
+    ]
+    assert found[0].target.values == {"num_workers": 2, "persistent_workers": True}
+    assert found[0].random_numbers and not found[1].random_numbers
+    assert found[0].predicted == (0.4, 0.6)
+    assert [(one.rule, one.reason) for one in unedited] == [
+        ("loop_in_model", "There is no edit for this finding.")
+    ]
+
+
+def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:
+    option = Option("Pass num_workers=2 to the DataLoader.", (0.4, 0.6), experiment="workers=2")
+    slow = finding("slow_item", program, STEP, option)
+    (found,), _ = candidates.find([slow], [Line(str(program), LOADER, "main")], [])
+    assert found.target.line == LOADER
+
+
+def test_ceilings_and_numerics_are_no_edits_of_the_loader(program: Path) -> None:
+    for name in ("cached-batch", "bf16", "workers=2+bf16"):
+        option = Option("Something.", (0.4, 0.6), experiment=name)
+        assert candidates.find([finding("slow_item", program, LOADER, option)], [], [])[0] == []
+
+
+def test_code_of_libraries_and_code_without_a_file_is_not_edited() -> None:
+    for name, said in (
+        (pytest.__file__, "belongs to a library"),
+        (str(Path(sys.modules["json"].__file__ or "")), "belongs to a library"),
+        ("<stdin>", "is not a Python file"),
+        ("/gone/train.py", "is not a Python file"),
+    ):
+        with pytest.raises(Refusal, match=said):
+            candidates.own_file(name)
+        found, (unedited,) = candidates.find([finding("zero_grad_memset", name, 1)], [], [])
+        assert found == []
+        assert said in unedited.reason
+
+
+def test_several_edits_of_one_file_find_their_lines(program: Path) -> None:
+    option = Option("Pass num_workers=2 to it.", (0.4, 0.6), experiment="workers=2")
+    found, _ = candidates.find(
+        [
+            finding("gc_pause", program, STEP),
+            finding("data_loader_single_process", program, LOADER, option),
+            finding("slow_optimizer", program, STEP),
+            finding("zero_grad_memset", program, ZERO_GRAD),
+        ],
+        [],
+        [],
+    )
+    assert len(found) == 4
+    for order in (found, found[::-1]):
+        ((file, content),) = edited_program.make(order).items()
+        text = content.decode()
+        assert file.content.decode() == PROGRAM
+        for piece in ("num_workers=2", "fused=True", "optimizer.zero_grad()\n", "gc.freeze()"):
+            assert piece in text
+        compile(text, "train.py", "exec")
+
+
+def test_the_same_edit_twice_is_refused(program: Path) -> None:
+    (one,), _ = candidates.find([finding("zero_grad_memset", program, ZERO_GRAD)], [], [])
+    with pytest.raises(Refusal):
+        edited_program.make([one, one])
