@@ -34,6 +34,25 @@ def test_the_import_is_added(apply: Callable[..., str]) -> None:
     assert "+import contextlib" in apply(NAME, PROGRAM.replace("import contextlib\n", ""))
 
 
+def test_an_inner_loop_synchronises_in_its_last_round(apply: Callable[..., str]) -> None:
+    program = """
+    import contextlib
+    model = nn.parallel.DistributedDataParallel(net)
+    for step in range(9):
+        optimizer.zero_grad()
+        for _ in range(N):
+            loss = model(x).sum()
+            loss.backward()  # here
+        optimizer.step()
+    """
+    assert apply(NAME, program) == (
+        "-    for _ in range(N):\n-        loss = model(x).sum()\n-        loss.backward()  # here\n"
+        "+    for part in range(N):\n"
+        "+        with contextlib.nullcontext() if part + 1 == N else model.no_sync():\n"
+        "+            loss = model(x).sum()\n+            loss.backward()  # here"
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
