@@ -2,7 +2,7 @@
 
 The statements from the model's call to the backward pass, all of one block, get a ``with`` whose condition is that of
 the ``if`` around the optimizer's step, or the last round of an inner loop before it. Refused: conditions whose
-values change in between. Values: none.
+values change in between. Weights are the same up to rounding. Values: none.
 """
 
 from __future__ import annotations
