@@ -5,11 +5,15 @@
     python scripts/accuracy/savings.py --rounds 3     each pair 3 times; the medians are used
     python scripts/accuracy/savings.py --keep DIR     keep the runs in DIR, a folder per round
     python scripts/accuracy/savings.py --again DIR    run nothing: diagnose the runs kept in DIR again
+    python scripts/accuracy/savings.py --loaders --rounds 3     the calibration of advice about loaders: an hour on two
+                                                                quiet cores
 
 Each script and its fixed twin (see scripts/workloads/README.md) run under the real ``perfwrap run``. The measured ratio
 is that of their mean step times in the steady loop, the predicted one that of the finding of the planted problem: of
-its best option, or where the fix changes num_workers, of the best that does so too. The error is that of the saving
-(1 - ratio) at the middle of the predicted range.
+its best option, or where the fix changes num_workers, of the best that does so too. The error is that of the saving (1
+- ratio) at the middle of the predicted range. Under the table stand the calibration figures with their targets: errors,
+how often the range contains the measured ratio, and how wide it is. Ratios are of runs one after the other; others who
+use the machine disturb them, so that the figures count on a quiet machine.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import accuracy
-from labelled import WORKLOADS, fixed_source
+from labelled import WORKLOADS, fixed_source, read_label
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
@@ -36,6 +40,21 @@ from perfwrap.sources.journals import run_journals
 WORKERS = re.compile(r"num_workers=\d+")
 UNFIXED = re.compile(r"(?m)^ *# fixed:.*$")
 """The lines that a script has only for its fixed twin."""
+LOADERS = (
+    "data_loader_single_process",
+    "too_few_workers",
+    "shallow_prefetch",
+    "needless_workers",
+    "worker_restart",
+    "too_many_workers",
+    "slow_item",
+    "slow_collate",
+    "storage_bound_input",
+    "worker_lock_contention",
+    "worker_imbalance",
+    "items_never_change",
+)
+"""The rules whose advice changes how batches are made."""
 
 
 @dataclass(frozen=True)
@@ -86,28 +105,78 @@ def of_fix(options: list[dict[str, Any]], before: str, after: str) -> dict[str, 
     return next(iter(alike), options[0])
 
 
-def show(name: str, outcomes: list[Outcome | None]) -> float | None:
-    """Print one script's line and return the error of its predicted saving."""
+@dataclass(frozen=True)
+class Row:
+    """The result of one script over its rounds."""
+
+    low: float
+    high: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """The error of the saving at the middle of the range, as a share of the measured saving."""
+        return abs((self.low + self.high) / 2 - self.measured) / max(0.01, 1 - self.measured)
+
+    @property
+    def contains(self) -> bool:
+        """Whether the range contains the measured ratio, rounded as reports round it."""
+        return self.low - ROUNDING <= self.measured <= self.high + ROUNDING
+
+    @property
+    def width(self) -> float:
+        """The largest over the smallest predicted speedup."""
+        return self.high / max(0.01, self.low)
+
+
+ROUNDING = 0.005
+"""Half of the last digit of a step-time ratio."""
+
+
+def show(name: str, outcomes: list[Outcome | None]) -> Row | None:
+    """Print one script's line and return its result."""
     found = [outcome for outcome in outcomes if outcome is not None]
     if not found:
-        print(f"| {name} | not found, or did not train | | |", flush=True)
+        print(f"| {name} | not found, or did not train | | | | |", flush=True)
         return None
     low = statistics.median(outcome.low for outcome in found)
     high = statistics.median(outcome.high for outcome in found)
     measured = statistics.median(outcome.measured for outcome in found)
-    error = abs((low + high) / 2 - measured) / max(0.01, 1 - measured)
-    inside = "inside" if low - 0.02 <= measured <= high + 0.02 else "outside"
-    print(f"| {name} | {low:.2f} to {high:.2f} | {measured:.2f} ({inside}) | {error:.0%} |", flush=True)
-    return error
+    row = Row(low, high, measured)
+    inside = "yes" if row.contains else "no"
+    print(
+        f"| {name} | {low:.2f} to {high:.2f} | {measured:.2f} | {row.error:.0%} | {inside} | {row.width:.1f}x |",
+        flush=True,
+    )
+    return row
 
 
-def measure(words: list[str], kept: Path, rounds: int, *, run: bool) -> dict[str, float | None]:
-    """Print a line for each requested script, and return the errors."""
-    errors = {}
-    print("| workload | predicted ratio | measured ratio | error of the saving |\n|---|---|---|---|")
+def show_calibration(rows: list[Row]) -> None:
+    """Print how good the predictions are, with the targets."""
+    errors = sorted(row.error for row in rows)
+    inside = sum(row.contains for row in rows)
+    print(
+        f"\n{len(rows)} workloads: median error of the saving {statistics.median(errors):.0%} (target 10 %), 90th "
+        f"percentile {errors[round(0.9 * (len(errors) - 1))]:.0%} (25 %), measured in the range {inside} of "
+        f"{len(rows)} ({inside / len(rows):.0%}, target 80 %), range of the speedup "
+        f"{statistics.median(row.width for row in rows):.2f}x wide in the median (1.5x)"
+    )
+
+
+def measure(
+    words: list[str], kept: Path, rounds: int, *, run: bool, loaders: bool = False
+) -> dict[str, Row | None]:
+    """Print a line for each requested script, and return the results."""
+    rows = {}
+    print(
+        "| workload | predicted ratio | measured ratio | error of the saving | in the range | width of the range |"
+    )
+    print("|---|---|---|---|---|---|")
     for script in sorted(WORKLOADS.glob("*.py")):
         wanted = not words or any(word in script.stem for word in words)
         if not wanted or fixed_source(script.read_text(encoding="utf-8")) is None:
+            continue
+        if loaders and read_label(script).expected not in LOADERS:
             continue
         folders = [kept / str(number) for number in range(1, rounds + 1)] if run else sorted(kept.iterdir())
         for folder in folders if run else ():
@@ -115,8 +184,8 @@ def measure(words: list[str], kept: Path, rounds: int, *, run: bool) -> dict[str
             run_both(script, folder)
         outcomes = [compare(script, folder) for folder in folders if (folder / script.stem).is_dir()]
         if outcomes:
-            errors[script.stem] = show(script.stem, outcomes)
-    return errors
+            rows[script.stem] = show(script.stem, outcomes)
+    return rows
 
 
 def main() -> int:
@@ -124,17 +193,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("words", nargs="*", help="run only scripts whose names contain one of these")
     parser.add_argument("--rounds", type=int, default=1, help="how often each pair runs (1)")
+    parser.add_argument(
+        "--loaders", action="store_true", help="only advice that the simulation of loaders predicts"
+    )
     parser.add_argument("--json", type=Path, help="write the errors to this file")
     parser.add_argument("--keep", type=Path, help="keep the runs in this new folder")
     parser.add_argument("--again", type=Path, help="diagnose the runs kept in this folder again")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         kept = (arguments.again or arguments.keep or Path(temporary)).absolute()
-        errors = measure(arguments.words, kept, arguments.rounds, run=arguments.again is None)
-    known = [error for error in errors.values() if error is not None]
+        rows = measure(
+            arguments.words,
+            kept,
+            arguments.rounds,
+            run=arguments.again is None,
+            loaders=arguments.loaders,
+        )
+    known = [row for row in rows.values() if row is not None]
     if known:
-        print(f"\nmedian error {statistics.median(known):.0%} over {len(known)} workloads")
+        show_calibration(known)
     if arguments.json:
+        errors = {name: None if row is None else row.error for name, row in rows.items()}
         arguments.json.write_text(json.dumps(errors, indent=1) + "\n")
     return 0 if known else 1
 

@@ -4,6 +4,7 @@
     python scripts/fidelity/torch_tests.py --sources $S/test --bare $S/bare --python PATH --only-bare
     python scripts/fidelity/torch_tests.py --sources $S/test --bare $S/bare --python PATH --perfwrap PATH
     python scripts/fidelity/torch_tests.py ... test_fx.py dynamo/test_hooks.py       only these files
+    python scripts/fidelity/torch_tests.py ... --windows          with a dataflow window open in each test
 
 The first command makes the bare runs, the second the wrapped ones. The files are listed in torch_tests.toml, with the
 number of tests of each. --sources is the folder `test` of PyTorch's sources, which this script does not download.
@@ -32,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ else:
 OUTCOMES = ("passed", "failed", "skipped", "xfailed", "xpassed", "error", "unfinished")
 """The outcomes of a test; of a test with several phases, the last one in this list counts."""
 COMMAND = (
-    "python -m pytest -p no:cacheprovider -p no:warnings -p no:randomly -p fidelity_tests -q --rootdir=."
-    " --tb=native --assert=plain --capture=sys"
+    "python -m pytest -p no:cacheprovider -p no:warnings -p no:randomly -p fidelity_tests -p fidelity_windows -q"
+    " --rootdir=. --tb=native --assert=plain --capture=sys"
 )
 """As in PyTorch's pytest.ini."""
 WHAT = "import json, platform, torch; print(json.dumps([torch.__version__, platform.python_version()]))"
@@ -99,6 +100,17 @@ class Tests:
         return Counter(test["outcome"] for test in self.tests.values())
 
 
+@dataclass
+class Windows:
+    """The dataflow windows of one wrapped run, by test."""
+
+    whole: int = 0
+    """Tests that ran in an open window from beginning to end."""
+    operations: int = 0
+    closed: Counter[str] = field(default_factory=Counter)
+    """Why windows closed before the end of a test, or did not open, and how often."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """One test with different results."""
@@ -122,10 +134,13 @@ class Result:
     differences: list[Difference]
     unsteady: list[str]
     """Tests whose bare runs differ."""
+    windows: Windows | None = None
 
     @property
     def good(self) -> bool:
         """Whether nothing is different, and something was compared."""
+        if self.windows is not None and not self.windows.operations:
+            return False
         return self.processes > 0 and len(self.wrapped.tests) > 0 and not self.differences
 
 
@@ -149,10 +164,24 @@ def read_notes(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     return collected, tests
 
 
+def read_windows(path: Path) -> Windows:
+    """Return what is noted of the windows."""
+    windows = Windows()
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        _, why, operations = json.loads(line)
+        windows.operations += operations
+        if why:
+            windows.closed[why] += 1
+        else:
+            windows.whole += 1
+    return windows
+
+
 def run(bench: Bench, base: Path, *wrapper: str) -> Tests:
     """Run a file of tests once."""
     notes = base / "tests.jsonl"
-    notes.unlink(missing_ok=True)
+    for path in (notes, base / "windows.jsonl"):
+        path.unlink(missing_ok=True)
     started, used = time.monotonic(), _used()
     done = bench.run(*wrapper)
     seconds, cpu_s = time.monotonic() - started, _used() - used
@@ -239,6 +268,8 @@ def compare(file: TestFile, arguments: argparse.Namespace, versions: list[str]) 
             "FIDELITY_LEAVE_OUT": " ".join(file.leave_out),
             "PYTHONPATH": str(HERE / "pytest_plugin"),
         }
+        if arguments.windows:
+            environment["FIDELITY_WINDOWS"] = str(base / "windows.jsonl")
         sources = arguments.sources.resolve()
         script = Script(
             file.path,
@@ -256,12 +287,14 @@ def compare(file: TestFile, arguments: argparse.Namespace, versions: list[str]) 
         if arguments.only_bare:
             return kept.runs[0]
         perfwrap = [str(arguments.perfwrap.absolute()), "run", "--no-report", "--out", str(bench.recorded)]
-        wrapped = run(bench, base, *perfwrap, "--")
+        wrapped = run(bench, base, *perfwrap, *(["--inspect"] if arguments.windows else []), "--")
+        windows = read_windows(base / "windows.jsonl") if arguments.windows else None
         processes = reached(bench.recorded)
         result = judge(file.name, kept.runs, wrapped, processes)
         if result.differences and len(kept.runs) < 2:
             kept.add(run(bench, base))
             result = judge(file.name, kept.runs, wrapped, processes)
+        result.windows = windows
         return result
 
 
@@ -276,6 +309,7 @@ def read_list(path: Path) -> list[TestFile]:
 
 HEAD = ("file", "collected", "ran", *OUTCOMES, "exit", "bare s", "CPU s")
 MORE = ("wrapped s", "CPU s", "processes", "frames", "bare runs differ", "different")
+OF_WINDOWS = ("whole windows", "operations")
 
 
 def row(path: str, bare: Tests) -> list[str]:
@@ -287,7 +321,8 @@ def row(path: str, bare: Tests) -> list[str]:
 
 def wrapped_cells(result: Result) -> list[str]:
     """Return the cells of a wrapped run."""
-    count = len(result.differences)
+    count, windows = len(result.differences), result.windows
+    of_windows = [f"{windows.whole:,}", f"{windows.operations:,}"] if windows is not None else []
     return [
         f"{result.wrapped.seconds:.0f}",
         f"{result.wrapped.cpu_s:.0f}",
@@ -295,6 +330,7 @@ def wrapped_cells(result: Result) -> list[str]:
         f"{result.frames:,}",
         f"{len(result.unsteady):,}",
         f"**{count:,}**" if count else "0",
+        *of_windows,
     ]
 
 
@@ -326,6 +362,10 @@ def explain(result: Result) -> list[str]:
             lines += [f"    {text}" for text in first_odd(difference)]
         else:
             lines += [f"    {last(m)}" for m in (difference.bare_message, difference.wrapped_message) if m]
+    if result.windows is not None:
+        lines += [
+            f"{count} without a whole window: {why}" for why, count in result.windows.closed.most_common()
+        ]
     return lines
 
 
@@ -343,6 +383,9 @@ def main() -> int:
     parser.add_argument(
         "--only-bare", action="store_true", help="run what is not kept yet, and compare nothing"
     )
+    parser.add_argument(
+        "--windows", action="store_true", help="run `perfwrap run --inspect`, with a window open in each test"
+    )
     parser.add_argument("--json", type=Path, help="write the differences in full into this file")
     arguments = parser.parse_args()
     if not arguments.only_bare and arguments.perfwrap is None:
@@ -355,7 +398,8 @@ def main() -> int:
     printed = subprocess.run([arguments.python, "-c", WHAT], stdout=subprocess.PIPE, text=True, check=True)
     versions = json.loads(printed.stdout)
     print(f"torch {versions[0]}, Python {versions[1]}\n")
-    columns = HEAD if arguments.only_bare else (*HEAD, *MORE)
+    more = () if arguments.only_bare else (*MORE, *OF_WINDOWS) if arguments.windows else MORE
+    columns = (*HEAD, *more)
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|", flush=True)
     good, found = True, []
     for file in files:

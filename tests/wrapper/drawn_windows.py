@@ -83,6 +83,7 @@ class Drawing:
         self.operations: list[Operation] = []
         self.firsts, self.ends = [0], list[int]()
         self.nodes: dict[int, int] = {}
+        self.sorts: dict[int, int] = {}
         self.unowned: set[int] = set()
         self.old: dict[str, Tensor] = {}
         self.now = self.passes = 0
@@ -144,6 +145,7 @@ class Drawing:
             ],
             unowned=sorted(self.unowned),
             nodes=self.nodes,
+            sorts=self.sorts,
         )
 
 
@@ -208,6 +210,11 @@ class Step:
             drawing.sums[each.memory.value] = 7 if not differs else 10 * self.window + self.number + 1
         self._row(name, line, flags | (STABLE if stable else 0), reads, writes, **more)
         return (made[0] if results == 1 else tuple(made)) if made else None
+
+    def sort(self, *shape: int, dim: int = -1, name: str = "sort", line: Where = 20) -> tuple[Tensor, Tensor]:
+        """Sort a batch, and return values and places."""
+        self._drawing.sorts[len(self._drawing.operations)] = dim
+        return self.call(name, self.batch(*shape), shape=shape, results=2, line=line)  # type: ignore[no-any-return]
 
     def view(
         self,
@@ -356,12 +363,12 @@ def draw_flow(body: Draw, windows: int = 2) -> Dataflow:
     return Dataflow(first, others)
 
 
-def add_windows(timeline: Timeline, body: Draw, process: int | None = None) -> Timeline:
-    """Return a timeline with windows that ``body`` draws, of its trainer if not of another ``process``."""
+def add_windows(timeline: Timeline, body: Draw, thread: int | None = None) -> Timeline:
+    """Return a timeline with windows that ``body`` draws, of its trainer if not of another ``thread``."""
     trainer = Evidence(timeline).get(find_main_trainer)
     assert trainer is not None
-    owner = trainer.process if process is None else process
-    made = [msgspec.structs.replace(window, process=owner) for window in draw(body)]
+    owner = trainer.thread if thread is None else thread
+    made = [msgspec.structs.replace(window, process=trainer.process, thread=owner) for window in draw(body)]
     return replace(timeline, operation_windows=tuple(made))
 
 
@@ -379,9 +386,10 @@ def _frame(text: str) -> Frame:
 
 
 def _function(name: str) -> Function:
+    plain, _, overload = name.rpartition("::")[2].partition(".")
     return Function(
-        name.rpartition("::")[2],
-        "default",
+        plain,
+        f"aten.{plain}.{overload or 'default'}",
         name.rpartition("::")[0] or "aten",
         name in RANDOM_ONES,
         name in DYNAMIC,

@@ -8,6 +8,8 @@ Found by ``scripts/fidelity/operations.py``, which compares all operations of Py
 
 from __future__ import annotations
 
+import sys
+
 from perfwrap_recorder.instrumenting import instrument
 
 PRODUCTS = frozenset(("prod", "cumprod", "_linalg_det", "masked_fill"))
@@ -24,6 +26,18 @@ def watch_backward(torch, begins):
     run = getattr(torch.autograd.graph, "_engine_run_backward", None)
     functions = (run,) if run is not None else (torch.autograd.backward, torch.autograd.grad)
     return all(instrument.instrument(torch, each, begins, _pass) for each in functions)
+
+
+def nested_passes(torch):
+    """Return how many backward passes this one is inside of."""
+    if torch._C._current_graph_task_id() == -1:
+        return 0
+    run = getattr(torch.autograd.graph, "_engine_run_backward", torch.autograd.backward)
+    count, frame, code = 0, sys._getframe(1), run.__code__
+    while frame is not None:
+        count += frame.f_code is code
+        frame = frame.f_back
+    return count
 
 
 def watch_profilers(torch, begins):

@@ -13,7 +13,7 @@ import weakref
 from _thread import get_ident
 from itertools import count
 
-from perfwrap_recorder import guard
+from perfwrap_recorder import guard, static_access
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.dataflow import handler_keys, mode_dependent, tensor_values
 from perfwrap_recorder.dataflow import operation_flags as flags
@@ -34,6 +34,8 @@ ACCUMULATES = 1 << 62
 FAILED = "dataflow_window"
 """The name under which errors of the handler are recorded."""
 
+COMPILERS = "torch._subclasses."
+"""The modules of tensors without values, whose operations are not watched."""
 NUMBERS = int, float
 MINUS_ONE = "-1"
 """Stands for -1, whose hash is that of -2."""
@@ -61,6 +63,8 @@ class Watched:
         self.ends, self.first_operations = [], [0]
         self.nodes = {}
         """Sequence number of a node -> the operation that made it."""
+        self.sorts = {}
+        """Operation that sorts -> the dimension along which it does."""
         self.unowned = set()
         """Storages of gradients whose parameters are in no optimizer."""
         self.events = []
@@ -150,6 +154,7 @@ class Watched:
         with self._lock:
             self.values.forget()
             self._leaves, self.events, self.operations, self.nodes, self.kinds = {}, [], [], {}, {}
+            self.sorts = {}
             self._counts, self._seen, self._before = {}, {}, {}
             self.stacks = self.sums = None
 
@@ -161,6 +166,8 @@ class Watched:
         bits |= found
         if kind.is_random(arguments, options):
             bits |= flags.RANDOM
+        if kind.name == "sort":
+            self.sorts[number] = _sorted_dimension(arguments, options)
         inputs, writes, scalars = self._arguments(kind, arguments, options)
         scalar = _hashed(scalars)
         reads, fresh, tracked, complete = self._reads(inputs)
@@ -335,6 +342,12 @@ class Watched:
                     self.unowned.add(found)
 
 
+def _sorted_dimension(arguments, options):
+    """Return the argument ``dim`` of a call of sort, -1 by default."""
+    found = options.get("dim", arguments[1] if len(arguments) > 1 else -1)
+    return found if type(found) is int else -1
+
+
 def _scalar(value):
     """Return what stands for an argument that is not a tensor."""
     kind = type(value)
@@ -392,6 +405,12 @@ def pop(torch, mode):
 def _make_class(torch):
     """Return the class of the mode, whose base comes with torch."""
     plain = {torch.Tensor, torch.nn.Parameter}
+    disabled = torch._C._disabled_torch_dispatch_impl
+
+    def has_own_dispatch(kind):
+        """Return whether a class has a dispatch of its own; PyTorch also names classes that have none."""
+        found = static_access.member(kind, "__torch_dispatch__")
+        return getattr(found, "__func__", found) is not disabled
 
     class Mode(torch.utils._python_dispatch.TorchDispatchMode):
         supports_higher_order_operators = True
@@ -414,10 +433,10 @@ def _make_class(torch):
         def __torch_dispatch__(self, function, types, arguments=(), options=None):
             entered, watched, events = now(), self.watched, self.events
             options = options or {}
-            if types and not plain.issuperset(types):
-                return (
-                    NotImplemented  # its own dispatch is called, and the operations that it makes come here
-                )
+            if types and not plain.issuperset(types) and any(map(has_own_dispatch, types)):
+                if any(static_access.module_of(kind).startswith(COMPILERS) for kind in types):
+                    return function(*arguments, **options)
+                return NotImplemented  # it is called, and the operations that it makes come here
             try:
                 self.restore(function)
                 if not watched.is_on:

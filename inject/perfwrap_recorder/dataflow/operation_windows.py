@@ -6,9 +6,9 @@ on the stack. It closes early before a fork, if it takes too long, and on an err
 ``MAX_TRIES`` times. Where the mode cannot leave the stack at once, it passes everything through until it can.
 
 There is no window, and a fact says why, where the mode would change the program or not see its operations: other
-dispatch modes, profilers, ``torch.compile``, CUDA graphs, FSDP, functorch's transforms around the step, inference mode
-around it, a training thread that is not the main thread, and programs that may compile with a version of PyTorch whose
-Dynamo does not ignore the mode.
+dispatch modes, profilers, ``torch.compile``, TorchScript, CUDA graphs, FSDP, functorch's transforms around the step,
+inference mode around it, several threads that run models, one that is not the main thread, and more
+(``window_obstacles.py``, ``asides.py``).
 
 While any mode is on the stack, PyTorch computes a few derivatives by other formulas, whose results differ in their last
 bits (``mode_dependent.py``). A window in which such an operation runs closes before backward begins.
@@ -22,19 +22,18 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 from _thread import get_ident
 
-from perfwrap_recorder import guard, on_import, roles, static_access
+from perfwrap_recorder import guard, on_import, roles
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.dataflow import handler_keys, mode_dependent, operation_mode, unseen_reads
+from perfwrap_recorder.dataflow import asides, mode_dependent, operation_mode, unseen_reads, window_obstacles
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
-from perfwrap_recorder.journal_format import COVERAGE, PERFWRAP
+from perfwrap_recorder.journal_format import BACKWARD, COVERAGE, FORWARD, OPTIMIZER, PERFWRAP
 from perfwrap_recorder.probes.loop import optimizer as optimizers
-from perfwrap_recorder.program import seen_models
 
 FORMAT = 1
+COMPUTING = FORWARD, BACKWARD, OPTIMIZER
 
 WHAT = "dataflow"
 """The name of the records of coverage."""
@@ -55,12 +54,9 @@ LAST_STEPS, STEADY_FACTOR = 5, 1.6
 BARE_STEPS = 10
 """Steps before a window whose durations are written."""
 MAX_TRIES = 3
-SHARDED = "FullyShardedDataParallel", "FSDPModule"
-FLEX_ATTENTION = "torch.nn.attention.flex_attention"
-"""A module with a higher-order operator that programs call without compiling."""
-
+MAX_NESTED_PASSES = 30
+"""Backward passes inside of each other in a window: at the 60th PyTorch goes on in another thread, and fails."""
 _plan = None
-_has_compiled = False
 
 
 class Plan:
@@ -75,6 +71,8 @@ class Plan:
         self.kind = 0
         """The kind of span that ends a step."""
         self.closed = 0
+        self.thread = 0
+        """The first thread that has run a model or an optimizer."""
         self.watched = self.mode = None
         self.why = ""
         """Why the mode, which is still on the stack, watches nothing any more."""
@@ -122,7 +120,7 @@ def is_over():
 def _install(torch):
     global _plan
     _plan = Plan()
-    reason = _find_lack(torch)
+    reason = window_obstacles.find_lack(torch)
     if reason:
         _end(reason)
         return
@@ -134,33 +132,17 @@ def _install(torch):
     ):
         _end("this version of PyTorch lacks what it needs")
         return
-    if not _is_ignored_by_compiler(torch):
+    if not window_obstacles.is_ignored_by_compiler(torch):
         begins = guard.protect("dataflow_compile_begins", _compile_begins)
         instrument.instrument(torch, torch.compile, begins, _pass)
+    if hasattr(torch.utils, "swap_tensors"):
+        begins = guard.protect("dataflow_swap_begins", _swap_begins)
+        instrument.instrument(torch, torch.utils.swap_tensors, begins, _pass)
     unseen_reads.prepare(torch)
     step_ends.watch("dataflow", lambda moment, is_step: _step_ended(torch, moment, is_step))
     os.register_at_fork(before=guard.protect("dataflow", _before_fork))
     journal.after_fork.add(guard.protect("dataflow", _in_child))
     atexit.register(guard.protect("dataflow", _end_with_program))
-
-
-def _find_lack(torch):
-    """Return what this version of PyTorch lacks, "" if nothing."""
-    base = getattr(getattr(torch.utils, "_python_dispatch", None), "TorchDispatchMode", None)
-    needed = (
-        "_current_graph_task_id",
-        "_len_torch_dispatch_stack",
-        "_get_dispatch_stack_at",
-        "_push_on_torch_dispatch_stack",
-        "_pop_torch_dispatch_stack",
-        "_DisableTorchDispatch",
-        *handler_keys.NEEDED,
-    )
-    if base is None or not all(hasattr(torch._C, name) for name in needed):
-        return "this version of PyTorch lacks what it needs"
-    if not hasattr(torch._C._autograd, "_get_sequence_nr"):
-        return "this version of PyTorch lacks what it needs"
-    return ""
 
 
 def _step_ended(torch, moment, is_step):
@@ -170,6 +152,11 @@ def _step_ended(torch, moment, is_step):
         return True
     if plan.kind != journal.step_kind():
         _begin_again(torch, plan)
+    if not plan.is_over and journal.ended_kind in COMPUTING:
+        plan.thread = plan.thread or get_ident()
+        if plan.thread != get_ident():
+            _end_for_threads(plan)
+            return True
     if plan.is_open:
         if get_ident() == plan.watched.thread:
             guard.run("dataflow_step", _go_on, torch, plan, moment, is_step)
@@ -178,12 +165,22 @@ def _step_ended(torch, moment, is_step):
     elif is_step and not plan.is_over and torch._C._current_graph_task_id() == -1:
         plan.learn(moment)
         if plan.is_due(journal.count_steps(), moment, has_others(torch)):
-            reason = _find_reason(torch)
+            reason = window_obstacles.find_reason(torch)
             if reason:
                 _retry(plan, reason)
             else:
                 _open(torch, plan)
     return True
+
+
+def _end_for_threads(plan):
+    """Have no window: what one thread does to the tensors of the other is not seen."""
+    why = "several threads run models"
+    if plan.is_open:
+        plan.tries_left = 0
+        plan.watched.give_up(why)  # its own thread closes it
+    else:
+        _end(why)
 
 
 def _begin_again(torch, plan):
@@ -196,7 +193,7 @@ def _begin_again(torch, plan):
         _give_up(torch, plan, "steps end at another place now")
     if plan.written >= WINDOWS:
         plan.is_over = False
-    plan.written, plan.moments, plan.next_at = 0, [], FIRST_STEPS
+    plan.written, plan.moments, plan.next_at, plan.thread = 0, [], FIRST_STEPS, 0
 
 
 def _go_on(torch, plan, moment, is_step):
@@ -208,7 +205,7 @@ def _go_on(torch, plan, moment, is_step):
     if not is_step or torch._C._current_graph_task_id() != -1:
         return
     watched.step_ended(moment, _ids_of_parameters())
-    reason = _find_reason(torch, plan.mode)
+    reason = window_obstacles.find_reason(torch, plan.mode)
     if reason:
         _give_up(torch, plan, reason)
     elif len(watched.ends) >= STEPS:
@@ -226,8 +223,36 @@ def _backward_begins():
         plan.watched.give_up(
             "PyTorch computes the derivative of %s in another way while it is watched" % found
         )
+    elif mode_dependent.nested_passes(sys.modules["torch"]) >= MAX_NESTED_PASSES:
+        plan.watched.give_up("backward passes run inside of each other")
     if not plan.watched.is_on:
         _give_up(sys.modules["torch"], plan, plan.watched.why)
+
+
+def _swap_begins():
+    # PyTorch swaps no tensors to which there are weak references.
+    _step_aside("the program swaps tensors")
+
+
+def _script_begins(kind):
+    _step_aside("TorchScript code runs, whose errors have no text while it is watched")
+
+
+def _class_begins(kind):
+    if window_obstacles.is_constructed(sys.modules["torch"], kind):
+        _step_aside(window_obstacles.CONSTRUCTED)
+
+
+def _convert_begins(kind):
+    _step_aside("the program converts tensors to other classes")
+
+
+def _step_aside(why):
+    """Close the window for good."""
+    plan = _plan
+    if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
+        plan.tries_left = 0
+        _give_up(sys.modules["torch"], plan, why)
 
 
 def has_others(torch):
@@ -252,42 +277,9 @@ def _profiler_begins():
         _give_up(sys.modules["torch"], plan, "a profiler is active")
 
 
-def _find_reason(torch, mode=None):
-    """Return why there must be no window now, "" if there may; ``mode`` is that of the open window."""
-    if operation_mode.FAILED in guard.failed:
-        return "perfwrap's own code failed: %s" % guard.failed[operation_mode.FAILED]
-    if torch._C._len_torch_dispatch_stack() != (mode is not None):
-        return "another dispatch mode is active"
-    if get_ident() != threading.main_thread().ident:
-        return "the thread that trains is not the main thread"
-    if torch.autograd._profiler_enabled():
-        return "a profiler is active"
-    if torch.is_inference_mode_enabled():
-        return "the step ends in inference mode"
-    if _uses_compiler():
-        return "torch.compile is in use, whose compiled regions show no operations"
-    if not _is_ignored_by_compiler(torch) and _may_compile():
-        return "torch.compile may be used, and its compiler does not ignore dispatch modes in this version of PyTorch"
-    if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        return "a CUDA graph is being captured"
-    if getattr(torch._C, "_functorch", None) and torch._C._functorch.peek_interpreter_stack() is not None:
-        return "the training step runs inside a transform of torch.func"
-    if any(kind.__name__ in SHARDED for kind in _kinds_of_modules(torch)):
-        return "the model is sharded by FSDP"
-    return ""
-
-
-def _uses_compiler():
-    frames = sys.modules.get("torch._dynamo.convert_frame")
-    return frames is not None and bool(
-        getattr(frames, "FRAME_COUNTER", 0) or getattr(frames, "initial_global_state", None)
-    )
-
-
 def _compile_begins():
     """Note that the program asks for a compiled function, in a version of PyTorch that does not ignore the mode."""
-    global _has_compiled
-    _has_compiled = True
+    window_obstacles.has_compiled.append(True)
     plan = _plan
     if plan is not None and plan.is_open and get_ident() == plan.watched.thread:
         _give_up(sys.modules["torch"], plan, "torch.compile is in use")
@@ -297,48 +289,16 @@ def _pass(state, result):
     """Never called: what begins returns no state."""
 
 
-def _is_ignored_by_compiler(torch):
-    """Return whether Dynamo ignores the mode, and higher-order operators accept it."""
-    base = torch.utils._python_dispatch.TorchDispatchMode
-    names = "is_infra_mode", "ignore_compile_internals", "supports_higher_order_operators"
-    return all(hasattr(base, name) for name in names)
-
-
-def _may_compile():
-    """Return whether the program has asked for a compiled function, or imported a higher-order operator."""
-    if FLEX_ATTENTION in sys.modules:
-        return True
-    backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", None) or {}
-    return _has_compiled or any(each is not None for each in backends.values())
-
-
-def _kinds_of_modules(torch):
-    """Return the classes that are derived from FSDP's, as far as the program has imported it."""
-    found = []
-    for name in (
-        "torch.distributed.fsdp.fully_sharded_data_parallel",
-        "torch.distributed.fsdp._fully_shard._fully_shard",
-    ):
-        module = sys.modules.get(name)
-        for sharded in SHARDED:
-            kind = getattr(module, sharded, None)
-            if kind is not None and _is_used(kind):
-                found.append(kind)
-    return found
-
-
-def _is_used(kind):
-    """Return whether a module of FSDP's class was made, or a class was derived from it, as ``fully_shard`` does."""
-    if type.__subclasses__(kind):
-        return True
-    return any(static_access.is_kind_of(type(module), kind) for _, module in seen_models.alive())
-
-
 def _open(torch, plan):
     began = now()
     watched = plan.watched = operation_mode.Watched(torch, plan.durations())
     plan.mode, plan.why = operation_mode.make(torch, watched), ""
     unseen_reads.start(watched.read)
+    begins = [
+        guard.protect("dataflow_" + each.__name__[1:], each)
+        for each in (_script_begins, _class_begins, _convert_begins)
+    ]
+    asides.start(torch, *begins[:2], None if window_obstacles.is_ignored_by_compiler(torch) else begins[2])
     _note("window start", began)
     watched.opened = watched.last = now()
     operation_mode.push(torch, plan.mode)
@@ -352,7 +312,7 @@ def _close(torch, plan):
     if not operation_mode.pop(torch, plan.mode):
         _give_up(torch, plan, "another dispatch mode is active")
         return
-    unseen_reads.stop()
+    _stop_watching()
     name = guard.run("dataflow_file", _write, torch, plan, watched)
     watched.forget()
     _forget(plan)
@@ -374,12 +334,17 @@ def _give_up(torch, plan, why):
     watched = plan.watched
     if not plan.why:
         plan.why = why
-        unseen_reads.stop()
+        _stop_watching()
         watched.forget()
     if operation_mode.pop(torch, plan.mode):
         _forget(plan)
         _cover(watched.opened, plan.closed, "window given up: " + plan.why)
         _retry(plan, plan.why)
+
+
+def _stop_watching():
+    unseen_reads.stop()
+    asides.stop()
 
 
 def _forget(plan):
@@ -437,6 +402,7 @@ def _write(torch, plan, watched):
         "gpu": _read_events(torch, watched),
         "alive": values.alive(),
         "unowned": sorted(watched.unowned),
+        "sorts": {str(operation): dimension for operation, dimension in watched.sorts.items()},
         "nodes": {str(node): operation for node, operation in watched.nodes.items()},
     }
     settings = journal.settings
@@ -469,7 +435,7 @@ def _in_child():
     """Have no window in the child of a fork; where the mode could not leave the stack before, it stays."""
     global _plan
     plan, _plan = _plan, None
-    unseen_reads.stop()
+    _stop_watching()
     if plan is not None and plan.is_open:
         plan.watched.is_on = False  # another thread may have held its lock
 

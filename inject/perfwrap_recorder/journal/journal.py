@@ -71,6 +71,7 @@ summing = False  # whether spans are summed at present
 threads = {}  # id of a thread -> index
 sums = {}  # of this period: BEGIN -> its start, (kind, name, thread) -> [memory, offset, count, duration]
 steps = 0  # how often a step may have ended
+ended_kind = 0  # the kind of the span that ended then
 due = 0  # when something is due at the end of a step
 clock_due = 0  # when the next CLOCK is due
 often_due = 0  # when the functions in ``often`` are due
@@ -214,8 +215,9 @@ def close_call(kind):
 
 def end_step(kind, which, moment):
     """Count the possible end of a step: ``which`` optimizer, module or batch of that kind of span."""
-    global steps
+    global steps, ended_kind
     steps += 1
+    ended_kind = kind
     if paused_detail.throttled:
         paused_detail.end_throttle()
     if moment >= due:

@@ -1,5 +1,4 @@
-# expect: compute_bound line guilty
-# held out
+# expect: full_sort line guilty
 # options: --inspect
 """Point-cloud classification with edge features (DGCNN-like, static graph per sample)."""
 import argparse

@@ -1,5 +1,4 @@
-# expect: compute_bound line guilty
-# held out
+# expect: linear_on_repeated_rows line guilty
 # options: --inspect
 """Semantic segmentation of overlapping discs with a small encoder / FPN decoder."""
 import argparse

@@ -348,12 +348,6 @@ def test_copies_from_memory_that_is_pinned_already_are_not_advised_pinning(
     assert ("pin_memory" not in all_advice(gpu_loop.find(exposed_transfer))) is is_pinned
 
 
-@pytest.mark.parametrize("are_persistent", [True, False])
-def test_a_loader_that_keeps_its_workers_is_not_advised_to(gpu_loop: Any, are_persistent: bool) -> None:
-    write_loader(gpu_loop, "data", persistent_workers=str(are_persistent))
-    assert ("persistent_workers" not in all_advice(gpu_loop.find(gpu_waits_for_data))) is are_persistent
-
-
 @pytest.mark.parametrize(
     ("device", "autocast", "advised", "not_advised"),
     [
@@ -451,3 +445,28 @@ def test_a_loop_of_launches_that_is_fused_compiled_and_full_is_left_with_its_ope
     edits = [option.edit for option in gpu_loop.find(launch_bound).options]
     assert not any("larger batch" in edit for edit in edits)
     assert any("reduce-overhead" in edit for edit in edits)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "persistent", "named"), [(1, "False", False), (20, "False", True), (20, "True", False)]
+)
+def test_workers_that_start_once_are_not_advised_to_persist(
+    gpu_loop: Any, epochs: int, persistent: str, named: bool
+) -> None:
+    gpu_loop.recording.fact("loader/1/persistent_workers", persistent)
+    for step in range(20):
+        start = gpu_loop.start
+        if step % (20 // epochs) == 0:
+            gpu_loop.recording.host(start + 1, 5, "loader_start", "loader_start", "loader/1")
+        for at in range(0, 900, 100):
+            gpu_loop.recording.host(start + at + 10, 84, "data", "data", "loader/1")
+        gpu_loop.step(kernel=40)
+        gpu_loop.recording.copy(start + 1_010, 400, launched=start + 990, value=2**20)
+        gpu_loop.start += 500
+    assert ("persistent_workers" in all_advice(gpu_loop.find(gpu_waits_for_data))) is named
+
+
+def test_a_daemon_on_a_gpu_is_advised_cheaper_batches_only(gpu_loop: Any) -> None:
+    write_loader(gpu_loop, "data", daemon="True")
+    (option,) = gpu_loop.find(gpu_waits_for_data).options
+    assert option.edit.startswith("Make batches cheaper")

@@ -15,7 +15,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
-from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step
+from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.optimizers import find_optimizers
@@ -109,6 +109,8 @@ def _no_use(loader: LoaderUse, step: Step | None) -> str | None:
     if loader.of_daemon:
         return "the process is a daemon, which may have no children"
     if step is None or step.crowded or loader.workers or step.cores is None or best_workers(step):
+        return None
+    if saved(step, 1)[0] <= 1.0 - MIN_GAIN and step.work_ns < MANY_CORES * step.cores * step.now_ns:
         return None
     if step.work_ns < MANY_CORES * step.cores * step.now_ns:
         return f"a batch takes {units.duration(step.fetch_ns)} to make and about as long to send"

@@ -25,6 +25,7 @@ from typing import NoReturn
 
 from perfwrap.monitor_options import MonitorSettings
 from perfwrap.monitors import MODULES, MONITORS
+from perfwrap.monitors.host import pair_speed
 from perfwrap.monitors.metrics.metrics_options import MetricsOptions
 from perfwrap.monitors.monitor_journal import JournalWriter
 from perfwrap.monitors.progress.shown_progress import SharedProgress
@@ -44,6 +45,8 @@ BURST = 2.0
 start together cost something once."""
 SURE = 2.5
 """Sampling twice as often costs twice as much; the rest is a margin."""
+MIN_SECONDS_FOR_CORES = 5.0
+"""The cores are measured after runs of at least this time: shorter ones are not worth 60 ms more."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended this long after the command (a stuck driver) is abandoned."""
 OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
@@ -83,10 +86,11 @@ def main(folder: RunFolder, launcher: int, settings: MonitorSettings) -> NoRetur
         watches = {name: partial(_watch, name, journal, *more.get(name, ())) for name in names}
         watchers.append(Watcher(journal, watches, ending, int(SECOND_NS / settings.rate_hz), quick))
         watchers[-1].start()
-    pace = Pace(journal, watchers)
+    pace, begun = Pace(journal, watchers), time.monotonic()
     _wait(journal, launcher, (children, roots), pace)
     ending.announce()
-    _finish(journal, watchers)
+    is_long = time.monotonic() - begun >= MIN_SECONDS_FOR_CORES
+    _finish(journal, watchers, measure_cores=is_long and not settings.only_processes)
 
 
 class Pace:
@@ -202,11 +206,17 @@ def _obey(line: str, journal: JournalWriter, children: tuple[deque[int], ...]) -
         journal.mark("command_end", rest)
 
 
-def _finish(journal: JournalWriter, watchers: list[Watcher]) -> NoReturn:
-    """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs."""
+def _finish(journal: JournalWriter, watchers: list[Watcher], *, measure_cores: bool) -> NoReturn:
+    """Let every monitor take its last sample, end the journal and exit, even if a monitor hangs.
+
+    ``measure_cores`` while they are idle.
+    """
     deadline = time.monotonic() + FINISH_SECONDS
     for watcher in watchers:
         watcher.join(deadline - time.monotonic())
+    speed = pair_speed.measure() if measure_cores else ""
+    if speed:
+        journal.fact("cpu_pair_speed", speed)
     cost = journal.series("sidecar", "cpu_seconds")
     journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
     journal.close()

@@ -113,6 +113,10 @@ class TimelineBuilder:
             tid=native_id,
         )
 
+    def known_thread(self, process: int, index: int) -> int:
+        """Return the track of a thread that was added with that index; -1 if none was."""
+        return self._ids.get(("thread", process, index), -1)
+
     def stream(self, process: int, index: int, name: str) -> int:
         """Return the track of a GPU stream in one process; ``index`` is that of its records."""
         owner = self._tracks[process]

@@ -121,7 +121,7 @@ class OperationWindow(msgspec.Struct, frozen=True):
     format: int
     torch: str
     thread: int
-    """The number of the thread in its process's journal."""
+    """The track of its thread, -1 if the journal does not have it; in the file its number in the journal."""
     opened: int
     ends: list[int]
     """When each step ended, since the window was opened."""
@@ -151,5 +151,7 @@ class OperationWindow(msgspec.Struct, frozen=True):
     """Storages of gradients whose parameters are in no optimizer."""
     nodes: dict[int, int]
     """The operation that made each node, by its sequence number."""
+    sorts: dict[int, int] = {}
+    """The dimension along which an operation sorts, by its number."""
     process: int = -1
     """The track of its process."""

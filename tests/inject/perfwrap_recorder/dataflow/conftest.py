@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 
 import pytest
 
 from ..probes.conftest import BARE, INSTALL
 
 INSPECT = """
-from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads
+from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads, window_obstacles
 from perfwrap_recorder.journal import thinning
 thinning.may_pause = False
 windows = operation_windows
@@ -57,6 +58,23 @@ def notes(finished) -> list[str]:
 def is_window(note: str) -> bool:
     """Return whether a note is that of a complete window."""
     return note.startswith("operations of steps ")
+
+
+def is_given_up(note: str) -> bool:
+    """Return whether a note is that of a window that was given up."""
+    return note.startswith("window given up: ")
+
+
+def windows(finished) -> list[dict]:
+    """Return the windows that were written."""
+    return [
+        json.loads(path.read_text()) for path in sorted((finished.run_dir / "tools").glob("operations-*"))
+    ]
+
+
+def rows(window: dict, name: str) -> list[list]:
+    """Return the rows of one function."""
+    return [row for row in window["operations"] if window["functions"][row[0]][0] == name]
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from .conftest import is_window, notes
+from .conftest import is_given_up, is_window, notes, rows, windows
 
 LOOP = """
 net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
@@ -19,6 +21,11 @@ def train_step(x=None):
     tell(loss)
 """
 
+TORCH = find_spec("torch")
+assert TORCH is not None and TORCH.origin is not None
+MODE_CODE = Path(TORCH.origin).parent / "utils" / "_python_dispatch.py"
+CONVERTS = "ignore_compile_internals" in MODE_CODE.read_text(encoding="utf-8")
+"""Whether this version of PyTorch is so new that the recorder trusts `as_subclass` while a mode is on the stack."""
 SHOWS_NO_FRAMES = sys.version_info >= (3, 11)
 """Whether tracebacks have no frame of the recorder."""
 
@@ -130,8 +137,159 @@ for step in range(STEPS):
     train_step({kind}(torch.randn(3, 4)){unwrap})
 print(seen)
 tell_all(net)
+""",
+        windows=2 if CONVERTS or kind == "Dispatch" else 0,
+    )
+
+
+CONSTRUCTED = {
+    "the constructor": ("class Kind(torch.Tensor): pass", ""),
+    "a constructor that calls it": (
+        "class Kind(torch.Tensor):\n    def __new__(cls, *more): return super().__new__(cls, *more)",
+        "",
+    ),
+    "a class of a window": (
+        "Kind = torch.Tensor",
+        "    if step == 5:\n        class Kind(torch.Tensor): pass",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CONSTRUCTED)
+def test_subclasses_that_the_constructor_makes_have_no_window(same, how: str) -> None:
+    before, within = CONSTRUCTED[how]
+    done = same(
+        LOOP
+        + f"""
+{before}
+for step in range(40):
+{within}
+    made = Kind(torch.randn(3, 4))
+    train_step(made.as_subclass(torch.Tensor))
+print(type(made).__name__, "__init_subclass__" in vars(torch.Tensor))
+tell_all(net)
+""",
+        windows=0,
+    )
+    why = "the program has a class of tensors that PyTorch's constructor cannot make while it is watched"
+    if within and not CONVERTS:
+        why = "the program converts tensors to other classes"
+    assert notes(done)[-1] == "no window: " + why
+    assert any(map(is_given_up, notes(done))) == bool(within)
+
+
+def test_lazy_modules_and_subclasses_of_parameters_are_made_in_a_window(same) -> None:
+    same(
+        LOOP
+        + """
+import warnings
+warnings.simplefilter("ignore")
+class Weight(nn.Parameter): pass
+for step in range(STEPS):
+    lazy = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+    weight = Weight(torch.randn(3, 4))
+    train_step(weight.detach())
+    tell(lazy(weight.data), weight.data * 2, weight)
+tell_all(net, lazy)
+""",
+        windows=2 if CONVERTS else 0,
+    )
+
+
+def test_backward_passes_deep_inside_of_each_other_run_without_a_window(same) -> None:
+    done = same(
+        LOOP
+        + """
+class Nested(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        with torch.enable_grad():
+            context.x = x.detach().requires_grad_() - 1
+        return context.x.detach()
+    @staticmethod
+    def backward(context, gradient):
+        if context.x >= 0:
+            with torch.enable_grad(): Nested.apply(context.x).sum().backward()
+        return gradient
+x = torch.tensor(40.0, requires_grad=True)
+for step in range(10):
+    if step in (5, 6): Nested.apply(x).sum().backward()
+    train_step()
+print(x.grad)
+tell_all(net)
+""",
+        windows=0,
+    )
+    assert notes(done)[0] == "window given up: backward passes run inside of each other"
+
+
+def test_parameters_are_swapped_without_a_window(same) -> None:
+    done = same(
+        LOOP
+        + """
+torch.__future__.set_swap_module_params_on_conversion(True)
+for step in range(STEPS):
+    train_step()
+    if step == 5: net.load_state_dict({name: each * 2 for name, each in net.state_dict().items()})
+tell_all(net)
+""",
+        windows=0,
+    )
+    assert notes(done)[-1] == "no window: the program swaps tensors"
+
+
+def test_tensors_without_values_are_made_in_a_window(same) -> None:
+    same(
+        LOOP
+        + """
+from torch._subclasses.fake_tensor import FakeTensorMode
+for step in range(STEPS):
+    train_step()
+    with FakeTensorMode() as fakes:
+        x = torch.ones(3, 4)
+    print((x * 2).shape, fakes.from_tensor(torch.ones(2)).add(1).shape)
+tell_all(net)
 """
     )
+
+
+SCRIPTS = """
+import warnings
+warnings.simplefilter("ignore")
+@torch.jit.script
+def product(x, y):
+    z = x + 1
+    return torch.mm(z, y)
+class Net(nn.Module):
+    def forward(self, x): return torch.mm(x, x)
+module = torch.jit.script(Net())
+"""
+
+
+@pytest.mark.parametrize("call", ["product(x, x)", "module(x)"])
+def test_errors_of_torchscript_read_the_same(same, call: str) -> None:
+    done = same(
+        LOOP
+        + SCRIPTS
+        + f"""
+import traceback
+x = torch.ones(2, 3)
+for step in range(STEPS):
+    train_step()
+    if step > 4:
+        try: {call}
+        except RuntimeError: traceback.print_exc(file=sys.stdout)
+print(type(product).__call__.__name__, type(module.forward).__call__.__name__)
+tell_all(net)
+""",
+        windows=0,
+    )
+    why = "TorchScript code runs, whose errors have no text while it is watched"
+    assert notes(done) == ["window given up: " + why, "no window: " + why]
+
+
+def test_torchscript_that_does_not_run_has_windows(same) -> None:
+    same(LOOP + SCRIPTS + "for step in range(STEPS): train_step()\ntell_all(net)\n")
 
 
 FLEX = """
@@ -355,6 +513,46 @@ tell_all(net)
         windows=0,
     )
     assert notes(done) == ["no window: the thread that trains is not the main thread"]
+
+
+@pytest.mark.parametrize("first", [1, 5, 9])
+def test_where_a_second_thread_runs_a_model_there_is_no_further_window(same, first: int) -> None:
+    done = same(
+        LOOP
+        + f"""
+import threading
+other = nn.Linear(4, 1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+def run():
+    with torch.random.fork_rng(): loss = other(torch.ones(3, 4)).sum()
+    loss.backward()
+    second.step()
+for step in range(30):
+    train_step()
+    if step >= {first}:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+tell_all(net, other)
+""",
+        windows=1 if first == 9 else 0,
+    )
+    assert notes(done)[-1] == "no window: several threads run models"
+    assert any(map(is_given_up, notes(done))) == (first == 5)
+
+
+def test_models_that_train_in_turn_have_windows_of_the_first(same) -> None:
+    done = same(
+        LOOP
+        + """
+for step in range(STEPS): train_step()
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(STEPS): train_step()
+tell_all(net)
+"""
+    )
+    assert all(rows(window, "_foreach_lerp_") or rows(window, "lerp_") for window in windows(done))
 
 
 @pytest.mark.parametrize("first", [0, 6])

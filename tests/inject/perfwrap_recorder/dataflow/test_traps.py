@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from .conftest import is_window, notes
+from .conftest import is_window, notes, rows, windows
 from .test_same_programs import LOOP, MODES, SHOWS_NO_FRAMES
 
 PLAIN = LOOP + "for step in range(STEPS): train_step()\ntell_all(net)\n"
-
-
-def windows(finished) -> list[dict]:
-    """Return the windows that were written."""
-    return [
-        json.loads(path.read_text()) for path in sorted((finished.run_dir / "tools").glob("operations-*"))
-    ]
-
-
-def rows(window: dict, name: str) -> list[list]:
-    """Return the rows of one function."""
-    return [row for row in window["operations"] if window["functions"][row[0]][0] == name]
 
 
 def test_windows_are_three_whole_steps_twice(same) -> None:
@@ -244,6 +230,22 @@ def test_arguments_that_hash_the_same_are_distinguished(train) -> None:
         assert len(set(scalars)) == 2
 
 
+def test_the_dimension_of_a_sort_is_written(train) -> None:
+    done = train(
+        LOOP
+        + """
+for step in range(STEPS):
+    train_step()
+    x = torch.randn(2, 3, 4)
+    x.sort(), x.argsort(1), x.sort(dim=0, descending=True), x.sort(stable=True, dim=1)
+"""
+    )
+    for window in windows(done):
+        assert list(window["sorts"].values()) == [-1, 1, 0, 1] * 3
+        names = [window["functions"][window["operations"][int(at)][0]][0] for at in window["sorts"]]
+        assert names == ["sort"] * 12
+
+
 GIVEN_UP = {
     "too many operations": ("operation_mode.MAX_OPERATIONS = 20", "the steps are too long"),
     "too much time": ("operation_mode.MAX_NS = 0", "the steps are too long"),
@@ -357,7 +359,7 @@ tell_all(net)
 
 
 def test_old_versions_have_no_window_where_the_compiler_may_run(train) -> None:
-    before = "windows._is_ignored_by_compiler = lambda torch: False\n"
+    before = "window_obstacles.is_ignored_by_compiler = lambda torch: False\n"
     done = train(
         LOOP
         + "other = torch.compile(lambda x: x + 1, backend='eager')\nfor step in range(40): train_step()\n",

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from perfwrap.measures.dataflow.dataflow import find_dataflow
 from perfwrap.measures.dataflow.wasted_work import (
@@ -114,6 +116,35 @@ def test_a_usual_step_is_all_of_a_loop_of_equal_steps(timeline: Timeline) -> Non
     assert find(timeline, body).loop_share == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("parameters", "share"), [(("4", "4"), 1.0), (("4", "9"), 0.5)])
+def test_another_training_counts_if_its_optimizers_are_alike(
+    run: Run, parameters: tuple[str, str], share: float
+) -> None:
+    journal = run.journal(opened=1_000_000_000)
+    for number, count in enumerate(parameters, start=1):
+        journal.fact(f"optimizer/Adam#{number}/parameters", count)
+        journal.python(10_000)
+        for _ in range(40):
+            journal.forward(500_000)
+            journal.backward(400_000)
+            journal.optimizer(100_000, name=f"Adam#{number}")
+
+    def body(step: Step) -> None:
+        for _ in range(10):
+            step.call("mm", step.batch())
+
+    timeline = run.read()
+    drawn = add_windows(timeline, body)
+    begun = timeline.spans["start"][30]
+    moved = [msgspec.structs.replace(window, opened=begun) for window in drawn.operation_windows]
+    evidence = Evidence(replace(drawn, operation_windows=tuple(moved)))
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    work = evidence.get(find_wasted_work, trainer)
+    assert work is not None
+    assert work.loop_share == pytest.approx(share, abs=0.03)
+
+
 def test_what_checkpointing_computes_again_is_known(timeline: Timeline) -> None:
     def body(step: Step) -> None:
         hidden = step.call("mm", step.batch(), step.old("weight"))
@@ -124,12 +155,13 @@ def test_what_checkpointing_computes_again_is_known(timeline: Timeline) -> None:
     assert find(timeline, body).recomputed_share == pytest.approx(1 / 4)
 
 
-def test_windows_of_another_process_are_not_those_of_the_trainer(timeline: Timeline) -> None:
-    evidence = Evidence(add_windows(timeline, lambda step: step.train(step.batch()), process=77))
+def test_windows_of_another_thread_are_not_those_of_the_trainer(timeline: Timeline) -> None:
+    evidence = Evidence(add_windows(timeline, lambda step: step.train(step.batch()), thread=77))
     trainer = evidence.get(find_main_trainer)
     assert trainer is not None
     assert evidence.get(find_dataflow, trainer) is None
     assert evidence.get(find_wasted_work, trainer) is None
+    assert why_no_window(evidence, trainer) == "The recorded operations are those of another thread."
 
 
 @pytest.mark.parametrize(

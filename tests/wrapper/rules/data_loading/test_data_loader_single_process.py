@@ -24,8 +24,8 @@ def test_a_slow_loader_without_workers_is_found_at_the_line_that_made_it(
     assert finding.share == pytest.approx(0.5, abs=0.02)
     assert str(finding.location) == "train.py:12"
     assert finding.severity == "critical"
-    assert "num_workers=1" in finding.advice
-    assert finding.experiment == "workers=1"
+    assert "num_workers=2" in finding.advice
+    assert finding.experiment == "workers=2"
 
 
 def test_as_many_workers_are_advised_as_keep_up_with_the_step(
@@ -36,7 +36,7 @@ def test_as_many_workers_are_advised_as_keep_up_with_the_step(
     finding = find(rule)
     assert finding.experiment == "workers=4"
     best, worst = finding.saving
-    assert 10 / 45 <= best < worst < 1
+    assert 0.95 * 10 / 45 <= best < worst < 1
 
 
 def test_training_on_a_cpu_shares_its_cores_with_the_workers(
@@ -45,12 +45,11 @@ def test_training_on_a_cpu_shares_its_cores_with_the_workers(
     write(loop, wait=35)
     loop.cores(2, busy=1)
     finding = find(rule)
-    # 35 ms on one core and 10 ms on two are 55 ms of work: no less than 27.5 ms on two cores.
-    assert finding.experiment == "workers=2"
+    # 35 ms on one core and 10 ms on two are 55 ms of work, 45 ms if the second thread only waited for the first.
+    assert finding.experiment == "workers=2+threads=1"
     assert "torch.set_num_threads(1)" in finding.advice
     best, worst = finding.saving
-    assert best >= 27.5 / 45
-    assert best < worst < 1
+    assert 0.95 * 22.5 / 45 <= best < 27.5 / 45 < worst < 0.97
 
 
 def test_training_on_a_gpu_keeps_the_core_that_launches(
@@ -69,9 +68,9 @@ def test_busy_cores_bound_what_is_promised(loop: Any, find: Callable[[Rule], Fin
     loop.cores(2)
     loop.sample("process/100", "cpu_cores", 1.4)
     # 28 ms of work in 20 ms, of which the batch is 10: the other work keeps 1.8 cores busy and would get one.
-    best, worst = find(rule).saving
-    assert best == pytest.approx((18 + 0.5) / 20, abs=0.02)
-    assert best < worst < 1
+    finding = find(rule)
+    assert finding.experiment == "cached-batch"
+    assert finding.saving[1] == 1.0
 
 
 def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[[Rule], Finding]) -> None:
@@ -80,7 +79,7 @@ def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[
     loop.sample("process/100", "cpu_cores", 1.9)
     finding = find(rule)
     assert finding.experiment == "cached-batch"
-    assert "no core is free" in finding.advice
+    assert "too few cores are free" in finding.advice
 
 
 def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule], Finding]) -> None:
@@ -115,6 +114,7 @@ def test_persistent_workers_are_advised_when_there_are_several_epochs(
             loop.batch(10)
             loop.compute()
         loop.span("data_end", 0.1, "loader/1", 0, 20)
+    loop.cores(8, busy=1)
     assert "persistent_workers=True" in find(rule).advice
 
 

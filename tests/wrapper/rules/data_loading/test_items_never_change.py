@@ -42,6 +42,7 @@ def test_items_that_are_made_again_are_found_where_they_are_made(
     write(loop)
     check_items(loop.journal)
     loop.cores(2)
+    loop.monitor().fact("cpu_pair_speed", "1.00 1.00")
     finding = find(rule)
     assert finding.share == pytest.approx(20 / 31, abs=0.02)
     assert str(finding.location) == "train.py:7"
@@ -50,7 +51,7 @@ def test_items_that_are_made_again_are_found_where_they_are_made(
     assert "2 GiB" in " ".join(finding.evidence)
     assert finding.options[0].edit == "Cache the items of Data.__getitem__ at train.py:7, which never change."
     assert finding.options[0].basis == "unchanged in 12 of 12 checks, 2 GiB"
-    assert [option.experiment for option in finding.options[1:]] == ["cached-batch", "workers=1"]
+    assert [option.experiment for option in finding.options[1:]] == ["cached-batch", "workers=2+threads=1"]
     assert "2 GiB for 2,048 items" in finding.advice
     best, worst = finding.saving
     assert best < 11 / 31 < worst
@@ -77,7 +78,7 @@ def test_where_workers_gain_more_that_is_said_with_a_sentence_about_the_items(
     finding = find(data_loader_single_process)
     words = " ".join(finding.evidence)
     assert "The same bytes each epoch (12 of 12 checked items): caching them would take 2 GiB." in words
-    assert [option.experiment for option in finding.options] == ["workers=2", "cached-batch"]
+    assert [option.experiment for option in finding.options] == ["workers=3", "cached-batch"]
     assert "Cache the items" in finding.options[1].edit
 
 

@@ -25,12 +25,13 @@ def test_busy_workers_are_found_with_the_number_that_keeps_up(
     loop.cores(16, busy=2)
     finding = find(rule)
     assert finding.share == pytest.approx(0.75, abs=0.02)
-    assert finding.experiment == "workers=4"
-    assert "num_workers=4 instead of 1" in finding.advice
+    # 4 workers would keep up exactly, with no time to send a batch.
+    assert finding.experiment == "workers=5"
+    assert "num_workers=5 instead of 1" in finding.advice
     assert str(finding.location) == "train.py:12"
     best, worst = finding.saving
     assert best == pytest.approx(10 / 40, abs=0.02)
-    assert worst == pytest.approx(1 - 0.8 * 0.75, abs=0.03)
+    assert best < worst < 0.5
 
 
 def test_workers_that_wait_for_a_server_may_be_more_than_the_cores(
@@ -41,7 +42,9 @@ def test_workers_that_wait_for_a_server_may_be_more_than_the_cores(
     loop.cores(2, busy=1)
     finding = find(rule)
     assert finding.experiment == "workers=4"
-    assert finding.saving[0] < finding.saving[1] == 1.0
+    assert finding.saving[0] < 0.5
+    # If the server serves one worker at a time, only the tenth that computes overlaps.
+    assert finding.saving[1] == pytest.approx(0.95, abs=0.02)
     assert "90 %" in " ".join(finding.evidence)
 
 

@@ -4,6 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.host.processors import find_processors
+from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.host import thread_oversubscription as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
@@ -95,3 +99,29 @@ def test_without_monitors_it_is_not_checked(
     write(make_loop(threads=16))
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["thread_oversubscription"]
     assert outcome.state == "not checked"
+
+
+@pytest.mark.parametrize(
+    ("threads", "trainers", "workers", "edits"),
+    [
+        (8, 1, 0, ["Set OMP_NUM_THREADS=2 or call torch.set_num_threads(2)."]),
+        (1, 4, 0, ["Start fewer processes: 4 training processes share 2 cores."]),
+        (
+            2,
+            1,
+            4,
+            [
+                "Set OMP_NUM_THREADS=1 or call torch.set_num_threads(1).",
+                "Start fewer DataLoader workers: 4 share 2 cores.",
+            ],
+        ),
+    ],
+)
+def test_fewer_threads_are_advised_only_to_processes_that_have_several(
+    loop: Any, run: Any, threads: int, trainers: int, workers: int, edits: list[str]
+) -> None:
+    write(loop).cores(2, runnable=8)
+    evidence = Evidence(run.read())
+    cores = evidence.get(find_processors, evidence.get(find_main_trainer))
+    crowd = replace(cores, threads_per_trainer=threads, trainers=trainers, workers=workers)
+    assert [option.edit for option in rule._options(crowd, 0.5, "8 threads")] == edits

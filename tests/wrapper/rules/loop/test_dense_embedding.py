@@ -75,3 +75,12 @@ def test_without_a_recording_it_is_not_checked(
 ) -> None:
     write(loop, **how)
     assert isinstance(ask(rule), NotChecked)
+
+
+@pytest.mark.parametrize(("torch", "experiments"), [("2.3.1", [None]), ("2.4.0", [None, "fused-optimizer"])])
+def test_a_fused_optimizer_is_advised_only_where_torch_has_one_for_cpus(
+    loop: Any, find: Callable[[Rule], Finding], torch: str, experiments: list[str | None]
+) -> None:
+    loop.journal.fact("torch", torch)
+    write(loop)
+    assert [option.experiment for option in find(rule).options] == experiments

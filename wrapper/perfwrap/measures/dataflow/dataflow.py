@@ -198,14 +198,14 @@ class Dataflow:
     @cached_property
     def _times(self) -> tuple[list[float], list[float]]:
         """The time of each operation of the step, and the gap before it, with what the recorder added."""
-        kinds = [self.name(number) for number in self.step]
+        kinds = _kinds(self.window, 1)
         rows = []
         for window in (self.window, *self.others):
             own = dict(window.gpu)
             for step in range(STEPS):
                 begin, end = window.first_operations[step], window.first_operations[step + 1]
                 part = window.operations[begin:end]
-                if [window.functions[each.function].name for each in part] == kinds:
+                if _kinds(window, step) == kinds:
                     rows.append(
                         [(own.get(at, each.duration), each.gap) for at, each in enumerate(part, start=begin)]
                     )
@@ -215,8 +215,10 @@ class Dataflow:
 
     @cached_property
     def bare_ns(self) -> float:
-        """The time of a step before the windows."""
-        return min(float(middle(each.bare)) for each in (self.window, *self.others))
+        """The time of a step before the windows, of those with the same operations."""
+        kinds = _kinds(self.window, 1)
+        alike = (each for each in self.others if any(_kinds(each, step) == kinds for step in range(STEPS)))
+        return min(float(middle(each.bare)) for each in (self.window, *alike))
 
     @cached_property
     def added_ns(self) -> float:
@@ -264,6 +266,12 @@ class Dataflow:
         return self.has(number, STABLE)
 
 
+def _kinds(window: OperationWindow, step: int) -> list[str]:
+    """Return the functions that a step of a window calls, in order."""
+    begin, end = window.first_operations[step], window.first_operations[step + 1]
+    return [window.functions[each.function].name for each in window.operations[begin:end]]
+
+
 def line_of(frame: Frame | None) -> Line:
     """Return the line of a frame; one without a file if there is none."""
     return Line("", 0) if frame is None else Line(frame.file, frame.line, frame.function)
@@ -276,5 +284,5 @@ def middle(values: Sequence[float]) -> float:
 
 def find_dataflow(evidence: Evidence, trainer: Trainer) -> Dataflow | None:
     """Return the judged step of the trainer's first dataflow window; None without one."""
-    windows = [each for each in evidence.timeline.operation_windows if each.process == trainer.process]
+    windows = [each for each in evidence.timeline.operation_windows if each.thread == trainer.thread]
     return Dataflow(windows[0], windows[1:]) if windows else None

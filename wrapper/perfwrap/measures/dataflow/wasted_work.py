@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
 from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow, line_of
+from perfwrap.measures.dataflow.full_sorts import find_full_sorts
+from perfwrap.measures.dataflow.inspected_part import find_loop_share
+from perfwrap.measures.dataflow.late_products import find_late_products
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
@@ -22,7 +23,6 @@ from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.model_loops import find_model_loop
-from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import DATAFLOW, notes
 from perfwrap.timeline.model import Timeline
@@ -30,7 +30,8 @@ from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
 
 UNCHANGING, REPEATED, UNUSED, LOOP = "unchanging", "repeated", "unused", "loop"
 SOFTMAX, FROZEN, WEIGHTS, RECAST, BROADCAST = "softmax", "frozen", "weights", "recast", "broadcast"
-KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, SOFTMAX)
+SORT, LATE = "sort", "late"
+KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, LATE, SORT, SOFTMAX)
 """The kinds of waste; of two that need the same operations, the first has the stronger proof."""
 
 MIN_SHARE = 0.01
@@ -60,9 +61,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     flow = evidence.get(find_dataflow, trainer)
     if flow is None:
         return None
-    mean_ns = mean_step_ns(evidence, trainer)
-    usual = evidence.get(find_steps, trainer).table.filter("steady", ~pl.col("windowed"))["duration"].median()
-    loop_share = min(1.0, float(usual) / mean_ns) if mean_ns and usual is not None else 1.0  # type: ignore[arg-type]
+    loop_share = find_loop_share(evidence, trainer, flow)
     unknown: dict[str, str] = {}
     alive = find_dead(flow)
     if alive is None:
@@ -83,6 +82,8 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         RECAST: recast,
         LOOP: [_at_loop(evidence, trainer, flow, waste) for waste in find_small_loops(flow, same)],
         BROADCAST: find_broadcasts(flow, same | dead),
+        LATE: find_late_products(flow, same | dead),
+        SORT: find_full_sorts(flow, same | dead),
         SOFTMAX: find_softmax_logs(flow),
     }
     recomputed = [
@@ -106,6 +107,8 @@ def why_no_window(evidence: Evidence, trainer: Trainer) -> str | None:
     """Return why there is no dataflow window, as a sentence; None if there is one."""
     if evidence.get(find_dataflow, trainer) is not None:
         return None
+    if any(window.process == trainer.process for window in evidence.timeline.operation_windows):
+        return "The recorded operations are those of another thread."
     return find_obstacle(evidence.timeline) or "Needs the operations of some steps; use `perfwrap inspect`."
 
 

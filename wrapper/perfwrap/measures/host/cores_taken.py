@@ -55,25 +55,53 @@ def find_other_programs(evidence: Evidence, trainer: Trainer) -> OtherPrograms |
     They take cores away if they use a tenth of them, no core is free, and the kernel preempts the training.
     """
     processors = evidence.get(find_processors, trainer)
-    own, switches = processors.tree_busy, processors.involuntary_switches_per_s
-    if own is None or (switches is not None and switches < MIN_SWITCHES_PER_S):
+    switches = processors.involuntary_switches_per_s
+    if switches is not None and switches < MIN_SWITCHES_PER_S:
+        return None
+    use = _core_use(evidence, trainer)
+    if use is None or use.busy < FULL_SHARE * use.cores:
+        return None
+    others = use.busy - use.own
+    if others < CROWDED_SHARE * use.cores:
         return None
     start, end = _span(evidence, trainer)
-    timeline, host = evidence.timeline, trainer.host
+    programs = _programs(evidence.timeline, trainer.host, start, end) if use.all_cores else {}
+    named = _named(programs, others, use.cores)
+    return OtherPrograms(others, others / use.cores, use.cores, use.all_cores, named)
+
+
+def find_cores_of_others(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the mean number of a trainer's cores that other programs used in the steady loop; 0 if unknown."""
+    use = _core_use(evidence, trainer)
+    return 0.0 if use is None else max(0.0, use.busy - use.own)
+
+
+class CoreUse(Struct, frozen=True):
+    """The mean use of the cores that the trainers of a host may use."""
+
+    cores: int
+    all_cores: bool
+    """Whether these are all cores of the machine."""
+    busy: float
+    own: float
+    """Part of ``busy``: the run's processes."""
+
+
+def _core_use(evidence: Evidence, trainer: Trainer) -> CoreUse | None:
+    """Return the use of a trainer's cores while it and those beside it trained; None if not sampled."""
+    processors = evidence.get(find_processors, trainer)
+    start, end = _span(evidence, trainer)
     bound = _bound(evidence, trainer)
     busy, cores = processors.busy, processors.online
     all_cores = not bound or cores is None or len(bound) >= cores
     if not all_cores:
+        timeline, host = evidence.timeline, trainer.host
         of_each = [_mean(timeline, f"cpu/{core}", "busy_share", host, start, end) for core in sorted(bound)]
         known = [share for share in of_each if share is not None]
         busy, cores = (sum(known), len(bound)) if len(known) == len(bound) else (None, None)
-    if not cores or busy is None or busy < FULL_SHARE * cores:
+    if not cores or busy is None or processors.tree_busy is None:
         return None
-    others = busy - own
-    if others < CROWDED_SHARE * cores:
-        return None
-    programs = _programs(timeline, host, start, end) if all_cores else {}
-    return OtherPrograms(others, others / cores, cores, all_cores, _named(programs, others, cores))
+    return CoreUse(cores, all_cores, busy, processors.tree_busy)
 
 
 def _span(evidence: Evidence, trainer: Trainer) -> tuple[int, int]:

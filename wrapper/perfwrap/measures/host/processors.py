@@ -18,6 +18,12 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.lookup import facts_of, host_facts, mean_over, samples_of, track_samples
 from perfwrap.timeline.model import Timeline
 
+WANTED_PER_CORE = 1.5
+"""Compute threads per usable core from which they are too many; one worker next to a training process is no
+problem."""
+RUNNABLE_PER_CORE = 1.25
+"""Runnable tasks per usable core from which the threads slow each other down."""
+
 
 class TrainerLoad(Struct, frozen=True):
     """A trainer with the data that its CPU figures depend on."""

@@ -17,6 +17,10 @@ from perfwrap.measures.trainers import Trainer
 LENGTH = pl.col("end") - pl.col("start")
 
 
+FIRST_FUSED_ON_CPU = (2, 4)
+"""The torch version that introduced fused optimizers on a CPU."""
+
+
 class Embeddings(Struct, frozen=True):
     """The large embeddings of an optimizer whose gradients contain all rows."""
 

@@ -5,13 +5,18 @@ Each function returns one option, or none where it does not apply or its gain ca
 
 from __future__ import annotations
 
-import math
-
 from perfwrap import units
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.unchanged_items import CheckedItems
-from perfwrap.measures.data_loading.worker_need import Step, best_workers, saved, saved_by_workers
+from perfwrap.measures.data_loading.worker_need import (
+    DEFAULT_PREFETCH,
+    MIN_GAIN,
+    Step,
+    best_workers,
+    saved,
+    saved_by_workers,
+)
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
@@ -20,9 +25,6 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, Option, named
 
 CACHED_NS = 2_000
 """Time to get an item from a cache."""
-MIN_WAITING_SHARE = 0.5
-"""Share of making a batch without need for a core from which more workers may gain nothing: what they wait for may
-serve one at a time."""
 CEILING = "cached-batch"
 """The experiment in which batches take no time."""
 
@@ -83,18 +85,22 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     workers = best_workers(step)
     if not workers or loader.of_daemon:
         return ()
-    persistent = ", persistent_workers=True" if loader.epochs > 1 else ""
-    threads = max(1, math.floor(step.cores) - workers) if step.cores is not None else step.threads
+    queue, threads = step.queue_with(workers), step.threads_with(workers)
+    settings = ", persistent_workers=True" if loader.epochs > 1 else ""
+    settings += f", prefetch_factor={queue}" if queue != DEFAULT_PREFETCH else ""
     core = "it a core" if workers == 1 else "them cores"
     verb = "worker makes" if workers == 1 else "workers make"
     fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
-    once = " Create it once, before the epochs." if loader.made_again and persistent else ""
+    once = " Create it once, before the epochs." if loader.made_again and loader.epochs > 1 else ""
+    changes = [f"workers={workers}"]
+    changes += [f"prefetch={queue}"] if queue != DEFAULT_PREFETCH else []
+    changes += [f"threads={threads}"] if threads < step.threads else []
     return (
         Option(
-            f"Pass num_workers={workers}{persistent} to {_where(loader)}.",
+            f"Pass num_workers={workers}{settings} to {_where(loader)}.",
             saved_by_workers(step),
             _times(step),
-            f"workers={workers}",
+            "+".join(changes),
             f"{units.count(workers)} {verb} the next batches while the training runs.{once}{fewer}",
         ),
     )
@@ -102,26 +108,30 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
 
 def no_workers(loader: LoaderUse) -> str:
     """Return why a loader that takes time gets no workers."""
-    return "its process is a daemon, which may have no children" if loader.of_daemon else "no core is free"
+    return (
+        "its process is a daemon, which may have no children"
+        if loader.of_daemon
+        else "too few cores are free"
+    )
 
 
 def more_workers(
     loader: LoaderUse,
     step: Step,
     min_gain_share: float = MIN_REPORTED_SHARE,
-    min_waiting_share: float = MIN_WAITING_SHARE,
 ) -> tuple[Option, ...]:
     """Return the option to raise the number of workers, if that gains as much."""
     workers = best_workers(step)
     if not step.workers or workers <= step.workers:
         return ()
-    best, worst = saved(step, step.with_workers(workers), workers)
+    best, worst = saved(step, workers)
     if 1.0 - best < min_gain_share:
         return ()
+    verb = "Pass" if worst <= 1.0 - MIN_GAIN else "Try"
     return (
         Option(
-            f"Pass num_workers={workers} instead of {step.workers} to {_where(loader)}.",
-            (best, 1.0 if step.waiting_share >= min_waiting_share else worst),
+            f"{verb} num_workers={workers} instead of {step.workers} to {_where(loader)}.",
+            (best, worst),
             _times(step),
             f"workers={workers}",
         ),
@@ -132,7 +142,7 @@ def _without(loader: LoaderUse, step: Step, part: float) -> float:
     """Return the best step-time ratio if making a batch takes less by this part."""
     if not step.workers:
         return without_measured(loader.share * part)[0]
-    return min(1.0, step.cheaper(part).with_workers(step.workers) / step.now_ns)
+    return min(1.0, step.cheaper(part).range_with(step.workers)[0] / step.now_ns)
 
 
 def _times(step: Step) -> str:

@@ -9,21 +9,24 @@ Why it costs
     Worker processes make the next batches while the current one is used.
 
 How the gain is estimated
-    Measured: the time to make a batch (the wait itself, because nothing overlaps) and the rest of the step.
-    With N workers a step takes max(rest, fetch / N), but at least the CPU time of both divided by the usable cores (CPU
-    affinity and cgroup quota), plus about 1 ms to receive a batch. Time in which the training thread only waits (for a
-    server or a disk) needs no core, so such loaders may use more workers than cores. Training on a CPU loses one core
-    for each worker beyond the free cores, so the rest of the step gets longer. The lower bound keeps half of the gain
-    if workers and training use all cores, and four fifths if some cores stay free. It is no gain if other programs took
-    cores from the training. The other options: at best all of the time of the function that takes most of making a
-    batch disappears; a cache of items that never change removes all of their time but in the first epoch.
+    Measured: the time to make each batch (the wait itself, because nothing overlaps), the rest of each step, and how
+    much of both needs a core. The loop is simulated with workers on the cores that it may use (CPU affinity and cgroup
+    quota), shared with other ranks, which get the same workers, and with other programs. Sending and receiving a batch
+    costs CPU time, which was measured once. The range has the best and the worst of what the run cannot know: whether
+    other programs yield cores, how much two busy cores slow each other down (measured after the run if the machine is
+    idle then), how long a worker's Python lock delays its batches (up to 5 ms), whether what the batches wait for
+    serves several workers at once, and whether fewer threads make the training slower; and of both halves of the loop.
+    The other options: at best all of the time of the function that takes most of making a batch disappears; a cache of
+    items that never change removes all of their time but in the first epoch.
 
 How to fix
-    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in this model.
-    With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a batch
-    takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make each
-    sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than workers. A
-    daemonic process may have no workers.
+    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the
+    simulation; also prefetch_factor, if batches take so different times that the default queue runs empty. Workers are
+    advised only if the whole range is a gain of at least 3 %, and never so many that they need more cores than there
+    are. With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a
+    batch takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make
+    each sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than
+    workers. A daemonic process may have no workers.
 
 When it is wrong
     When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python
@@ -36,7 +39,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
-from perfwrap.measures.data_loading.worker_need import RECEIVE_NS, Step, measured_step
+from perfwrap.measures.data_loading.worker_need import Step, measured_step
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
@@ -51,7 +54,8 @@ class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
-    receive_ns: int = RECEIVE_NS
+    receive_ns: int = 900_000
+    """Receiving a small batch from a worker on two busy cores (torch 2.13), for the advice if workers do not help."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -123,7 +127,7 @@ def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
     """Return what is left where workers do not help and no function is known that takes most of the time."""
     if step.fetch_ns > 2 * limits.receive_ns:
         edit = "Make each sample cheaper to load: work on whole batches, or prepare the data before the training."
-        why = f"Workers would not help, because {fixes.no_workers(loader)}."
+        why = f"Workers would not certainly help, because {fixes.no_workers(loader)}."
     else:
         edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
         made = units.duration(step.fetch_ns)

@@ -66,22 +66,18 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         )
     words = f"{units.share(share)} of the time the GPU waits for data"
     loaders = [loader for loader in evidence.get(find_loaders, trainer) if loader.training]
-    are_persistent = bool(loaders) and all(loader.persistent_workers for loader in loaders)
-    persistent = "" if are_persistent else "persistent_workers, "
+    restarts = not loaders or any(not loader.persistent_workers and loader.epochs > 1 for loader in loaders)
+    persistent = "persistent_workers, " if restarts else ""
+    workers = Option(
+        f"Use more workers: num_workers, {persistent}prefetch_factor.", without(share), words, "cached-batch"
+    )
+    cheaper = Option("Make batches cheaper: cheaper transforms, or faster storage.", without(share), words)
     return [
         Finding(
             title=f"The GPU is idle {SHARE} of the time because it waits for the next batch.",
             share=share,
             evidence=tuple(evidence_texts),
-            options=(
-                Option(
-                    f"Use more workers: num_workers, {persistent}prefetch_factor.",
-                    without(share),
-                    words,
-                    "cached-batch",
-                ),
-                Option("Make batches cheaper: cheaper transforms, or faster storage.", without(share), words),
-            ),
+            options=(cheaper,) if any(loader.of_daemon for loader in loaders) else (workers, cheaper),
             verdict="data-bound",
             confidence="inferred" if inferred else "measured",
             claims=pl.col("part") == "data",

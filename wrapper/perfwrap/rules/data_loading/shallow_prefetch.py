@@ -10,7 +10,8 @@ Why it costs
 
 How the gain is estimated
     The loader's queue is simulated with the measured times of making and using each batch, as it is and with longer
-    queues. The fix is the smallest prefetch_factor that is about as good as any; the lower bound is half of the gain.
+    queues. The fix is the smallest prefetch_factor that is about as good as any. The range comes from simulating the
+    whole loop and each half of it: other runs have other bursts.
 
 How to fix
     Pass this prefetch_factor to the DataLoader. It needs memory for workers x prefetch_factor batches.
@@ -27,16 +28,13 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.data_loading.batch_flow import BatchFlow, find_batch_flow
 from perfwrap.measures.data_loading.loaders import LoaderUse
+from perfwrap.measures.data_loading.worker_need import DEFAULT_PREFETCH
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
 
 NEEDS = ("data", "steady_steps")
-
-
-DEFAULT_PREFETCH = 2
-"""The default prefetch_factor of torch."""
 
 
 class Limits(Struct, frozen=True):
@@ -46,8 +44,6 @@ class Limits(Struct, frozen=True):
     """Idle share of the workers from which they have spare time."""
     min_wait_share: float = 0.5
     """Share of the wait that a longer queue must remove to count as the fix."""
-    min_gain_share: float = 0.5
-    """Minimum part of the gain: other runs have other bursts."""
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -62,7 +58,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     known = [(loader, flow) for loader, flow in flows if flow is not None]
     if not known:
         return NotChecked("Too few batches were recorded in detail to simulate the prefetch queue.")
-    found = [_finding(loader, flow, limits) for loader, flow in known if _is_short(loader, flow, limits)]
+    found = [_finding(loader, flow) for loader, flow in known if _is_short(loader, flow, limits)]
     return found or Clear("A longer queue would not remove half of the wait.")
 
 
@@ -76,10 +72,9 @@ def _is_short(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> bool:
     )
 
 
-def _finding(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> Finding:
+def _finding(loader: LoaderUse, flow: BatchFlow) -> Finding:
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
-    best = min(1.0, flow.deeper_ns / flow.now_ns)
     made = loader.making
     today = loader.prefetch_factor or DEFAULT_PREFETCH
     words = [
@@ -101,7 +96,7 @@ def _finding(loader: LoaderUse, flow: BatchFlow, limits: Limits) -> Finding:
         options=(
             Option(
                 f"Pass prefetch_factor={flow.prefetch} instead of {today} to {where}.",
-                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                flow.saving,
                 f"{units.duration(flow.deeper_ns)} instead of {units.duration(flow.now_ns)} per batch, simulated",
                 f"prefetch={flow.prefetch}",
             ),

@@ -68,7 +68,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     assert made is not None
     name = (made.collate or "the collate function").removeprefix("__main__.")
     where = named(name, made.collate_line)
-    best = min(1.0, step.cheaper(share_of(loader)).with_workers(max(1, step.workers)) / step.now_ns)
+    best = min(1.0, step.cheaper(share_of(loader)).range_with(step.workers)[0] / step.now_ns)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches; {units.share(share_of(loader))} of making a "
         f"batch is collation in {where}.",

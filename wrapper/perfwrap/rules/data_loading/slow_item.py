@@ -72,7 +72,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     name = ".".join((made.getitem or "the dataset").removeprefix("__main__.").split(".")[-2:])
     where = named(name, made.getitem_line)
     hottest = _hottest(evidence, trainer, loader)
-    best = min(1.0, step.cheaper(_share(loader)).with_workers(max(1, step.workers)) / step.now_ns)
+    best = min(1.0, step.cheaper(_share(loader)).range_with(step.workers)[0] / step.now_ns)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches; {units.share(_share(loader))} of making a "
         f"batch is loading its samples in {where}.",

@@ -95,8 +95,7 @@ def _finding(
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     faster = step.cheaper(states.disk_share, cpu=False)
-    best = faster.rest_ns + faster.fetch_ns if not step.workers else faster.with_workers(step.workers)
-    ratio = min(1.0, best / step.now_ns)
+    ratio = min(1.0, faster.range_with(step.workers)[0] / step.now_ns)
     words = [
         f"The processes that make batches wait for a disk {units.share(states.disk_share)} of that time "
         f"and use a core {units.share(states.wanting_share - states.cpu_starvation)}.",

@@ -9,11 +9,9 @@ Why it costs
     could do more, but are not used.
 
 How the gain is estimated
-    Measured in the workers: the time to make a batch, and how much of it they use or want a core. A step with N workers
-    takes max(rest, batch / N), but at least the CPU time of both divided by the usable cores (CPU affinity and cgroup
-    quota). The lower bound keeps half of the gain if workers and training use all cores, and four fifths if some cores
-    stay free. If workers mostly wait for something else, the lower bound is no gain, because it is unknown whether that
-    can serve more workers in parallel; so it is if other programs took cores from the training.
+    Measured in the workers: the time to make each batch, and how much of it they use or want a core. The loop is
+    simulated with more workers on the same cores, as in data_loader_single_process. At the lower bound, what workers
+    wait for serves no more of them at once than today, so that it may be no gain.
 
 How to fix
     Pass this num_workers to the DataLoader: the smallest number that is about as good as any in the model. Workers that
@@ -48,7 +46,7 @@ class Limits(Struct, frozen=True):
     """Share of their time from which workers count as busy."""
     min_wait_share: float = 0.5
     """Share of the wait that more workers must remove; otherwise making a batch is too slow."""
-    min_waiting_share: float = fixes.MIN_WAITING_SHARE
+    min_waiting_share: float = 0.5
     """Share of making a batch without need for a core from which it is mentioned."""
 
 
@@ -80,7 +78,7 @@ def _helps(step: Step, workers: int, limits: Limits) -> bool:
     """Return whether this number of workers removes most of the wait."""
     if workers <= step.workers:
         return False
-    return step.now_ns - step.with_workers(workers) >= limits.min_wait_share * (step.now_ns - step.rest_ns)
+    return step.now_ns - step.range_with(workers)[0] >= limits.min_wait_share * (step.now_ns - step.rest_ns)
 
 
 def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step, limits: Limits) -> Finding:
@@ -109,7 +107,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         share=loader.late_share,
         evidence=tuple(words),
         options=(
-            *fixes.more_workers(loader, step, 0.0, limits.min_waiting_share),
+            *fixes.more_workers(loader, step, 0.0),
             *fixes.caches(evidence, trainer, loader, step),
             *fixes.cheaper(evidence, trainer, loader, step),
         ),

@@ -38,7 +38,12 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.cores_taken import find_other_programs
-from perfwrap.measures.host.processors import Processors, find_processors
+from perfwrap.measures.host.processors import (
+    RUNNABLE_PER_CORE,
+    WANTED_PER_CORE,
+    Processors,
+    find_processors,
+)
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.model import (
@@ -63,10 +68,8 @@ class Limits(Struct, frozen=True):
     other_threads: int = 2
     """Threads of a worker that do not compute: one sends its batches, one belongs to torch (observed with torch
     2.13)."""
-    wanted_per_core: float = 1.5
-    """Compute threads per usable core from which they are too many, as in thread_oversubscription."""
-    runnable_per_core: float = 1.25
-    """Runnable tasks per usable core from which the threads slow each other down."""
+    wanted_per_core: float = WANTED_PER_CORE
+    runnable_per_core: float = RUNNABLE_PER_CORE
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:

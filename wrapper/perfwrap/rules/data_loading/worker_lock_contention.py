@@ -11,7 +11,7 @@ Why it costs
 
 How the gain is estimated
     Measured several times per second: in which kernel function a worker sleeps. At best, without the lock, a batch
-    takes less by the time of its lock waits; a step then takes max(rest, batch / workers), within the usable cores. It
+    takes less by the time of its lock waits; the loop is then simulated on its cores. It
     is unknown whether the locked resource supports concurrent access, so the lower bound is no gain.
 
 How to fix
@@ -78,7 +78,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     """Return the finding about one loader."""
     where = named("the DataLoader", loader.created)
     samples = loader.making.getitem_line if loader.making else None
-    free = step.cheaper(locked, cpu=False).with_workers(step.workers)
+    free = step.cheaper(locked, cpu=False).range_with(step.workers)[0]
     return Finding(
         title=f"{SHARE} of the training loop waits for {where}, whose workers wait for each other at a lock.",
         share=loader.late_share,

@@ -32,7 +32,12 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.host.processors import Processors, find_processors
+from perfwrap.measures.host.processors import (
+    RUNNABLE_PER_CORE,
+    WANTED_PER_CORE,
+    Processors,
+    find_processors,
+)
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
 
@@ -43,11 +48,8 @@ class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
     min_reported_share: float = MIN_REPORTED_SHARE
-    wanted_per_core: float = 1.5
-    """Compute threads per usable core from which they are too many; one worker next to a training process is no
-    problem."""
-    runnable_per_core: float = 1.25
-    """Runnable tasks per usable core from which the threads slow each other down."""
+    wanted_per_core: float = WANTED_PER_CORE
+    runnable_per_core: float = RUNNABLE_PER_CORE
     own_share: float = 0.9
     """The run's own share of the runnable tasks from which no other program is the cause."""
     min_throttled_share: float = 0.05
@@ -78,22 +80,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     share = sum(shares[part] for part in parts) * (1.0 - 1.0 / pressure)
     if share < limits.min_reported_share:
         return Clear(f"{threads}, which costs at most {units.share(share)} of the loop.")
-    number = _fitting_threads(cores)
     return [
         Finding(
             title=f"{threads}: they compete for the cores, which costs up to {SHARE} of the training loop.",
             share=share,
             evidence=_words(cores),
-            options=(
-                Option(
-                    f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}).",
-                    (1.0 - share, 1.0),
-                    threads,
-                    f"threads={number}",
-                    f"Then {_parts(cores)} fit the {units.number(cores.usable or 1.0)} usable cores.",
-                ),
-                *_fewer_workers(cores, share),
-            ),
+            options=_options(cores, share, threads),
             verdict="throttled",
             max_severity="critical" if _is_alone(cores, limits) else "minor",
             confidence="inferred",
@@ -155,10 +147,26 @@ def _parts(cores: Processors) -> str:
     return f"{processes}{_and_workers(cores)}"
 
 
-def _fewer_workers(cores: Processors, share: float) -> tuple[Option, ...]:
-    """Return the option to start fewer workers, if they alone fill the cores."""
-    usable = cores.usable or 1.0
-    if cores.workers < usable:
-        return ()
-    edit = f"Start fewer DataLoader workers: {units.count(cores.workers)} share {units.number(usable)} cores."
-    return (Option(edit, (1.0 - share, 1.0)),)
+def _options(cores: Processors, share: float, threads: str) -> tuple[Option, ...]:
+    """Return the ways to run fewer threads; fewer in each process only if it has several."""
+    number, usable, saving = _fitting_threads(cores), cores.usable or 1.0, (1.0 - share, 1.0)
+    options = []
+    if cores.threads_per_trainer is None or number < cores.threads_per_trainer:
+        options.append(
+            Option(
+                f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}).",
+                saving,
+                threads,
+                f"threads={number}",
+                f"Then {_parts(cores)} fit the {units.number(usable)} usable cores.",
+            )
+        )
+    if cores.workers >= usable:
+        edit = f"Start fewer DataLoader workers: {units.count(cores.workers)} share {units.number(usable)} cores."
+        options.append(Option(edit, saving))
+    if cores.trainers > 1 and cores.trainers >= usable:
+        edit = f"Start fewer processes: {_parts(cores)} share {units.number(usable)} cores."
+        options.append(Option(edit, saving, threads))
+    return tuple(options) or (
+        Option(f"Let the run use more cores than {units.number(usable)}.", saving, threads),
+    )

@@ -35,7 +35,8 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.optimizers import Embeddings, OptimizerUse, find_optimizers
+from perfwrap.measures.facts import find_facts, torch_version
+from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, Embeddings, OptimizerUse, find_optimizers
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MINOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
 
@@ -77,8 +78,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return NotChecked(
             "The tensors of the optimizers are missing in this recording; record again with this version."
         )
+    can_fuse = torch_version(evidence.get(find_facts, trainer.process)) >= FIRST_FUSED_ON_CPU
     found = [
-        _finding(use, seen, share, limits)
+        _finding(use, seen, share, limits, can_fuse)
         for use in known
         if (seen := use.embeddings) is not None
         and not use.fused
@@ -93,7 +95,7 @@ def _wasted(use: OptimizerUse, seen: Embeddings) -> float:
     return use.share * seen.elements / (use.elements or seen.elements) * (1.0 - seen.touched)
 
 
-def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) -> Finding:
+def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits, can_fuse: bool) -> Finding:
     """Return the finding about one optimizer."""
     kind = use.kind.rpartition(".")[2]
     best, worst = without_measured(share)
@@ -107,7 +109,7 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
             f"step, but it updates all of them: {units.duration(use.ns_per_step)} per step.",
             f"These embeddings are {units.share(seen.elements / (use.elements or seen.elements))} of its elements.",
         ),
-        options=_options(kind, KINDS[use.kind], seen, share, (best, worst + left * (1.0 - worst))),
+        options=_options(kind, KINDS[use.kind], seen, share, (best, worst + left * (1.0 - worst)), can_fuse),
         verdict="compute-bound",
         location=locate(use.where),
         confidence="inferred",
@@ -118,7 +120,7 @@ def _finding(use: OptimizerUse, seen: Embeddings, share: float, limits: Limits) 
 
 
 def _options(
-    kind: str, instead: str, seen: Embeddings, share: float, saving: tuple[float, float]
+    kind: str, instead: str, seen: Embeddings, share: float, saving: tuple[float, float], can_fuse: bool
 ) -> tuple[Option, ...]:
     """Return the ways to update fewer rows, or all of them faster."""
     basis = f"{units.share(seen.touched)} of {units.count(seen.rows)} rows used"
@@ -129,18 +131,17 @@ def _options(
             f"used{condition}."
         )
         return (Option(edit, saving, basis),)
-    return (
-        Option(
-            f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to "
-            f"{kind} as before.",
-            saving,
-            basis,
-            details="It updates only the rows that a step used (and has no weight decay).",
-        ),
-        Option(
-            f"Pass fused=True to {kind}, if all rows must change in each step.",
-            without(share, NOTHING),
-            "all rows in one pass",
-            "fused-optimizer",
-        ),
+    sparse = Option(
+        f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to {kind} "
+        "as before.",
+        saving,
+        basis,
+        details="It updates only the rows that a step used (and has no weight decay).",
     )
+    fused = Option(
+        f"Pass fused=True to {kind}, if all rows must change in each step.",
+        without(share, NOTHING),
+        "all rows in one pass",
+        "fused-optimizer",
+    )
+    return (sparse, fused) if can_fuse else (sparse,)

@@ -37,7 +37,7 @@ from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
-from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
+from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
@@ -50,9 +50,6 @@ TORCH_OPTIM = "torch.optim."
 FUSED_ON_CPU = {"Adam": (0.60, 0.85), "AdamW": (0.60, 0.85), "Adagrad": (0.50, 0.70), "SGD": (0.30, 0.75)}
 """Optimizers with a fused CPU kernel (torch 2.4's release notes), and the share of the step that it saves (measured,
 see above). SGD without momentum gains less."""
-
-FIRST_FUSED_ON_CPU = (2, 4)
-"""The torch version that introduced them."""
 
 
 class Limits(Struct, frozen=True):

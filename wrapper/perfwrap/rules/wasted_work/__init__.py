@@ -5,6 +5,8 @@ from __future__ import annotations
 from perfwrap.rules.model import Rule
 from perfwrap.rules.wasted_work import (
     frozen_part_with_gradients,
+    full_sort,
+    linear_on_repeated_rows,
     log_of_softmax,
     loop_of_small_operations,
     materialised_broadcast,
@@ -26,6 +28,8 @@ RULES: tuple[Rule, ...] = (
     recast_weights,
     loop_of_small_operations,
     materialised_broadcast,
+    linear_on_repeated_rows,
+    full_sort,
     log_of_softmax,
 )
 """In the order in which they are shown."""

@@ -50,7 +50,8 @@ def add_all(
         host = shown(name["host"])
         process = builder.latest_process(host, int(name["pid"]))
         opened = moment(host, window.opened)
-        builder.add_operations(msgspec.structs.replace(window, process=process, opened=opened))
+        thread = builder.known_thread(process, window.thread)
+        builder.add_operations(msgspec.structs.replace(window, process=process, thread=thread, opened=opened))
 
 
 def _decode(content: bytes) -> OperationWindow:
@@ -96,6 +97,7 @@ def _check(window: OperationWindow) -> None:
     _demand(window.unowned, len(window.storages))
     _demand((number for number, _ in window.gpu), count)
     _demand(window.nodes.values(), count)
+    _demand(window.sorts, count)
     if len(window.value_operation) != values or not window.bare:
         raise ValueError("its values are damaged")
     if any(len(each.reads) % 2 or len(each.writes) % 3 for each in operations):
