@@ -135,6 +135,8 @@ def _install(torch):
     if not window_obstacles.is_ignored_by_compiler(torch):
         begins = guard.protect("dataflow_compile_begins", _compile_begins)
         instrument.instrument(torch, torch.compile, begins, _pass)
+        begins = guard.protect("dataflow_inference_begins", _inference_begins)
+        instrument.instrument(torch, torch.inference_mode.__enter__, begins, _pass)
     if hasattr(torch.utils, "swap_tensors"):
         begins = guard.protect("dataflow_swap_begins", _swap_begins)
         instrument.instrument(torch, torch.utils.swap_tensors, begins, _pass)
@@ -232,6 +234,11 @@ def _backward_begins():
 def _swap_begins():
     # PyTorch swaps no tensors to which there are weak references.
     _step_aside("the program swaps tensors")
+
+
+def _inference_begins():
+    # In old versions ``.data`` of its tensors raises an error under a mode.
+    _step_aside("a step uses inference mode")
 
 
 def _script_begins(kind):

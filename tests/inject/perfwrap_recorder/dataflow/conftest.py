@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from ..probes.conftest import BARE, INSTALL
+
+TORCH = find_spec("torch")
+assert TORCH is not None and TORCH.origin is not None
+MODE_CODE = Path(TORCH.origin).parent / "utils" / "_python_dispatch.py"
+CONVERTS = "ignore_compile_internals" in MODE_CODE.read_text(encoding="utf-8")
+"""Whether this version of PyTorch is so new that inference mode and `as_subclass` work while a mode is on the stack."""
 
 INSPECT = """
 from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads, window_obstacles

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from .conftest import is_given_up, is_window, notes, rows, windows
+from .conftest import CONVERTS, is_given_up, is_window, notes, rows, windows
 
 LOOP = """
 net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
@@ -21,11 +19,6 @@ def train_step(x=None):
     tell(loss)
 """
 
-TORCH = find_spec("torch")
-assert TORCH is not None and TORCH.origin is not None
-MODE_CODE = Path(TORCH.origin).parent / "utils" / "_python_dispatch.py"
-CONVERTS = "ignore_compile_internals" in MODE_CODE.read_text(encoding="utf-8")
-"""Whether this version of PyTorch is so new that the recorder trusts `as_subclass` while a mode is on the stack."""
 SHOWS_NO_FRAMES = sys.version_info >= (3, 11)
 """Whether tracebacks have no frame of the recorder."""
 

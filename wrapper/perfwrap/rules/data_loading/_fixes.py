@@ -106,6 +106,16 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     )
 
 
+def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
+    """Return the option to try one worker where workers may help, but not certainly: never the first one."""
+    if loader.of_daemon or step.workers or best_workers(step):
+        return ()
+    best, worst = saved(step, 1)
+    if best > 1.0 - MIN_GAIN:
+        return ()
+    return (Option(f"Try num_workers=1 for {_where(loader)}.", (best, worst), _times(step), "workers=1"),)
+
+
 def no_workers(loader: LoaderUse) -> str:
     """Return why a loader that takes time gets no workers."""
     return (
