@@ -3,9 +3,9 @@
     python scripts/fixes/fuzz_edits.py --sources DIR... [--files 500] [--part 1/5] [--seed 1] [--edits NAME...]
 
 Of the Python files below the folders (``site-packages`` or bare repositories, too) it takes some at random, two in
-three of them from those that train or use PyTorch. Each edit is applied at some lines that look like its own and at
-some other lines. A file
-with mistakes ends the run with exit code 1. A mistake is: an exception, a result that does not parse, lines changed
+three of them from those that have a line for one of the edits, the same number for each edit as far as there are any.
+Each edit is applied at some lines that look like its own and at some other lines. A mistake ends the run with exit
+code 1. A mistake is: an exception, a result that does not parse, lines changed
 that are not the edit's, other line endings, or an edit that finds something to do at its place again and again.
 """
 
@@ -32,11 +32,10 @@ from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_file import read_source
 from perfwrap.edits.source_tree import Source, parse
 
+MOST_READ = 6000
+"""Files that are read to choose from."""
 MAX_BYTES = 60_000
 """A larger file takes many seconds, and is of the same kind."""
-TRAINS = re.compile(
-    rb"DataLoader\(|backward\(|optim\.\w+\(|\.item\(\)|zero_grad\(|empty_cache|detect_anomaly"
-)
 RANDOM_LINES, OWN_LINES, MOST_EDITS, TIMES = 3, 6, 3, 4
 VALUES: dict[str, list[dict[str, int | bool | str]]] = {
     "loader_options": [
@@ -97,18 +96,27 @@ def choose(folders: list[Path], count: int, seed: int, into: Path) -> list[Path]
             files += [(path, "") for path in folder.rglob("*.py") if path.is_file()]
     files.sort()
     chance.shuffle(files)
-    own: list[Path] = []
+    wanted = {name: re.compile(pattern) for name, pattern in OWN.items()}
+    own: dict[str, list[Path]] = {name: [] for name in OWN}
     others: list[Path] = []
-    for place, name in files:
-        if len(own) >= count and len(others) >= count:
+    each = max(count * 2 // 3 // len(own), 1)
+    rest = max(count - each * len(own), 0)
+    for place, name in files[:MOST_READ]:
+        if len(others) == rest and all(len(found) == each for found in own.values()):
             break
         path = _written(place, name, into) if name else place
         if path is None or path.stat().st_size > MAX_BYTES:
             continue
-        found = own if TRAINS.search(path.read_bytes()) else others
-        if len(found) < count:
-            found.append(path)
-    return (own[: count - count // 3] + others[: count // 3])[:count]
+        text = path.read_bytes().decode("latin-1")
+        # The edit with the fewest files gets it.
+        rarest = min(
+            (edit for edit in own if wanted[edit].search(text)), key=lambda edit: len(own[edit]), default=""
+        )
+        if rarest and len(own[rarest]) < each:
+            own[rarest].append(path)
+        elif len(others) < rest:
+            others.append(path)
+    return [path for found in own.values() for path in found] + others
 
 
 def _written(repository: Path, name: str, into: Path) -> Path | None:

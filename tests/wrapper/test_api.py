@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from perfwrap.diagnosis.model import LineAccount, LineCost
 from perfwrap.measures.account.lines import Line
+from perfwrap.rules.model import Finding, Option
 
 
 @pytest.fixture
@@ -80,6 +81,14 @@ def test_a_notebook_shows_verdict_and_findings_and_no_markup_of_the_program(fold
     assert all(finding.rule in shown for finding in run.findings)
     object.__setattr__(run, "name", "<script>alert(1)</script>")
     assert "<script>" not in run._repr_html_()
+
+
+def test_a_notebook_shows_the_other_options_too(folder: Path) -> None:
+    run = perfwrap.analyze(folder)
+    options = (Option("Do <this>.", (0.5, 0.6)), Option("Do <that>.", (0.7, 0.8)))
+    found = (Finding("It waits.", 0.5, (), options, rule="it"),)
+    shown = replace(run, diagnosis=replace(run.diagnosis, findings=found))._repr_html_()
+    assert "<b>Fix:</b> Do &lt;this&gt;.<br>Or: Do &lt;that&gt;, step time 70 to 80 %</td>" in shown
 
 
 def test_rules_can_be_chosen(folder: Path) -> None:

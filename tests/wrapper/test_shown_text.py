@@ -119,7 +119,6 @@ def test_nothing_else_prints() -> None:
         "shown_text.py",
         "checkup/interpreters.py",
         "demo/train_digits.py",
-        "demo/train_digits_fixed.py",
     }
     found = {
         str(path.relative_to(PACKAGE))

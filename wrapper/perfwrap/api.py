@@ -22,6 +22,7 @@ from perfwrap.diagnosis.model import Diagnosis, StepFigures, Verdict
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import leads_somewhere
 from perfwrap.reports import json as json_report
+from perfwrap.reports.gain import alternative
 from perfwrap.rules.model import Finding, Outcome
 from perfwrap.run_folder import MANIFEST, RunFolder
 from perfwrap.sources import files
@@ -157,7 +158,9 @@ class Analysis:
             f"<tr><td>{html.escape(finding.rule)}</td><td>{html.escape(finding.severity)}</td>"
             f"<td>{html.escape(str(finding.location or ''))}</td>"
             f"<td style='text-align:left'>{html.escape(finding.sentence)}<br><b>Fix:</b> "
-            f"{html.escape(finding.advice)}</td></tr>"
+            f"{html.escape(finding.advice)}"
+            + "".join(f"<br>Or: {html.escape(alternative(option))}" for option in finding.options[1:])
+            + "</td></tr>"
             for finding in self.findings
         )
         table = (

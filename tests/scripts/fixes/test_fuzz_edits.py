@@ -61,5 +61,5 @@ def test_files_of_folders_and_bare_repositories_are_chosen(tmp_path: Path) -> No
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run([*git, *words], check=True)
     subprocess.run(["git", "clone", "-q", "--bare", tmp_path / "work", tmp_path / "bare"], check=True)
-    chosen = fuzz_edits.choose([tmp_path / "bare", tmp_path / "folder"], 3, 1, tmp_path / "into")
+    chosen = fuzz_edits.choose([tmp_path / "bare", tmp_path / "folder"], 60, 1, tmp_path / "into")
     assert sorted(path.read_text() for path in chosen) == sorted([PROGRAM, "x = 1\n"])

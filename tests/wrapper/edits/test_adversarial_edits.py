@@ -40,6 +40,33 @@ def test_the_discriminator_is_frozen_for_the_generator(apply: Callable[..., str]
     )
 
 
+METHODS = """
+class Game:
+    def play_critic(self, real):
+        self.critic_optimizer.zero_grad()
+        loss = f(self.critic(real))
+        loss.backward()
+        self.critic_optimizer.step()
+
+    def play_generator(self):
+        fake = self.generator(x)  # freeze: self.critic.requires_grad_(False)
+        loss = -self.critic(fake).mean()  # here
+        self.generator_optimizer.zero_grad()
+        loss.backward()
+        self.generator_optimizer.step()
+"""
+
+
+def test_each_step_may_have_a_function_of_its_own(
+    apply: Callable[..., str], refuse: Callable[..., str]
+) -> None:
+    assert apply("frozen_discriminator", METHODS) == (
+        "+        self.critic.requires_grad_(False)\n+        self.critic.requires_grad_(True)"
+    )
+    late = METHODS.replace("        self.critic_optimizer.zero_grad()\n", "")
+    assert "not cleared" in refuse("frozen_discriminator", late)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -26,7 +26,7 @@ def test_it_saves_in_some_rounds_and_in_the_last_one(apply: Callable[..., str], 
     ("program", "reason"),
     [
         ("for e in range(9):\n    if best: torch.save(m, p)  # here\n", "does more than save"),
-        ("for e in range(9):\n    if best:\n        torch.save(m, p)  # here\n", "only under a condition"),
+        ("for e in range(9):\n    if best:\n        torch.save(m, p)  # here\n", "another condition"),
         ("for e in epochs:\n    torch.save(m, p)  # here\n", "how many rounds"),
         ("for e in range(1, 9):\n    torch.save(m, p)  # here\n", "how many rounds"),
         ("torch.save(m, p)  # here\n", "not in a for loop"),
@@ -35,3 +35,16 @@ def test_it_saves_in_some_rounds_and_in_the_last_one(apply: Callable[..., str], 
 )
 def test_others_are_refused(refuse: Callable[..., str], program: str, reason: str) -> None:
     assert reason in refuse(NAME, f"import torch\n{program}", every=5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("step % 5 == 4", "step % 25 == 24 or step + 1 == 100"),
+        ("(step + 1) % 5 == 0", "(step + 1) % 25 == 0 or step + 1 == 100"),
+        ("step % 5 == 2", "step % 25 == 2 or step + 1 == 100"),
+    ],
+)
+def test_an_interval_becomes_longer(apply: Callable[..., str], old: str, new: str) -> None:
+    program = f"import torch\nfor step in range(100):\n    if {old}:\n        x = 1\n        torch.save(m, p)  # here\n"
+    assert apply(NAME, program, every=5) == f"-    if {old}:\n+    if {new}:"

@@ -46,7 +46,8 @@ def finding(rule: str, path: Path | str, line: int, *options: Option) -> Finding
 
 
 def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
-    workers = Option("Pass num_workers=2, persistent_workers=True to it.", (0.4, 0.6), experiment="workers=2")
+    change = "workers=2+threads=1"
+    workers = Option("Pass num_workers=2, persistent_workers=True to it.", (0.4, 0.6), experiment=change)
     found, unedited = candidates.find(
         [
             finding("data_loader_single_process", program, LOADER, workers),
@@ -63,6 +64,8 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
         ("zero_grad_memset", "zero_grad_option", ZERO_GRAD),
     ]
     assert found[0].target.values == {"num_workers": 2, "persistent_workers": True}
+    ((_, content),) = edited_program.make(found[:1]).items()
+    assert "    torch.set_num_threads(1)\n    loader = DataLoader(" in content.decode()
     assert found[0].random_numbers and not found[1].random_numbers
     assert found[0].predicted == (0.4, 0.6)
     assert [(one.rule, one.reason) for one in unedited] == [

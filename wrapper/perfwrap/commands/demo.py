@@ -1,4 +1,4 @@
-"""Profile a bundled slow training script and its fixed version, and compare them."""
+"""Profile a bundled slow training script, make the edit that the diagnosis advises, and measure it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from perfwrap import run_folder
+from perfwrap.commands.run_report import diagnosed
+from perfwrap.edits.outcome import Refusal
+from perfwrap.edits.patch_text import patch
 from perfwrap.errors import PerfwrapError
+from perfwrap.fixing import candidates, edited_program
+from perfwrap.fixing.candidates import Candidate
 from perfwrap.reports.terminal.difference import print_difference
 from perfwrap.shown_text import say
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "demo"
+SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 
 
@@ -31,7 +36,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Profile a bundled slow training script and its fixed version.
+    """Profile a bundled slow training script, make the advised edit, and measure it.
 
     Takes less than two minutes on two CPU cores. Needs no GPU and no download.
     """
@@ -42,11 +47,41 @@ def demo(
             "Install with: pip install 'perfwrap[demo]', or in a clone: pip install -c constraints.txt -e '.[demo]'",
         )
     folder = run_folder.create_parent(out, "demo")
-    slow = _profile(SCRIPTS / "train_digits.py", folder / "slow", "A slow training script")
-    fixed = _profile(
-        SCRIPTS / "train_digits_fixed.py", folder / "fixed", "The same script with the suggested fix"
-    )
-    print_difference(slow, fixed, folder)
+    script = folder / SCRIPT.name
+    script.write_bytes(SCRIPT.read_bytes())
+    slow = _profile(script, folder / "slow", "1 of 2: a slow training script")
+    edit = _advised(folder / "slow")
+    if edit is None:
+        say("The diagnosis advises no edit on this machine: other programs may use its cores.")
+        return
+    edited, text = _edited(edit, folder)
+    say("")
+    say("── The advised edit ──")
+    for line in text.splitlines()[1:]:
+        say(line)
+    fixed = _profile(edited, folder / "fixed", "2 of 2: the same script with this edit")
+    print_difference(slow, fixed, edit.predicted, folder)
+    say("")
+    say("On your own script, `perfwrap fix -- python train.py` makes such an edit and proves it, and")
+    say("`perfwrap inspect -- python train.py` shows the cost of each line.")
+
+
+def _advised(run: Path) -> Candidate | None:
+    """Return the first edit that the diagnosis leads to, None if there is none."""
+    found, _ = candidates.find(diagnosed(run).findings, [], ())
+    return found[0] if found else None
+
+
+def _edited(edit: Candidate, folder: Path) -> tuple[Path, str]:
+    """Write the edited script next to the original, and return it with the diff."""
+    try:
+        contents = edited_program.make([edit])
+    except Refusal as refusal:
+        raise PerfwrapError(f"The advised edit was not possible: {refusal.reason}") from None
+    ((_, content),) = contents.items()
+    edited = folder / f"{SCRIPT.stem}_fixed.py"
+    edited.write_bytes(content)
+    return edited, patch(contents).decode("utf-8")
 
 
 def _profile(script: Path, out: Path, title: str) -> dict[str, Any]:

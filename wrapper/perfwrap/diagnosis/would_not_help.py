@@ -14,6 +14,7 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.data_loading.loader_simulation import RECEIVE_NS
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
 from perfwrap.measures.evidence import Evidence
@@ -31,6 +32,8 @@ from perfwrap.rules.model import Finding
 MAX_GAIN = MIN_GAIN
 """Share of the training loop from which advice may be worth it."""
 MAX_NAMED = 4
+MAX_CHEAP = 2.0
+"""Time to make a batch, over that to receive one from a worker, up to which both are about the same."""
 MANY_CORES = 0.9
 """Share of the usable cores in use from which no core is free."""
 
@@ -110,11 +113,13 @@ def _no_use(loader: LoaderUse, step: Step | None) -> str | None:
         return "the process is a daemon, which may have no children"
     if step is None or step.crowded or loader.workers or step.cores is None or best_workers(step):
         return None
-    if saved(step, 1)[0] <= 1.0 - MIN_GAIN and step.work_ns < MANY_CORES * step.cores * step.now_ns:
+    if saved(step, 1)[0] <= 1.0 - MIN_GAIN:
         return None
-    if step.work_ns < MANY_CORES * step.cores * step.now_ns:
+    if step.work_ns >= MANY_CORES * step.cores * step.now_ns:
+        return f"the training keeps its {units.counted(round(step.cores), 'core')} busy"
+    if step.fetch_ns <= MAX_CHEAP * RECEIVE_NS:
         return f"a batch takes {units.duration(step.fetch_ns)} to make and about as long to send"
-    return f"the training keeps all {units.counted(round(step.cores), 'core')} busy"
+    return None
 
 
 def _pinning(evidence: Evidence, trainer: Trainer) -> Unhelpful | None:

@@ -13,6 +13,7 @@ from perfwrap.edits.outcome import Edited, Refusal, Refused, Target
 
 EDITS = (
     "loader_options",
+    "thread_count",
     "optimizer_options",
     "zero_grad_option",
     "evaluation_mode",

@@ -1,7 +1,8 @@
 """Synchronises gradients of DistributedDataParallel only where the optimizer steps: ``model.no_sync()`` otherwise.
 
 The statements from the model's call to the backward pass, all of one block, get a ``with`` whose condition is that of
-the ``if`` around the optimizer's step. Refused: conditions whose values change in between. Values: none.
+the ``if`` around the optimizer's step, or the last round of an inner loop before it. Refused: conditions whose
+values change in between. Weights are the same up to rounding. Values: none.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import libcst as cst
 
 from perfwrap.edits.blocks import block_of, index_in, is_unchanged_between
 from perfwrap.edits.call_arguments import callee, find_call, is_method
-from perfwrap.edits.names import read_names, writes_anywhere
+from perfwrap.edits.counted_rounds import counter_of
+from perfwrap.edits.names import free_name, read_names, writes_anywhere
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Result, Source, dotted_name
 from perfwrap.edits.statements import Changes, module_name
@@ -31,12 +33,15 @@ def edit(source: Source, target: Target) -> Edited:
     if end is None:
         raise Refusal(f"Line {target.line} has no block of its own.")
     begin, model = _forward(source, block, end)
-    condition = _condition(source, block, end)
-    if not is_unchanged_between(source, read_names(source, condition.test), block[begin], condition):
-        raise Refusal(f"The condition at line {source.line(condition)} changes after the forward pass.")
     changes: Changes = {}
+    condition = _condition(source, block, end)
+    if condition is not None:
+        if not is_unchanged_between(source, read_names(source, condition.test), block[begin], condition):
+            raise Refusal(f"The condition at line {source.line(condition)} changes after the forward pass.")
+        test = source.code(condition.test)
+    else:
+        test = _last_round_of_inner_loop(source, backward, changes)
     contextlib = module_name(source, "contextlib", changes)
-    test = source.code(condition.test)
     chosen = f"{contextlib}.nullcontext() if {test} else {model}.no_sync()"
 
     def wrap(updated: cst.CSTNode) -> Result:
@@ -82,8 +87,31 @@ def _is_wrapped(source: Source, name: str) -> bool:
     return False
 
 
-def _condition(source: Source, block: object, end: int) -> cst.If:
-    """Return the ``if`` behind a backward pass that holds the optimizer's step."""
+def _last_round_of_inner_loop(source: Source, backward: cst.Call, changes: Changes) -> str:
+    """Return the condition of the last round of a loop ``for part in range(n)`` behind which the optimizer steps."""
+    loop = source.loop(backward)
+    outer = block_of(source, loop) if isinstance(loop, cst.For) else ()
+    place = index_in(source, outer, loop) if loop is not None else None
+    is_stepped = place is not None and any(
+        is_method(call, "step")
+        for statement in outer[place + 1 : place + 6]
+        for call in source.inside(statement, cst.Call)
+    )
+    if not isinstance(loop, cst.For) or not is_stepped or source.loop(loop) is None:
+        raise Refusal("The optimizer steps after each backward pass.")
+    head = loop.iter
+    if not isinstance(head, cst.Call) or dotted_name(head.func) != "range" or len(head.args) != 1:
+        raise Refusal(f"The loop at line {source.line(loop)} does not say how many rounds it has.")
+    if dotted_name(loop.target) == "_":
+        part = free_name(source, "part")
+        changes[loop.target] = cst.Name(part)
+    else:
+        part = counter_of(source, loop, changes)
+    return f"{part} + 1 == {source.code(head.args[0].value)}"
+
+
+def _condition(source: Source, block: object, end: int) -> cst.If | None:
+    """Return the ``if`` behind a backward pass that holds the optimizer's step, None if there is none."""
     assert isinstance(block, list | tuple)
     for statement in block[end + 1 :]:
         if isinstance(statement, cst.If):
@@ -94,5 +122,5 @@ def _condition(source: Source, block: object, end: int) -> cst.If:
                     raise Refusal(f"The condition at line {source.line(statement)} is not a simple one.")
                 return statement
         elif any(is_method(call, "step") for call in source.inside(statement, cst.Call)):
-            break
-    raise Refusal("The optimizer steps after each backward pass.")
+            raise Refusal("The optimizer steps after each backward pass.")
+    return None

@@ -62,4 +62,24 @@ def check_cleared(source: Source, backward: cst.Call, role: re.Pattern[str]) -> 
             break
         if is_of(receiver(call), role):
             return
+    if source.loop(backward) is None and not following and _clears_first(source, role):
+        return
     raise Refusal("The gradients that this backward pass adds are not cleared before the next one.")
+
+
+def _clears_first(source: Source, role: re.Pattern[str]) -> bool:
+    """Return whether each function in which an optimizer of a role steps clears the gradients before it adds any."""
+    steps = [
+        call
+        for call in source.inside(source.module, cst.Call)
+        if is_method(call, "step") and is_of(receiver(call), role)
+    ]
+    for step in steps:
+        scope = source.scope(step)
+        calls = [call for call in source.inside(scope, cst.Call) if is_method(call, "backward", "zero_grad")]
+        first = next(
+            (call for call in calls if is_method(call, "backward") or is_of(receiver(call), role)), None
+        )
+        if first is None or is_method(first, "backward"):
+            return False
+    return bool(steps)

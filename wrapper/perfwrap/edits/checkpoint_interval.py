@@ -6,12 +6,13 @@ round is known. Values: ``every``, e.g. 5.
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from perfwrap.edits.call_arguments import find_call, is_method
 from perfwrap.edits.counted_rounds import counter_of, under_condition
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.read_values import is_now_and_then
 from perfwrap.edits.source_tree import Source, dotted_name
 from perfwrap.edits.statements import Changes, check_own_lines
 
@@ -38,17 +39,33 @@ def edit(source: Source, target: Target) -> Edited:
     loop = source.loop(statement)
     if not isinstance(loop, cst.For) or loop.asynchronous is not None:
         raise Refusal(f"Line {target.line} is not in a for loop.")
-    if any(source.is_inside(outer, loop) for outer in source.around(statement, cst.If)):
-        raise Refusal(f"Line {target.line} runs only under a condition.")
-    if is_now_and_then(source, statement, loop):
-        raise Refusal(f"Line {target.line} runs only in some rounds.")
     changes: Changes = {}
     last = _last_round(source, loop)
     step = counter_of(source, loop, changes)
+    outer = [found for found in source.around(statement, cst.If) if source.is_inside(found, loop)]
+    if outer:
+        return _longer(source, outer, step, last, every)
     changes[statement] = under_condition(source, f"({step} + 1) % {every} == 0 or {step} + 1 == {last}")
     return Edited(
         source.replaced(changes),
         f"Save at line {source.line(statement)} in every {every}th round of the loop and in the last one.",
+    )
+
+
+def _longer(source: Source, outer: list[cst.If], step: str, last: str, every: int) -> Edited:
+    """Return the source in which ``if step % 5 == 4`` around the line has an interval that is longer."""
+    test = outer[0].test
+    found = re.fullmatch(rf"\(?{re.escape(step)}( \+ 1)?\)? % (\d+) == (\d+)", source.code(test))
+    if len(outer) > 1 or found is None or outer[0].orelse is not None:
+        raise Refusal(f"Line {source.line(outer[0])} has another condition than a number of rounds.")
+    shift, interval, rest = found[1] or "", int(found[2]), int(found[3])
+    rest = interval * every - 1 if rest == interval - 1 and rest else rest
+    name = f"({step}{shift})" if shift else step
+    new = cst.parse_expression(f"{name} % {interval * every} == {rest} or {step} + 1 == {last}")
+    return Edited(
+        source.replaced({test: new}),
+        f"Save in every {interval * every}th round instead of every {interval}th, and in the last one: the condition "
+        f"at line {source.line(test)}.",
     )
 
 

@@ -7,7 +7,7 @@ wrap models for several processes. Values: none.
 
 from __future__ import annotations
 
-import re
+import libcst as cst
 
 from perfwrap.edits.adversaries import (
     DISCRIMINATOR,
@@ -18,18 +18,25 @@ from perfwrap.edits.adversaries import (
     is_of,
 )
 from perfwrap.edits.blocks import block_of, index_in
-from perfwrap.edits.call_arguments import find_call
-from perfwrap.edits.names import read_names
+from perfwrap.edits.call_arguments import callee, find_call, is_method
+from perfwrap.edits.names import is_stored, read_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Source, dotted_name
 from perfwrap.edits.statements import Changes, with_lines
 
-UNSAFE = re.compile(r"requires_grad_\(|\.requires_grad\s*=[^=]|DataParallel|fully_shard")
+WRAPPERS = (
+    "DataParallel",
+    "DistributedDataParallel",
+    "DDP",
+    "FullyShardedDataParallel",
+    "FSDP",
+    "fully_shard",
+)
 
 
 def edit(source: Source, target: Target) -> Edited:
     """Return the source that freezes the discriminator from the line to the backward pass; raises Refusal."""
-    if UNSAFE.search(source.module.code):
+    if _sets_gradients(source):
         raise Refusal("The file sets requires_grad itself or wraps models for several processes.")
     call = find_call(
         source, target.line, lambda call: is_of(dotted_name(call.func), DISCRIMINATOR), "a discriminator"
@@ -53,4 +60,15 @@ def edit(source: Source, target: Target) -> Edited:
     return Edited(
         source.replaced(changes),
         f"Compute no gradients of {model} from line {source.line(call)} to line {source.line(backward)}.",
+    )
+
+
+def _sets_gradients(source: Source) -> bool:
+    """Return whether a file sets ``requires_grad`` of weights, or wraps models for several processes."""
+    for call in source.inside(source.module, cst.Call):
+        if is_method(call, "requires_grad_") or callee(source, call) in WRAPPERS:
+            return True
+    return any(
+        found.attr.value == "requires_grad" and is_stored(source, found)
+        for found in source.inside(source.module, cst.Attribute)
     )

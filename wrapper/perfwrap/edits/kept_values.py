@@ -1,5 +1,4 @@
-"""Keeps losses on their device: ``losses.append(loss.item())`` becomes
-``losses.append(loss.detach().clone())``.
+"""Keeps losses on their device: a list gets ``loss.detach().clone()`` instead of ``loss.item()``.
 
 After the loop one line reads them all. Refused: lists that the loop uses otherwise, or that other functions see.
 Values: none.

@@ -43,6 +43,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
+THREADS = "threads"
 LOADER_ARGUMENTS = {
     "workers": "num_workers",
     "prefetch": "prefetch_factor",
@@ -68,6 +69,8 @@ class Candidate(Struct, frozen=True):
     sentence: str
     """What it changes, in one sentence."""
     predicted: tuple[float, float]
+    more: tuple[tuple[str, Target], ...] = ()
+    """Edits of the same file that belong to it, by name."""
 
     @property
     def random_numbers(self) -> bool:
@@ -120,7 +123,12 @@ def _of(
                 refused.append(refusal.reason)
                 continue
             if isinstance(done, Edited):
-                candidates.append(Candidate(finding.rule, name, path, target, done.sentence, option.saving))
+                sentence, threads = done.sentence, _threads(option)
+                more: tuple[tuple[str, Target], ...] = ()
+                if name == "loader_options" and threads:
+                    more = (("thread_count", Target(line, {"threads": threads}, words)),)
+                    sentence += f" Call torch.set_num_threads({threads}) before it."
+                candidates.append(Candidate(finding.rule, name, path, target, sentence, option.saving, more))
                 break
             refused.append(done.reason)
         reasons += refused[-1:]
@@ -150,8 +158,8 @@ def _wanted(
 
 def _loader_values(option: Option) -> dict[str, Value]:
     """Return the arguments of the DataLoader that an option's experiment sets; none if it sets anything else."""
-    changes = (option.experiment or "").split(JOINT)
-    if not all(name_of(change) in LOADER_ARGUMENTS for change in changes):
+    changes = [change for change in (option.experiment or "").split(JOINT) if name_of(change) != THREADS]
+    if not changes or not all(name_of(change) in LOADER_ARGUMENTS for change in changes):
         return {}
     values: dict[str, Value] = {
         LOADER_ARGUMENTS[name_of(change)]: int(value_of(change)) if value_of(change) else True
@@ -160,6 +168,12 @@ def _loader_values(option: Option) -> dict[str, Value]:
     if values.get("num_workers") and "persistent_workers=True" in option.edit:
         values["persistent_workers"] = True
     return values
+
+
+def _threads(option: Option) -> int:
+    """Return the number of compute threads that an option's experiment sets, 0 if it sets none."""
+    changes = (option.experiment or "").split(JOINT)
+    return next((int(value_of(change)) for change in changes if name_of(change) == THREADS), 0)
 
 
 def _optimizers(location: Location) -> list[tuple[str, int]]:

@@ -22,11 +22,13 @@ def make(candidates: Iterable[Candidate]) -> Contents:
     for one in candidates:
         file = read_source(one.path)
         _, text = texts.get(file.path, (file, file.text))
-        line = _line_now(file.text, text, one.target.line)
-        done = edit(one.edit, text, Target(line, one.target.values, one.target.words))
-        if not isinstance(done, Edited):
-            raise Refusal(done.reason)
-        texts[file.path] = file, done.text
+        for name, target in ((one.edit, one.target), *one.more):
+            line = _line_now(file.text, text, target.line)
+            done = edit(name, text, Target(line, target.values, target.words))
+            if not isinstance(done, Edited):
+                raise Refusal(done.reason)
+            text = done.text
+        texts[file.path] = file, text
     return {file: file.encoded(text) for file, text in texts.values()}
 
 

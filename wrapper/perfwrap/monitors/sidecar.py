@@ -25,7 +25,6 @@ from typing import NoReturn
 
 from perfwrap.monitor_options import MonitorSettings
 from perfwrap.monitors import MODULES, MONITORS
-from perfwrap.monitors.host import pair_speed
 from perfwrap.monitors.metrics.metrics_options import MetricsOptions
 from perfwrap.monitors.monitor_journal import JournalWriter
 from perfwrap.monitors.progress.shown_progress import SharedProgress
@@ -45,8 +44,8 @@ BURST = 2.0
 start together cost something once."""
 SURE = 2.5
 """Sampling twice as often costs twice as much; the rest is a margin."""
-MIN_SECONDS_FOR_CORES = 5.0
-"""The cores are measured after runs of at least this time: shorter ones are not worth 60 ms more."""
+MIN_SECONDS_FOR_CORES = 20.0
+"""The cores are measured after runs of at least this time: it takes 0.1 s of CPU time, 0.5 % of such a run."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended this long after the command (a stuck driver) is abandoned."""
 OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
@@ -214,9 +213,12 @@ def _finish(journal: JournalWriter, watchers: list[Watcher], *, measure_cores: b
     deadline = time.monotonic() + FINISH_SECONDS
     for watcher in watchers:
         watcher.join(deadline - time.monotonic())
-    speed = pair_speed.measure() if measure_cores else ""
-    if speed:
-        journal.fact("cpu_pair_speed", speed)
+    if measure_cores:
+        from perfwrap.monitors.host import pair_speed
+
+        speed = pair_speed.measure()
+        if speed:
+            journal.fact("cpu_pair_speed", speed)
     cost = journal.series("sidecar", "cpu_seconds")
     journal.samples(time.monotonic_ns(), [(cost, time.process_time())])
     journal.close()

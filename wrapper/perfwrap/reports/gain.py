@@ -7,7 +7,7 @@ from perfwrap.rules.model import Confidence, Finding, Option
 
 MAX_RATIO = 0.995
 """Above this best-case step-time ratio the gain is too small to name."""
-OPEN_WORDS = ("", "a", "and", "at", "from", "in", "of", "on", "or", "the", "to", "with", "DataLoader")
+OPEN_WORDS = ("", "a", "and", "at", "from", "in", "of", "on", "or", "the", "to", "with", "DataLoader", "for")
 """Words at which a shortened text does not end."""
 WORDS: dict[Confidence, str] = {"measured": "from measured times", "inferred": "estimated"}
 """How sure the figures are."""

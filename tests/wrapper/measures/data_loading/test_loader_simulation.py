@@ -33,32 +33,32 @@ def batch_ms(found: Simulated) -> float:
 def test_a_step_is_as_fast_as_the_slowest_of_training_workers_and_cores(
     workers: int, cores: float, expected: float
 ) -> None:
-    assert batch_ms(simulate(load(), Cores(cores), workers)) == pytest.approx(expected, rel=0.02)
+    assert batch_ms(simulate(load(), Cores(cores), workers)) == pytest.approx(expected, rel=0.03)
 
 
 def test_waits_need_no_core() -> None:
     waiting = load(making=40, making_cpu=0.0)
-    assert batch_ms(simulate(waiting, Cores(1.0), 4)) == pytest.approx(10, rel=0.02)
-    assert batch_ms(simulate(waiting, Cores(1.0), 16)) == pytest.approx(5, rel=0.02)
+    assert batch_ms(simulate(waiting, Cores(1.0), 4)) == pytest.approx(10, rel=0.03)
+    assert batch_ms(simulate(waiting, Cores(1.0), 16)) == pytest.approx(5, rel=0.03)
 
 
 def test_a_server_that_serves_one_at_a_time_bounds_all_workers() -> None:
     alone = load(making=40, making_cpu=0.0, parallel_waits=1)
-    assert batch_ms(simulate(alone, Cores(8.0), 16)) == pytest.approx(40, rel=0.02)
+    assert batch_ms(simulate(alone, Cores(8.0), 16)) == pytest.approx(40, rel=0.03)
 
 
 def test_other_programs_get_their_share_of_the_cores() -> None:
     # Training and worker are two tasks, the other program is the third: each gets a third of the one core.
     shared = simulate(load(making=10, using=10), Cores(1.0, others=1.0), 1)
-    assert batch_ms(shared) == pytest.approx(30, rel=0.02)
-    assert batch_ms(simulate(load(), Cores(8.0, others=1.0), 1)) == pytest.approx(10, rel=0.02)
+    assert batch_ms(shared) == pytest.approx(30, rel=0.03)
+    assert batch_ms(simulate(load(), Cores(8.0, others=1.0), 1)) == pytest.approx(10, rel=0.03)
 
 
 def test_threads_of_one_core_slow_each_other_down_only_while_both_are_busy() -> None:
     halves = Cores(2.0, pair_speed=0.6)
-    assert batch_ms(simulate(load(), halves, 0)) == pytest.approx(15, rel=0.02)
-    assert batch_ms(simulate(load(), halves, 2)) == pytest.approx(7.5 / 0.6, rel=0.02)
-    assert batch_ms(simulate(load(), Cores(8.0, pair_speed=0.6), 2)) == pytest.approx(5, rel=0.02)
+    assert batch_ms(simulate(load(), halves, 0)) == pytest.approx(15, rel=0.03)
+    assert batch_ms(simulate(load(), halves, 2)) == pytest.approx(7.5 / 0.6, rel=0.03)
+    assert batch_ms(simulate(load(), Cores(8.0, pair_speed=0.6), 2)) == pytest.approx(5, rel=0.03)
 
 
 def test_a_longer_queue_absorbs_bursts_and_a_short_one_does_not() -> None:
@@ -76,9 +76,9 @@ def test_batches_are_delivered_in_order_so_that_a_slow_worker_delays_all() -> No
 
 def test_sending_and_receiving_cost_their_processes_time() -> None:
     cost = load(making=2, using=5, receive_ns=1.0 * MS, send_ns=1.0 * MS)
-    assert batch_ms(simulate(cost, Cores(None), 1)) == pytest.approx(6, rel=0.02)
+    assert batch_ms(simulate(cost, Cores(None), 1)) == pytest.approx(6, rel=0.03)
     slow = replace(cost, making=(10.0 * MS,))
-    assert batch_ms(simulate(slow, Cores(None), 1)) == pytest.approx(11, rel=0.02)
+    assert batch_ms(simulate(slow, Cores(None), 1)) == pytest.approx(11, rel=0.03)
 
 
 def test_a_busy_worker_answers_late_and_an_idle_one_at_once() -> None:
@@ -93,7 +93,7 @@ def test_a_busy_worker_answers_late_and_an_idle_one_at_once() -> None:
 
 def test_the_first_batch_of_each_epoch_is_not_prefetched() -> None:
     short = simulate(load(making=20, using=20, epoch=10), Cores(None), 1)
-    assert batch_ms(short) == pytest.approx(20 + 20 / 10, rel=0.02)
+    assert batch_ms(short) == pytest.approx(20 + 20 / 10, rel=0.03)
     assert batch_ms(simulate(load(making=20, using=20, epoch=10_000), Cores(None), 1)) == pytest.approx(
         20, rel=0.02
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.host.cores_taken import OtherPrograms, find_other_programs
+from perfwrap.measures.host.cores_taken import OtherPrograms, find_cores_of_others, find_other_programs
 from perfwrap.measures.main_trainer import find_main_trainer
 
 
@@ -92,3 +92,15 @@ def test_programs_that_explain_little_are_not_named(run: Any) -> None:
     others = found(run)
     assert others is not None
     assert others.programs == ()
+
+
+@pytest.mark.parametrize(("usable", "taken"), [(4, 1.5), (2, 0.0), (3, 0.5)])
+def test_other_programs_take_cores_of_a_quota_only_if_too_few_others_stay_free(
+    run: Any, usable: float, taken: float
+) -> None:
+    machine(run, 3.9, 2.4)
+    run.journals[-1].fact("cores_usable", usable)
+    evidence = Evidence(run.read())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    assert evidence.get(find_cores_of_others, trainer) == pytest.approx(taken)

@@ -46,7 +46,7 @@ def test_training_on_a_cpu_shares_its_cores_with_the_workers(
     loop.cores(2, busy=1)
     finding = find(rule)
     # 35 ms on one core and 10 ms on two are 55 ms of work, 45 ms if the second thread only waited for the first.
-    assert finding.experiment == "workers=2"
+    assert finding.experiment == "workers=2+threads=1"
     assert "torch.set_num_threads(1)" in finding.advice
     best, worst = finding.saving
     assert 0.95 * 22.5 / 45 <= best < 27.5 / 45 < worst < 0.97
@@ -222,3 +222,14 @@ def test_a_daemon_is_not_advised_workers(loop: Any, find: Callable[[Rule], Findi
     (option,) = find(rule).options
     assert option.experiment == "cached-batch"
     assert "its process is a daemon" in option.details
+
+
+def test_a_worker_that_may_help_is_only_to_be_tried(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_parts(loop, 9.5, 0.5)
+    loop.cores(2)
+    loop.sample("process/100", "cpu_cores", 1.9)
+    cheaper, tried = find(rule).options
+    assert cheaper.edit == "Make Data.__getitem__ (train.py:7) cheaper."
+    assert tried.edit == "Try num_workers=1 for the DataLoader at train.py:12."
+    assert tried.experiment == "workers=1"
+    assert tried.saving[0] < 0.97 <= tried.saving[1]

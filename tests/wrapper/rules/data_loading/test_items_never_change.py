@@ -51,7 +51,7 @@ def test_items_that_are_made_again_are_found_where_they_are_made(
     assert "2 GiB" in " ".join(finding.evidence)
     assert finding.options[0].edit == "Cache the items of Data.__getitem__ at train.py:7, which never change."
     assert finding.options[0].basis == "unchanged in 12 of 12 checks, 2 GiB"
-    assert [option.experiment for option in finding.options[1:]] == ["cached-batch", "workers=2"]
+    assert [option.experiment for option in finding.options[1:]] == ["cached-batch", "workers=2+threads=1"]
     assert "2 GiB for 2,048 items" in finding.advice
     best, worst = finding.saving
     assert best < 11 / 31 < worst

@@ -71,9 +71,15 @@ def find_other_programs(evidence: Evidence, trainer: Trainer) -> OtherPrograms |
 
 
 def find_cores_of_others(evidence: Evidence, trainer: Trainer) -> float:
-    """Return the mean number of a trainer's cores that other programs used in the steady loop; 0 if unknown."""
-    use = _core_use(evidence, trainer)
-    return 0.0 if use is None else max(0.0, use.busy - use.own)
+    """Return the mean number of a trainer's usable cores that other programs took in the steady loop; 0 if unknown.
+
+    With a CPU quota they take none as long as as many cores as the quota stay free.
+    """
+    use, usable = _core_use(evidence, trainer), evidence.get(find_processors, trainer).usable
+    if use is None or usable is None:
+        return 0.0
+    left = use.cores - max(0.0, use.busy - use.own)
+    return max(0.0, min(usable, use.cores) - left)
 
 
 class CoreUse(Struct, frozen=True):

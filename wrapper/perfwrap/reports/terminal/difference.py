@@ -13,7 +13,9 @@ from perfwrap import units
 from perfwrap.shown_text import visible
 
 
-def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path) -> None:
+def print_difference(
+    before: dict[str, Any], after: dict[str, Any], predicted: tuple[float, float], folder: Path
+) -> None:
     """Print step time, throughput and verdict of both, the ratio, and the prediction for it."""
     console = Console(stderr=True, highlight=False)
     table = Table(title="Result of the fix", title_justify="left", box=None, pad_edge=False)
@@ -26,18 +28,15 @@ def print_difference(before: dict[str, Any], after: dict[str, Any], folder: Path
     table.add_row("verdict", *(escape(visible(run["verdict"]["id"])) for run in (before, after)))
     console.print()
     console.print(table)
-    console.print(_sentence(before, after))
+    console.print(_sentence(before, after, predicted))
     console.print(f"Both runs: {escape(visible(str(folder)))}", soft_wrap=True)
 
 
-def _sentence(before: dict[str, Any], after: dict[str, Any]) -> str:
+def _sentence(before: dict[str, Any], after: dict[str, Any], predicted: tuple[float, float]) -> str:
     """Return how the measured step time compares with the predicted range."""
-    earlier, later = before["steps"]["median_ns"], after["steps"]["median_ns"]
+    earlier, later = before["steps"]["samples_per_s"], after["steps"]["samples_per_s"]
     if not earlier or not later:
         return "The step time of one run is unknown, so the runs cannot be compared."
-    measured = f"The step time is now {units.share(later / earlier)} of what it was"
-    savings = [finding["saving"] for finding in before["findings"][:1]]
-    if not savings:
-        return f"{measured}."
-    low, high = (units.share(savings[0][end]) for end in ("low", "high"))
-    return f"{measured} (predicted: {low} to {high})."
+    low, high = (units.share(end) for end in predicted)
+    # The throughput is that of the mean step: with workers, short and long steps alternate.
+    return f"The mean step now takes {units.share(earlier / later)} of its time before (predicted: {low} to {high})."

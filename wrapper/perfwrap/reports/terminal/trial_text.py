@@ -111,7 +111,8 @@ def _reasons(rows: Sequence[Row], page: Page, is_search: bool) -> None:
             )
     if any(row.judgement == "not repeated" for row in rows) and not is_search:
         page.paragraph(
-            "Nothing was repeated, so the noise between runs is unknown. To measure it: a longer --max-time",
+            "Nothing was repeated, so the noise between runs is unknown. To measure it: --repeats 2, or a longer "
+            "--max-time",
             style="yellow",
             indent=2,
         )

@@ -92,15 +92,28 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     verb = "worker makes" if workers == 1 else "workers make"
     fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
     once = " Create it once, before the epochs." if loader.made_again and loader.epochs > 1 else ""
+    changes = [f"workers={workers}"]
+    changes += [f"prefetch={queue}"] if queue != DEFAULT_PREFETCH else []
+    changes += [f"threads={threads}"] if threads < step.threads else []
     return (
         Option(
             f"Pass num_workers={workers}{settings} to {_where(loader)}.",
             saved_by_workers(step),
             _times(step),
-            f"workers={workers}",
+            "+".join(changes),
             f"{units.count(workers)} {verb} the next batches while the training runs.{once}{fewer}",
         ),
     )
+
+
+def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
+    """Return the option to try one worker where workers may help, but not certainly: never the first one."""
+    if loader.of_daemon or step.workers or best_workers(step):
+        return ()
+    best, worst = saved(step, 1)
+    if best > 1.0 - MIN_GAIN:
+        return ()
+    return (Option(f"Try num_workers=1 for {_where(loader)}.", (best, worst), _times(step), "workers=1"),)
 
 
 def no_workers(loader: LoaderUse) -> str:

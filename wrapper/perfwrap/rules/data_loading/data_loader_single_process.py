@@ -120,7 +120,10 @@ def _options(
         *fixes.caches(evidence, trainer, loader, step),
         *fixes.cheaper(evidence, trainer, loader, step),
     )
-    return options or (_without_workers(loader, step, limits),)
+    if not options:
+        return (_without_workers(loader, step, limits),)
+    best = min(option.ratio for option in options)
+    return (*options, *(option for option in fixes.uncertain_worker(loader, step) if option.ratio > best))
 
 
 def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:

@@ -11,8 +11,8 @@ Why it costs
 
 How the gain is estimated
     Measured several times per second: in which kernel function a worker sleeps. At best, without the lock, a batch
-    takes less by the time of its lock waits; the loop is then simulated on its cores. It
-    is unknown whether the locked resource supports concurrent access, so the lower bound is no gain.
+    takes less by the time of its lock waits; the loop is then simulated on its cores. It is unknown whether the locked
+    resource supports concurrent access, so the lower bound is no gain.
 
 How to fix
     Give each worker its own handle, connection or file, opened in worker_init_fn or at the first sample. Hold the lock
