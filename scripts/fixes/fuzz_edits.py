@@ -43,6 +43,7 @@ VALUES: dict[str, list[dict[str, int | bool | str]]] = {
         {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4},
         {"pin_memory": True},
     ],
+    "thread_count": [{"threads": 2}],
     "optimizer_options": [{"fused": True}, {"foreach": True}],
     "rare_logging": [{"every": 50}],
     "checkpoint_interval": [{"every": 5}],
@@ -50,6 +51,7 @@ VALUES: dict[str, list[dict[str, int | bool | str]]] = {
 }
 OWN = {
     "loader_options": r"DataLoader\(",
+    "thread_count": r"DataLoader\(",
     "optimizer_options": r"(Adam|AdamW|SGD|RMSprop)\(",
     "zero_grad_option": r"zero_grad\(",
     "evaluation_mode": r"\b(for|while)\b.*:",

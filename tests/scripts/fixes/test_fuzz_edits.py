@@ -24,6 +24,10 @@ for x in loader:
 """
 
 
+def test_each_edit_has_a_pattern_of_its_lines() -> None:
+    assert set(fuzz_edits.OWN) == set(EDITS)
+
+
 def test_edits_of_a_program_have_no_faults(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     counts: Counter[str] = Counter()
