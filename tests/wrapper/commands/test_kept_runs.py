@@ -224,6 +224,23 @@ def test_a_trial_is_listed_as_one_with_what_came_of_it(made: Made, made_trial: M
     assert [(run["folder"], run["tried"]) for run in listed] == [("t", ["workers=4"]), ("a", None)]
 
 
+def test_what_perfwrap_fix_leaves_is_listed_with_its_patch_and_removed_as_one(
+    made_trial: Made, tmp_path: Path
+) -> None:
+    for name, total in (("gain", {"ratio": 0.54, "low": 0.5, "high": 0.6}), ("none", None)):
+        folder = made_trial(name, days=3)
+        edits = [{"sentence": "Add num_workers=2."}]
+        (folder / "fix.json").write_text(json.dumps({"format": 1, "total": total, "edits": edits}))
+        (folder / "edit1.overlay").touch()
+    for name in ("perfwrap.patch", "pull-request.md"):
+        (tmp_path / "perfwrap-runs" / "gain" / name).touch()
+    text = perfwrap(tmp_path, "list").stdout
+    assert "patch, step time 0.54" in text
+    assert "no patch" in text
+    assert perfwrap(tmp_path, "clean", "gain", "none", "--yes").returncode == 0
+    assert left(tmp_path) == []
+
+
 def test_a_trial_is_removed_as_one_and_not_while_it_may_go_on(
     made: Made, made_trial: Made, tmp_path: Path
 ) -> None:

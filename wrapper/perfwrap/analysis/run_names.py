@@ -20,6 +20,10 @@ OF_VARIANT = (TRIAL_RUN, PRINTED, "stderr.txt")
 """All that is in the folder of one run of a trial."""
 TRY = "try.json"
 """The file that a trial writes at its end."""
+FIX, PATCH, PULL_REQUEST = "fix.json", "perfwrap.patch", "pull-request.md"
+"""The files that `perfwrap fix` writes at its end; its runs are those of a trial."""
+OVERLAY = ".overlay"
+"""The suffix of the files with edited source, one for each edit that `perfwrap fix` tries."""
 MAX_NAMED = 5
 """Maximum number of matching runs in an error message."""
 
@@ -76,7 +80,7 @@ def folders(parent: Path) -> Iterator[Path]:
 
 
 def trials(parent: Path) -> Iterator[Path]:
-    """Yield the folders of trials (`perfwrap try`) below a folder: each contains the runs of its variants, two deep."""
+    """Yield the folders of trials (`perfwrap try` and `fix`) below a folder: each contains its runs, two deep."""
     below = parent.glob(f"*/*/{TRIAL_RUN}/{run_folder.MANIFEST}")
     yield from sorted(path for path in {path.parents[2] for path in below} if is_trial(path))
 
@@ -90,7 +94,8 @@ def is_trial(path: Path) -> bool:
 def why_no_trial(path: Path) -> str:
     """Return why a folder is not a trial without other files, as the rest of a sentence that begins with its path."""
     variants = {run.parent.name for run in runs_of(path)}
-    strange = {one.name for one in path.iterdir()} - variants - {TRY, run_folder.REPORT}
+    strange = {one.name for one in path.iterdir() if one.suffix != OVERLAY or not one.is_file()}
+    strange -= variants | {TRY, run_folder.REPORT, FIX, PATCH, PULL_REQUEST}
     for variant in sorted(variants):
         strange |= {
             f"{variant}/{one.name}" for one in (path / variant).iterdir() if one.name not in OF_VARIANT

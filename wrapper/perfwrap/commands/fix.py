@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from perfwrap import run_folder, units
+from perfwrap.analysis import run_names
 from perfwrap.commands.options import option_values
 from perfwrap.commands.options import recording_options as record
 from perfwrap.commands.options.option_values import warm_up as checked_warm_up
@@ -37,7 +38,6 @@ from perfwrap.reports.terminal.page import Page
 from perfwrap.rules import RULES
 from perfwrap.rules.model import rule_id
 
-PATCH = "perfwrap.patch"
 NO_GAIN = 1
 """Exit code if no edit was proven."""
 DEFAULT_MAX_TIME_S = 900.0
@@ -141,12 +141,12 @@ def _list(search: Search, sentences: list[str]) -> None:
 def _finish(search: Search, folder: Path, apply: bool) -> None:
     """Write the patch and the documents, print the table, and exit."""
     text = patch(search.contents)
-    path = folder / PATCH
+    path = folder / run_names.PATCH
     if text:
         path.write_bytes(text)
     root = root_of(file.path for file in search.contents) if search.contents else folder
     document = fix_document.section(search, text, root)
-    fix_document.write(document, folder)
+    fix_document.write(document, folder / run_names.FIX, folder / run_names.PULL_REQUEST)
     page = Page(sys.stdout)
     fix_text.draw(search, text, path, root, page)
     page.show()

@@ -85,14 +85,19 @@ def _trial_row(path: Path, below: Path) -> dict[str, Any]:
     ends = [
         int((run_names.manifest(run).get("end") or {}).get("wall_ns", 0)) for run in run_names.runs_of(path)
     ]
-    start, trial = rows[0]["start_wall_ns"], _document(path / run_names.TRY)
+    start, trial, fix = (
+        rows[0]["start_wall_ns"],
+        _document(path / run_names.TRY),
+        _document(path / run_names.FIX),
+    )
     return {
         **rows[0],
         "folder": str(path.relative_to(below)),
         "duration_ns": max(ends) - start if start and all(ends) else None,
-        "verdict": _outcome(trial),
+        "verdict": _outcome(trial) if trial or not fix else _patched(fix),
         "median_ns": (trial.get("baseline") or {}).get("median_ns"),
-        "tried": [str(variant.get("name")) for variant in trial.get("variants") or ()],
+        "tried": [str(variant.get("name")) for variant in trial.get("variants") or ()]
+        + [str(edit.get("sentence")) for edit in fix.get("edits") or ()],
     }
 
 
@@ -101,6 +106,12 @@ def _outcome(trial: dict[str, Any]) -> str | None:
     if trial.get("best"):
         return f"best {trial['best']}"
     return "no gain" if trial and not trial.get("batch_size") else None
+
+
+def _patched(fix: dict[str, Any]) -> str:
+    """Return the result of `perfwrap fix`."""
+    ratio = (fix.get("total") or {}).get("ratio")
+    return "no patch" if ratio is None else f"patch, step time {units.ratio(ratio)}"
 
 
 def _diagnosis(path: Path) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from perfwrap.private_files import replace_text
 from perfwrap.redaction import masked_words
 
 FORMAT = 1
-DOCUMENT, PULL_REQUEST = "fix.json", "pull-request.md"
 
 
 def section(search: Search, patch: bytes, root: Path) -> dict[str, Any]:
@@ -47,15 +46,15 @@ def section(search: Search, patch: bytes, root: Path) -> dict[str, Any]:
     }
 
 
-def write(document: dict[str, Any], folder: Path) -> None:
-    """Write the documents into the folder, each in one step."""
-    replace_text(folder / DOCUMENT, json.dumps(document, indent=1, allow_nan=False))
+def write(document: dict[str, Any], path: Path, pull_request: Path) -> None:
+    """Write the document, and the text of a pull request if there is a patch, each in one step."""
+    replace_text(path, json.dumps(document, indent=1, allow_nan=False))
     if document["patch"]:
-        replace_text(folder / PULL_REQUEST, pull_request(document))
+        replace_text(pull_request, markdown(document))
 
 
-def pull_request(document: dict[str, Any]) -> str:
-    """Return the text of a pull request, in Markdown."""
+def markdown(document: dict[str, Any]) -> str:
+    """Return the text of a pull request."""
     total = document["total"]
     kept = [row for row in document["edits"] if row["state"] == "kept"]
     lines = [
