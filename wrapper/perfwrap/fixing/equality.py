@@ -32,6 +32,9 @@ MIN_STEPS = 5
 """Steps that both runs must have."""
 FLOOR = 1e-6
 """A relative deviation that is rounding in any program in single precision."""
+UNORDERED = 1e-3
+"""Up to this relative deviation, a second run with equal seeds differs by rounding: some operations on GPUs add up in
+any order. A program that differs by more is not determined by its seeds."""
 MARGIN = 4.0
 """A deviation may be this many times the measured bound, which is of one run."""
 PREFIX, SEPARATOR = "values/", "\x1f"
@@ -69,23 +72,29 @@ def read(timeline: Timeline | None) -> list[StepValues]:
 
 
 def compare(
-    original: Sequence[StepValues], edited: Sequence[StepValues], bound: Sequence[StepValues]
+    original: Sequence[StepValues], edited: Sequence[StepValues], *bounds: Sequence[StepValues]
 ) -> tuple[bool | None, float]:
-    """Return whether the edited run stays within the bound, and its largest relative deviation.
+    """Return whether the edited run stays within the widest bound, and its largest relative deviation.
 
-    None if there are too few steps to compare. ``bound`` is the original under another condition.
+    None if there are too few steps to compare. ``bounds`` are the original under other conditions.
     """
     steps = min(len(original), len(edited))
     if steps < MIN_STEPS:
         return None, math.nan
     largest, allowed, is_within = 0.0, FLOOR, True
     for place in range(steps):
-        if place < len(bound):
-            allowed = max(allowed, MARGIN * deviation(original[place], bound[place]))
+        known = [bound[place] for bound in bounds if place < len(bound)]
+        allowed = max([allowed, *(MARGIN * deviation(original[place], one) for one in known)])
         apart = deviation(original[place], edited[place])
         largest = max(largest, apart)
         is_within = is_within and apart <= allowed
     return is_within, largest
+
+
+def is_repeatable(original: Sequence[StepValues], again: Sequence[StepValues]) -> bool:
+    """Return whether the program computes the same once more, up to what unordered sums on a GPU change."""
+    pairs = list(zip(original, again, strict=False))
+    return len(pairs) >= MIN_STEPS and all(deviation(one, other) <= UNORDERED for one, other in pairs)
 
 
 def is_identical(original: Sequence[StepValues], edited: Sequence[StepValues]) -> bool:
