@@ -170,13 +170,14 @@ class Search:
         edited = equality.read(read_timeline(folder))
         if equality.is_identical(original, edited):
             return "identical", 0.0, ""
-        if not equality.is_identical(original, self._values_of("again")):
+        again = self._values_of("again")
+        if not equality.is_repeatable(original, again):
             return (
                 "unknown",
                 math.nan,
                 "the program computes something else in each run, also with equal seeds",
             )
-        within, apart = equality.compare(original, edited, self._values_of("threads"))
+        within, apart = equality.compare(original, edited, self._values_of("threads"), again)
         if within is None:
             return "unknown", apart, "the edited program failed or made no steps"
         if within:
