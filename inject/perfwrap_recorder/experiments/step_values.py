@@ -2,13 +2,16 @@
 
 For runs whose steps are not timed. The generators of Python, NumPy and torch get their seed when they are imported;
 a program that seeds them itself replaces it. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all
-parameters of the optimizers, their norm, and their product with a fixed vector, separated by U+001F. An empty text
-stands for what cannot be read.
+parameters of the optimizers and all running statistics of batch normalisations, their norm, and their product with a
+fixed vector, separated by U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if
+fetching a batch in this process drew a number from one of those generators, else ``fixed``; none without a fetch.
 """
 
 from __future__ import annotations
 
 import random
+import sys
+from weakref import ref
 from zlib import crc32
 
 from perfwrap_recorder import guard, on_import
@@ -16,10 +19,13 @@ from perfwrap_recorder.experiments import backward_calls
 from perfwrap_recorder.instrumenting import wrapping
 from perfwrap_recorder.journal import journal
 
+FIXED, RANDOM = "fixed", "random"
+
 MAX_STEPS = 200
 """More steps are not written."""
 
 _optimizers = []  # references to them, in the order of their creation
+_normalisations = []  # weak references to the modules, in the order of their creation
 
 
 def prepare(seed):
@@ -30,17 +36,53 @@ def prepare(seed):
 
 
 def install(torch):
-    """Notice the optimizers."""
-    wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make, over=True)
+    """Notice the optimizers and the batch normalisations."""
+    wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make(_optimizers.append), over=True)
+    normalisation = torch.nn.modules.batchnorm._NormBase
+    wrapping.patch(torch, normalisation, "__init__", _make(_note_normalisation), over=True)
+    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
+    wrapping.patch(torch, fetcher, "fetch", lambda original, _: _make_fetch(torch, original), over=True)
 
 
-def _make(original, _):
-    def wrapper(optimizer, *arguments, **options):
-        result = original(optimizer, *arguments, **options)
-        _optimizers.append(optimizer)
+def _note_normalisation(module):
+    _normalisations.append(ref(module))
+
+
+def _make(note):
+    def make(original, _):
+        def wrapper(self, *arguments, **options):
+            result = original(self, *arguments, **options)
+            note(self)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _make_fetch(torch, original):
+    read = guard.protect("random_items", _read_generators)
+    found = []  # FIXED, then RANDOM
+
+    def wrapper(*arguments, **options):
+        if RANDOM in found:
+            return original(*arguments, **options)
+        before = read(torch)
+        result = original(*arguments, **options)
+        now = FIXED if read(torch) == before else RANDOM
+        if now not in found:
+            found.append(now)
+            journal.fact("values/items", now)
         return result
 
     return wrapper
+
+
+def _read_generators(torch):
+    """Return the states of the generators of Python, NumPy and torch."""
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state() if numpy is not None else ("", "")
+    return random.getstate(), str(list(drawn[1])), drawn[2:], torch.get_rng_state().tolist()
 
 
 def note(torch, step):
@@ -55,8 +97,11 @@ def note(torch, step):
 def _read_parameters(torch):
     """Return the checksum, the norm and the product; the last two weigh each parameter by its place."""
     total, square, product, place = 0, 0.0, 0.0, 0
+    parameters = _parameters()
+    if not parameters:
+        return ["", "", ""]
     with torch._C.DisableTorchFunction(), torch.no_grad():
-        for parameter in _parameters():
+        for parameter in [*parameters, *_running_statistics()]:
             if parameter.layout is not torch.strided or parameter.device.type == "meta":
                 return ["", "", ""]
             here = parameter.detach().to("cpu", copy=True).contiguous().flatten()
@@ -78,3 +123,10 @@ def _parameters():
         for group in optimizer.param_groups:
             found.update((id(parameter), parameter) for parameter in group["params"])
     return list(found.values())
+
+
+def _running_statistics():
+    """Return the running means and variances of all batch normalisations, in the order of their creation."""
+    modules = [module for module in (reference() for reference in _normalisations) if module is not None]
+    found = [getattr(module, name, None) for module in modules for name in ("running_mean", "running_var")]
+    return [buffer for buffer in found if buffer is not None]
