@@ -21,6 +21,8 @@ from perfwrap.timeline.model import Timeline
 
 Equality = Literal["identical", "rounding", "other random numbers", "changes the training", "unknown"]
 
+Items = Literal["fixed", "random", ""]
+
 KEPT: tuple[Equality, ...] = ("identical", "rounding", "other random numbers")
 """What is kept without ``--allow-numerics``."""
 
@@ -42,7 +44,7 @@ any order. A program that differs by more is not determined by its seeds."""
 MARGIN = 4.0
 """A deviation may be this many times the measured bound, which is of one run."""
 PREFIX, SEPARATOR = "values/", "\x1f"
-ITEMS, FIXED = "values/items", "fixed"
+ITEMS = "values/items"
 
 
 class StepValues(Struct, frozen=True):
@@ -74,12 +76,14 @@ def read(timeline: Timeline | None) -> list[StepValues]:
     return found
 
 
-def has_fixed_items(timeline: Timeline | None) -> bool:
-    """Return whether the program itself fetched batches and drew no random number for them.
+def items_of(timeline: Timeline | None) -> Items:
+    """Return whether the program itself drew random numbers for the batches that it fetched; "" without any.
 
-    Then workers that return other items break the data set, e.g. by sharing the position in an open file.
+    Workers that return other items than ``fixed`` ones break the data set, e.g. by sharing the position in an open
+    file. ``random`` items must not be kept.
     """
-    return _facts(timeline).get(ITEMS) == FIXED
+    said = _facts(timeline).get(ITEMS)
+    return "fixed" if said == "fixed" else "random" if said == "random" else ""
 
 
 def _facts(timeline: Timeline | None) -> dict[str, str]:

@@ -24,7 +24,7 @@ from perfwrap.experiments.variants import Variant
 from perfwrap.fixing import candidates, edited_program, equality
 from perfwrap.fixing.candidates import Candidate, Unedited
 from perfwrap.fixing.edited_program import Contents
-from perfwrap.fixing.equality import Equality, StepValues
+from perfwrap.fixing.equality import Equality, Items, StepValues
 from perfwrap.launch import overlay_file
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
@@ -37,6 +37,8 @@ CHECK_STEPS = 20
 SEED, OTHER_SEED = 0, 1
 COMPUTE_BOUND = "compute-bound"
 LOG = "edited.log"
+CACHE = "cached_items"
+"""The edit that must not meet random items: the first steps do not show it, since they repeat none."""
 STOPPED = "the search was interrupted before it was measured"
 
 State = Literal["kept", "dropped"]
@@ -73,7 +75,7 @@ class Search:
     total: Row | None = None
     """The measurement of all edits that were kept together."""
     _values: dict[str, list[StepValues]] = field(default_factory=dict)
-    _has_fixed_items: bool = False
+    _items: Items = ""
     _checks: int = 0
 
     def find(self, only: Sequence[str]) -> list[Candidate]:
@@ -137,6 +139,8 @@ class Search:
             return Tried(one, number, "dropped", refusal.reason)
         name = f"edit{number}"
         same, apart, reason = self._compare(name, contents, one.random_numbers)
+        if not reason and one.edit == CACHE and self._items == "random":
+            reason = "the data set draws random numbers for its items"
         if reason:
             return Tried(one, number, "dropped", reason, same, apart)
         row = self._measure(name, contents, one)
@@ -196,7 +200,7 @@ class Search:
         within, apart = equality.compare(original, edited, self._values_of("threads"), again)
         if within:
             return "rounding", apart, ""
-        if random and not self._has_fixed_items:
+        if random and self._items != "fixed":
             within, apart = equality.compare(original, edited, self._values_of("seed"))
             if within:
                 return "other random numbers", apart, ""
@@ -212,7 +216,7 @@ class Search:
             timeline = read_timeline(folder)
             self._values[which] = equality.read(timeline)
             if which == "original":
-                self._has_fixed_items = equality.has_fixed_items(timeline)
+                self._items = equality.items_of(timeline)
         return self._values[which]
 
     def _check(self, seed: int) -> Settings:
