@@ -4,7 +4,8 @@ For runs whose steps are not timed. The generators of Python, NumPy and torch ge
 a program that seeds them itself replaces it. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all
 parameters of the optimizers and all running statistics of batch normalisations, their norm, and their product with a
 fixed vector, separated by U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if
-fetching a batch in this process drew a number from one of those generators, else ``fixed``; none without a fetch.
+fetching a batch in this process drew a number from one of those generators, else ``fixed``, also of an iterable data
+set, which workers share out instead; none without a fetch.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ def install(torch):
     wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make(_optimizers.append), over=True)
     normalisation = torch.nn.modules.batchnorm._NormBase
     wrapping.patch(torch, normalisation, "__init__", _make(_note_normalisation), over=True)
-    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
-    wrapping.patch(torch, fetcher, "fetch", lambda original, _: _make_fetch(torch, original), over=True)
+    fetchers = torch.utils.data._utils.fetch
+    for kind, read in (
+        ("_MapDatasetFetcher", _read_generators),
+        ("_IterableDatasetFetcher", lambda torch: None),
+    ):
+        wrapping.patch(torch, getattr(fetchers, kind), "fetch", _make_fetch(torch, read), over=True)
 
 
 def _note_normalisation(module):
@@ -60,22 +65,25 @@ def _make(note):
     return make
 
 
-def _make_fetch(torch, original):
-    read = guard.protect("random_items", _read_generators)
+def _make_fetch(torch, read_generators):
+    read = guard.protect("random_items", read_generators)
     found = []  # FIXED, then RANDOM
 
-    def wrapper(*arguments, **options):
-        if RANDOM in found:
-            return original(*arguments, **options)
-        before = read(torch)
-        result = original(*arguments, **options)
-        now = FIXED if read(torch) == before else RANDOM
-        if now not in found:
-            found.append(now)
-            journal.fact("values/items", now)
-        return result
+    def make(original, _):
+        def wrapper(*arguments, **options):
+            if RANDOM in found:
+                return original(*arguments, **options)
+            before = read(torch)
+            result = original(*arguments, **options)
+            now = FIXED if read(torch) == before else RANDOM
+            if now not in found:
+                found.append(now)
+                journal.fact("values/items", now)
+            return result
 
-    return wrapper
+        return wrapper
+
+    return make
 
 
 def _read_generators(torch):

@@ -108,6 +108,17 @@ def test_random_items_are_noticed(noise: str, items: str, tmp_path: Path) -> Non
     assert equality.items_of(timeline) == items
 
 
+def test_an_iterable_data_set_has_no_random_items(tmp_path: Path) -> None:
+    text = WITH_ITEMS.format(noise=" + torch.rand(8)").replace("Dataset", "IterableDataset")
+    text = text.replace(
+        "def __getitem__(self, index):\n        return",
+        "def __iter__(self):\n        index = 1\n        while True: yield",
+    )
+    timeline = checked(tmp_path, "items", text.replace(", shuffle=True", ""))
+    assert len(equality.read(timeline)) >= 20
+    assert equality.items_of(timeline) == "fixed"
+
+
 def test_the_values_are_those_of_the_main_trainer(tmp_path: Path) -> None:
     alone = equality.read(checked(tmp_path, "main", NORMALISED.format(calls=1)))
     (tmp_path / "helper.py").write_text(NORMALISED.format(calls=2).replace("range(40)", "range(9)"))

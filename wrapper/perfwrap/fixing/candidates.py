@@ -49,7 +49,6 @@ LOADER_ARGUMENTS = {
     "prefetch": "prefetch_factor",
     "persistent-workers": "persistent_workers",
     "pin-memory": "pin_memory",
-    "batch-size": "batch_size",
 }
 CACHE = "Cache the items"
 """The beginning of the option to keep the items of a data set."""
