@@ -1,11 +1,12 @@
 """Writes the loss and the parameters after each step, to compare two runs; seeds the random generators before.
 
 For runs whose steps are not timed. The generators of Python, NumPy and torch get their seed when they are imported;
-a program that seeds them itself replaces it. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all
-parameters of the optimizers and all running statistics of batch normalisations, their norm, and their product with a
-fixed vector, separated by U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if
-fetching a batch in this process drew a number from one of those generators, else ``fixed``, also of an iterable data
-set, which workers share out instead; none without a fetch.
+a program that seeds them itself replaces it. The parameters are those of the optimizers, then the running statistics
+of batch normalisations, and the parameters of copied modules, which average weights. Facts: ``values/N`` of step N,
+from 1: the loss, the checksum of all parameters, their norm, and their product with a fixed vector, separated by
+U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if fetching a batch in this process
+drew a number from one of those generators, else ``fixed``, also of an iterable data set, which workers share out
+instead; none without a fetch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_STEPS = 200
 """More steps are not written."""
 
 _optimizers = []  # references to them, in the order of their creation
-_normalisations = []  # weak references to the modules, in the order of their creation
+_modules = []  # weak references to batch normalisations and to copies of modules, in the order of their creation
 
 
 def prepare(seed):
@@ -37,10 +38,13 @@ def prepare(seed):
 
 
 def install(torch):
-    """Notice the optimizers and the batch normalisations."""
+    """Notice the optimizers, the batch normalisations and the copies of modules."""
     wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make(_optimizers.append), over=True)
     normalisation = torch.nn.modules.batchnorm._NormBase
-    wrapping.patch(torch, normalisation, "__init__", _make(_note_normalisation), over=True)
+    wrapping.patch(torch, normalisation, "__init__", _make(lambda module: _note(module, False)), over=True)
+    # copy.deepcopy calls __setstate__.
+    copied = _make(lambda module: _note(module, True))
+    wrapping.patch(torch, torch.nn.Module, "__setstate__", copied, over=True)
     fetchers = torch.utils.data._utils.fetch
     for kind, read in (
         ("_MapDatasetFetcher", _read_generators),
@@ -49,8 +53,8 @@ def install(torch):
         wrapping.patch(torch, getattr(fetchers, kind), "fetch", _make_fetch(torch, read), over=True)
 
 
-def _note_normalisation(module):
-    _normalisations.append(ref(module))
+def _note(module, is_copy):
+    _modules.append((ref(module), is_copy))
 
 
 def _make(note):
@@ -109,7 +113,7 @@ def _read_parameters(torch):
     if not parameters:
         return ["", "", ""]
     with torch._C.DisableTorchFunction(), torch.no_grad():
-        for parameter in [*parameters, *_running_statistics()]:
+        for parameter in [*parameters, *_others(parameters)]:
             if parameter.layout is not torch.strided or parameter.device.type == "meta":
                 return ["", "", ""]
             here = parameter.detach().to("cpu", copy=True).contiguous().flatten()
@@ -133,8 +137,14 @@ def _parameters():
     return list(found.values())
 
 
-def _running_statistics():
-    """Return the running means and variances of all batch normalisations, in the order of their creation."""
-    modules = [module for module in (reference() for reference in _normalisations) if module is not None]
-    found = [getattr(module, name, None) for module in modules for name in ("running_mean", "running_var")]
-    return [buffer for buffer in found if buffer is not None]
+def _others(parameters):
+    """Return the tensors of the noticed modules that are no parameters of an optimizer, each once."""
+    found, known = {}, {id(parameter) for parameter in parameters}
+    for reference, is_copy in _modules:
+        module = reference()
+        if module is None:
+            continue
+        tensors = [module._buffers.get(name) for name in ("running_mean", "running_var")]
+        tensors += module._parameters.values() if is_copy else ()
+        found.update((id(each), each) for each in tensors if each is not None and id(each) not in known)
+    return list(found.values())

@@ -26,6 +26,18 @@ for step in range(40):
     loss.backward()
     optimizer.step()
 """
+AVERAGED = """import copy
+import torch
+model = torch.nn.Linear(8, 1)
+average = copy.deepcopy(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(40):
+    optimizer.zero_grad()
+    model(torch.randn(16, 8)).square().mean().backward()
+    optimizer.step()
+    for mean, weight in zip(average.parameters(), model.parameters()):
+        mean.data.mul_({decay}).add_(weight.data, alpha=1 - {decay})
+"""
 WITHOUT_LOSS = """import torch
 weight = torch.randn(8, 1, requires_grad=True)
 for step in range(40):
@@ -93,6 +105,14 @@ def test_running_statistics_of_batch_normalisation_are_compared(tmp_path: Path) 
     assert [each.loss for each in once] == [each.loss for each in twice], "the statistics train nothing"
     assert not equality.is_identical(once, twice)
     assert equality.compare(once, twice, once)[0] is False
+
+
+def test_averaged_weights_are_compared(tmp_path: Path) -> None:
+    slow = equality.read(checked(tmp_path, "slow", AVERAGED.format(decay=0.9)))
+    fast = equality.read(checked(tmp_path, "fast", AVERAGED.format(decay=0.8)))
+    assert len(slow) >= 20
+    assert [each.loss for each in slow] == [each.loss for each in fast]
+    assert equality.compare(slow, fast, slow)[0] is False
 
 
 def test_a_program_without_loss_and_optimizer_has_nothing_to_compare(tmp_path: Path) -> None:
