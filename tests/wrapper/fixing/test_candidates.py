@@ -129,9 +129,10 @@ def test_the_same_edit_twice_is_refused(program: Path) -> None:
 
 
 def test_all_optimizers_of_a_file_get_the_argument(program: Path) -> None:
-    other = "    second = torch.optim.Adam(\n        model.parameters()\n    )\n    third = torch.optim.Adam([], fused=True)\n"
+    second = "    second = torch.optim.Adam(\n        model.parameters()\n    )\n"
+    third = "    third = torch.optim.Adam([], fused=True)\n"
     lines = PROGRAM.splitlines(keepends=True)
-    program.write_text("".join([*lines[:OPTIMIZER], other, *lines[OPTIMIZER:]]))
+    program.write_text("".join([*lines[:OPTIMIZER], second, third, *lines[OPTIMIZER:]]))
     (found,), _ = candidates.find([finding("slow_optimizer", program, STEP + 4)], [], [])
     ((_, content),) = edited_program.make([found]).items()
     assert content.decode().count("fused=True") == 3

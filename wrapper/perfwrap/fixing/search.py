@@ -267,7 +267,7 @@ class Search:
         return {
             "slower": "it is slower",
             "noise": "no gain beyond the noise of this machine",
-            "not repeated": "there was no time to repeat it (--max-time)",
+            "not repeated": "it was measured only once (--repeats, --max-time)",
         }.get(row.judgement, "it was not measured")
 
 
