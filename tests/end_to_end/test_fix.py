@@ -28,6 +28,7 @@ class Slow(Dataset):
 
 
 def main():
+    open("metrics.csv", "w").close()
     model = torch.nn.Linear(16, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     loader = DataLoader(Slow(), batch_size=4, shuffle=True)
@@ -87,7 +88,9 @@ def test_a_gain_becomes_a_patch_that_applies_and_no_file_is_touched(
     assert document["total"]["high"] < 0.9
     assert "num_workers=" in document["patch"]
     assert (folder / "train.py").stat().st_mtime_ns == before.st_mtime_ns
-    assert [path.name for path in folder.iterdir()] == ["train.py"]
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.csv", "train.py"]
+    assert document["written"] == ["metrics.csv"]
+    assert "The program wrote files in its working folder: metrics.csv." in " ".join(done.stdout.split())
     assert "Your files were not changed" in done.stdout
     assert "num_workers=" in (out / "pull-request.md").read_text()
     for command in (["git", "apply"], ["patch", "-p1", "-i"]):

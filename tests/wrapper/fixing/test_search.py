@@ -13,6 +13,7 @@ from perfwrap.experiments.judge import Row
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.statistics import Ratio
 from perfwrap.experiments.trial import Run, Trial
+from perfwrap.experiments.written import Written
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality
@@ -81,7 +82,7 @@ def test_the_best_proven_edit_survives_an_interrupt(
     trial = Trial(["python", "train.py"], tmp_path, Settings(), Silent())
     search = Simulated(trial, False, time.monotonic() + 60, interrupted_at=interrupted_at)
     search.run(edits)
-    document = fix_document.section(search, b"", tmp_path)
+    document = fix_document.section(search, Written(), b"", tmp_path)
     assert json.dumps(document, allow_nan=False)
     assert trial.interrupted is bool(interrupted_at)
     assert [row["state"] for row in document["edits"]] == states

@@ -31,7 +31,8 @@ from perfwrap.commands.try_progress import TryProgress
 from perfwrap.edits.patch_text import patch, root_of
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.runner import Settings
-from perfwrap.experiments.trial import Trial
+from perfwrap.experiments.trial import Trial, watched
+from perfwrap.experiments.written import Written
 from perfwrap.fixing.search import Search
 from perfwrap.reports import fix_document
 from perfwrap.reports.terminal import fix_text
@@ -106,6 +107,7 @@ def fix(
         signal.signal(number, signal.default_int_handler)
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
+        written = watched(Path.cwd(), folder)
         search = Search(trial, allow_numerics, time.monotonic() + max_time, repeats)
         try:
             if trial.start():
@@ -129,7 +131,7 @@ def fix(
             f"The unchanged program could not be measured: {reading.reason or reading.status}.",
             f"Its output: {trial.baseline.folder}",
         )
-    _finish(search, folder, apply)
+    _finish(search, written(), folder, apply)
 
 
 def _list(search: Search, sentences: list[str]) -> None:
@@ -139,17 +141,17 @@ def _list(search: Search, sentences: list[str]) -> None:
     page.show()
 
 
-def _finish(search: Search, folder: Path, apply: bool) -> None:
+def _finish(search: Search, written: Written, folder: Path, apply: bool) -> None:
     """Write the patch and the documents, print the table, and exit."""
     text = patch(search.contents)
     path = folder / run_names.PATCH
     if text:
         path.write_bytes(text)
     root = root_of(file.path for file in search.contents) if search.contents else folder
-    document = fix_document.section(search, text, root)
+    document = fix_document.section(search, written, text, root)
     fix_document.write(document, folder / run_names.FIX, folder / run_names.PULL_REQUEST)
     page = Page(sys.stdout)
-    fix_text.draw(search, text, path, root, page)
+    fix_text.draw(search, written, text, path, root, page)
     page.show()
     if text and apply:
         _apply(path, root)

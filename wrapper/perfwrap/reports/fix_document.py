@@ -8,6 +8,7 @@ FORMAT 1::
     unedited    {"rule", "reason"} of the findings for which there is no edit
     total       the measurement of all kept edits together: "ratio", "low", "high"; null if none was kept
     patch       the unified diff; empty if none was kept
+    written     files that the program wrote in its working folder; null if there are too many to check
 
 A row has ``rule``, ``edit``, ``file``, ``line``, ``sentence``, ``state`` (kept, dropped), ``reason``, ``equality``
 (identical, rounding, other random numbers, changes the training, unknown) with the largest relative ``deviation`` of
@@ -24,6 +25,7 @@ from typing import Any
 
 from perfwrap import units
 from perfwrap.experiments.judge import Row
+from perfwrap.experiments.written import Written
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import CHECK_STEPS, Search, Tried
 from perfwrap.private_files import replace_text
@@ -32,7 +34,7 @@ from perfwrap.redaction import masked_words
 FORMAT = 1
 
 
-def section(search: Search, patch: bytes, root: Path) -> dict[str, Any]:
+def section(search: Search, written: Written, patch: bytes, root: Path) -> dict[str, Any]:
     """Return the document."""
     return {
         "format": FORMAT,
@@ -43,6 +45,7 @@ def section(search: Search, patch: bytes, root: Path) -> dict[str, Any]:
         "unedited": [{"rule": one.rule, "reason": one.reason} for one in search.unedited],
         "total": _measured(search.total) if search.kept else None,
         "patch": patch.decode("utf-8", "replace"),
+        "written": None if written.unknown else list(written.changed),
     }
 
 

@@ -8,16 +8,18 @@ from pathlib import Path, PurePath
 
 from perfwrap import units
 from perfwrap.experiments.judge import Row
+from perfwrap.experiments.written import Written
 from perfwrap.fixing.candidates import Unedited
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import Search, Tried
 from perfwrap.reports.terminal.page import Page
+from perfwrap.reports.terminal.trial_text import draw_writes
 
 ADDED, REMOVED = "green", "red"
 STATES = {"kept": "bold green", "dropped": "dim"}
 
 
-def draw(search: Search, patch: bytes, path: Path, root: Path, page: Page) -> None:
+def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path, page: Page) -> None:
     """Draw the results onto the page; ``path`` is the patch, to be applied in ``root``."""
     command = search.trial.command
     words = shlex.join([PurePath(command[0]).name, *command[1:]])
@@ -29,6 +31,7 @@ def draw(search: Search, patch: bytes, path: Path, root: Path, page: Page) -> No
         _edit(one, page)
     _unedited(search.unedited, page)
     page.blank()
+    draw_writes(max(run.reading.skipped_writes for run in search.trial.runs), written, page)
     if not patch:
         page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
         page.paragraph(f"Runs and their output: {search.trial.folder}", style="dim")

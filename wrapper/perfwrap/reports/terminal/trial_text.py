@@ -47,7 +47,7 @@ def draw(trial: Trial, rows: Sequence[Row], written: Written, page: Page) -> Non
     else:
         _best(rows, page)
     _predictions(rows, page)
-    _writes(rows, written, page)
+    draw_writes(max((row.skipped_writes for row in rows), default=0), written, page)
     page.paragraph(f"Runs and their output: {trial.folder}", style="dim")
 
 
@@ -183,9 +183,8 @@ def _predictions(rows: Sequence[Row], page: Page) -> None:
         )
 
 
-def _writes(rows: Sequence[Row], written: Written, page: Page) -> None:
-    """Draw which checkpoints were suppressed, and which files the program wrote."""
-    skipped = max((row.skipped_writes for row in rows), default=0)
+def draw_writes(skipped: int, written: Written, page: Page) -> None:
+    """Draw how many checkpoints each run suppressed, and which files the program wrote."""
     if skipped:
         page.paragraph(
             f"{units.counted(skipped, 'checkpoint')} per run suppressed: torch.save wrote nothing, so the step times "
