@@ -30,8 +30,8 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
         page.blank()
         _edit(one, page)
     _unedited(search.unedited, page)
-    page.blank()
     draw_writes(max(run.reading.skipped_writes for run in search.trial.runs), written, page)
+    page.blank()
     if not patch:
         page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
         page.paragraph(f"Runs and their output: {search.trial.folder}", style="dim")
