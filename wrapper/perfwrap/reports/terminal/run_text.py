@@ -193,7 +193,7 @@ def _whole_run(diagnosis: Diagnosis, run: WholeRun, page: Page) -> None:
 
 
 def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page, every: bool) -> None:
-    """Draw one finding: its best option in full, and others on a line each; all of them with ``every``."""
+    """Draw one finding: its best option with details, and others in a sentence each; all of them with ``every``."""
     share = "" if finding.share <= 0 else f", {units.share(finding.share)} of {finding.scope.value}"
     page.line(
         (f"{number}. {finding.rule}", "bold"),

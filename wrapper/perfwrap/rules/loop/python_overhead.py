@@ -400,7 +400,6 @@ def _library_options(
             basis,
             details=f"The time is in {name}, not in your own lines.",
         ),
-        Option(f"Call {name} less often.", saving),
     )
 
 
