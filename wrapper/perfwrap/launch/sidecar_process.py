@@ -8,6 +8,7 @@ it must finish within FINISH_SECONDS. It blocks all signals.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -29,6 +30,8 @@ NAME = "perfwrap-monitors"
 LOG = "monitors.log"
 """The standard error of the monitors' process: a file in the run folder, removed if empty."""
 FINISH_SECONDS = 2.0
+GARBAGE_THRESHOLDS = (2_000, 10, 10)
+"""As in a new Python."""
 
 
 class Waiting(Protocol):
@@ -122,6 +125,9 @@ def _run(folder: RunFolder, launcher: int, settings: MonitorSettings, orders: in
         os.dup2(orders, 0)
         descriptors.close_all_but(settings.say)
         kernel.look_like([NAME])
+        # The launcher collects garbage rarely, because it ends soon; its own objects are no garbage of this process.
+        gc.freeze()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
         # The first entry is the launcher's script or current directory, whose modules are not for the monitors.
         if not getattr(sys.flags, "safe_path", False):
             del sys.path[0]
