@@ -147,6 +147,26 @@ def test_the_next_command_depends_on_what_was_found(rule: str, informational: bo
     assert next_command(Diagnosis(verdict, found), Path("/runs/a b")) == command
 
 
+def next_of(*experiments: str | None) -> str:
+    """Return the next command after a finding whose options have these experiments, the best first."""
+    options = tuple(
+        Option(f"Do {number}.", (0.5 + 0.1 * number, 1.0), experiment=experiment)
+        for number, experiment in enumerate(experiments)
+    )
+    found = Finding("It is so.", 0.5, (), options, rule="it")
+    run = {"command": ["python", "train.py"]}
+    return next_command(
+        Diagnosis(Verdict("data-bound", 0.9, "So.", "measured"), (found,), run=run), Path("/a")
+    )
+
+
+def test_a_fix_is_tried_before_an_upper_bound() -> None:
+    assert next_of("cached-batch", "workers=1") == "perfwrap try workers=1 -- python train.py"
+    assert next_of("cached-batch", None) == "perfwrap try cached-batch -- python train.py"
+    assert next_of("workers=2", "prefetch=4") == "perfwrap try workers=2 -- python train.py"
+    assert next_of(None, "workers=1") == "perfwrap explain it"
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [
