@@ -20,13 +20,14 @@ How the gain is estimated
     items that never change removes all of their time but in the first epoch.
 
 How to fix
-    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the
-    simulation; also prefetch_factor, if batches take so different times that the default queue runs empty. Workers are
-    advised only if the whole range is a gain of at least 3 %, and never so many that they need more cores than there
-    are. With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a
-    batch takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make
-    each sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than
-    workers. A daemonic process may have no workers.
+    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the simulation;
+    also prefetch_factor, if batches take so different times that the default queue runs empty. Workers are advised only
+    if the whole range is a gain of at least 3 %, and never so many that they need more cores than there are; where it
+    may be a gain or nothing, one worker is named as something to try. With several epochs, also pass
+    persistent_workers=True; otherwise the workers restart in every epoch. If a batch takes less time to make than to
+    receive, workers do not help: index whole batches out of a tensor, or make each sample cheaper. On few cores a
+    cheaper dataset, or a cache if the items never change, may gain more than workers. A daemonic process may have no
+    workers.
 
 When it is wrong
     When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python

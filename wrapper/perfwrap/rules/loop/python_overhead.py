@@ -16,6 +16,7 @@ How the gain is estimated
 
 How to fix
     If the samples are in a library, the finding names the library's function: look for a setting of it that does less.
+    Sections whose samples are in the same call of a library are one finding.
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. If the section
     makes batches, move that code into a Dataset and let DataLoader workers run it in parallel with the training.
 
