@@ -8,8 +8,8 @@ Why it costs
 
 How the gain is estimated
     Measured: the wait for batches in the step account. At best all of it disappears. At worst only the part that
-    workers can overlap on the usable cores; if all cores are already busy, nothing. Without workers, the training thread
-    makes the batches: of the time to receive one, that to make one remains.
+    workers can overlap on the usable cores; if all cores are already busy, nothing. Without workers, the training
+    thread makes the batches: of the time to receive one, that to make one remains.
 
 How to fix
     If cores are free, use more workers: enough to make batches as fast as the rest of the step needs them. If all cores
