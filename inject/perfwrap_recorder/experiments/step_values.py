@@ -1,14 +1,19 @@
 """Writes the loss and the parameters after each step, to compare two runs; seeds the random generators before.
 
 For runs whose steps are not timed. The generators of Python, NumPy and torch get their seed when they are imported;
-a program that seeds them itself replaces it. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all
-parameters of the optimizers, their norm, and their product with a fixed vector, separated by U+001F. An empty text
-stands for what cannot be read.
+a program that seeds them itself replaces it. The parameters are those of the optimizers, then the running statistics
+of batch normalisations, and the parameters of copied modules, which average weights. Facts: ``values/N`` of step N,
+from 1: the loss, the checksum of all parameters, their norm, and their product with a fixed vector, separated by
+U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if fetching a batch in this process
+drew a number from one of those generators, else ``fixed``, also of an iterable data set, which workers share out
+instead; none without a fetch.
 """
 
 from __future__ import annotations
 
 import random
+import sys
+from weakref import ref
 from zlib import crc32
 
 from perfwrap_recorder import guard, on_import
@@ -16,10 +21,13 @@ from perfwrap_recorder.experiments import backward_calls
 from perfwrap_recorder.instrumenting import wrapping
 from perfwrap_recorder.journal import journal
 
+FIXED, RANDOM = "fixed", "random"
+
 MAX_STEPS = 200
 """More steps are not written."""
 
 _optimizers = []  # references to them, in the order of their creation
+_modules = []  # weak references to batch normalisations and to copies of modules, in the order of their creation
 
 
 def prepare(seed):
@@ -30,17 +38,63 @@ def prepare(seed):
 
 
 def install(torch):
-    """Notice the optimizers."""
-    wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make, over=True)
+    """Notice the optimizers, the batch normalisations and the copies of modules."""
+    wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make(_optimizers.append), over=True)
+    normalisation = torch.nn.modules.batchnorm._NormBase
+    wrapping.patch(torch, normalisation, "__init__", _make(lambda module: _note(module, False)), over=True)
+    # copy.deepcopy calls __setstate__.
+    copied = _make(lambda module: _note(module, True))
+    wrapping.patch(torch, torch.nn.Module, "__setstate__", copied, over=True)
+    fetchers = torch.utils.data._utils.fetch
+    for kind, read in (
+        ("_MapDatasetFetcher", _read_generators),
+        ("_IterableDatasetFetcher", lambda torch: None),
+    ):
+        wrapping.patch(torch, getattr(fetchers, kind), "fetch", _make_fetch(torch, read), over=True)
 
 
-def _make(original, _):
-    def wrapper(optimizer, *arguments, **options):
-        result = original(optimizer, *arguments, **options)
-        _optimizers.append(optimizer)
-        return result
+def _note(module, is_copy):
+    _modules.append((ref(module), is_copy))
 
-    return wrapper
+
+def _make(note):
+    def make(original, _):
+        def wrapper(self, *arguments, **options):
+            result = original(self, *arguments, **options)
+            note(self)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _make_fetch(torch, read_generators):
+    read = guard.protect("random_items", read_generators)
+    found = []  # FIXED, then RANDOM
+
+    def make(original, _):
+        def wrapper(*arguments, **options):
+            if RANDOM in found:
+                return original(*arguments, **options)
+            before = read(torch)
+            result = original(*arguments, **options)
+            now = FIXED if read(torch) == before else RANDOM
+            if now not in found:
+                found.append(now)
+                journal.fact("values/items", now)
+            return result
+
+        return wrapper
+
+    return make
+
+
+def _read_generators(torch):
+    """Return the states of the generators of Python, NumPy and torch."""
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state() if numpy is not None else ("", "")
+    return random.getstate(), str(list(drawn[1])), drawn[2:], torch.get_rng_state().tolist()
 
 
 def note(torch, step):
@@ -55,8 +109,11 @@ def note(torch, step):
 def _read_parameters(torch):
     """Return the checksum, the norm and the product; the last two weigh each parameter by its place."""
     total, square, product, place = 0, 0.0, 0.0, 0
+    parameters = _parameters()
+    if not parameters:
+        return ["", "", ""]
     with torch._C.DisableTorchFunction(), torch.no_grad():
-        for parameter in _parameters():
+        for parameter in [*parameters, *_others(parameters)]:
             if parameter.layout is not torch.strided or parameter.device.type == "meta":
                 return ["", "", ""]
             here = parameter.detach().to("cpu", copy=True).contiguous().flatten()
@@ -77,4 +134,17 @@ def _parameters():
     for optimizer in _optimizers:
         for group in optimizer.param_groups:
             found.update((id(parameter), parameter) for parameter in group["params"])
+    return list(found.values())
+
+
+def _others(parameters):
+    """Return the tensors of the noticed modules that are no parameters of an optimizer, each once."""
+    found, known = {}, {id(parameter) for parameter in parameters}
+    for reference, is_copy in _modules:
+        module = reference()
+        if module is None:
+            continue
+        tensors = [module._buffers.get(name) for name in ("running_mean", "running_var")]
+        tensors += module._parameters.values() if is_copy else ()
+        found.update((id(each), each) for each in tensors if each is not None and id(each) not in known)
     return list(found.values())

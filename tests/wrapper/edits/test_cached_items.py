@@ -62,6 +62,8 @@ def test_batches_are_the_same_and_items_are_made_once(workers: int) -> None:
         ("class Data(Dataset)", "class Data(torch.utils.data.IterableDataset)", "IterableDataset"),
         ("batch_size=2", "collate_fn=f", "may change the items"),
         ("DataLoader(Data(), batch_size=2, shuffle=True)", "DataLoader(**options)", "no data set of its own"),
+        ("batch_size=2, shuffle=True)  # here", "batch_size=None)  # here", "makes no batches"),
+        ("# here", "# here\nloader.dataset.level = 2", "loader.dataset.level is set"),
     ],
 )
 def test_what_may_change_is_refused(refuse: Callable[..., str], old: str, new: str, reason: str) -> None:

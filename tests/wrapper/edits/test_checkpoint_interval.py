@@ -31,6 +31,8 @@ def test_it_saves_in_some_rounds_and_in_the_last_one(apply: Callable[..., str], 
         ("for e in range(1, 9):\n    torch.save(m, p)  # here\n", "how many rounds"),
         ("torch.save(m, p)  # here\n", "not in a for loop"),
         ("for e in range(9):\n    x = torch.save(m, p)  # here\n", "does more than save"),
+        ("for e in range(9):\n    torch.save(m, p)  # here\n    if x:\n        break\n", "may end early"),
+        ("def f():\n  for e in range(9):\n    torch.save(m, p)  # here\n    if x: return\n", "may end early"),
     ],
 )
 def test_others_are_refused(refuse: Callable[..., str], program: str, reason: str) -> None:

@@ -29,6 +29,11 @@ def test_it_stays_in_a_loop_that_changes_what_it_needs(apply: Callable[..., str]
     assert apply(NAME, program).startswith("+        mask = torch.tril(")
 
 
+def test_a_tensor_that_is_only_read_moves(apply: Callable[..., str]) -> None:
+    program = PROGRAM.replace("model(x, mask)", "model(torch.cat([mask, x]), mask[0], mask + 1, mask=mask)")
+    assert "torch.tril(" in apply(NAME, program)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -42,6 +47,10 @@ def test_it_stays_in_a_loop_that_changes_what_it_needs(apply: Callable[..., str]
         ("model(x, mask)", "model(x, mask.mul_(2))", "changes mask"),
         ("loss = model(x, mask)", "mask[0] = 1", "changes mask"),
         ("loss = model(x, mask)", "mask = mask + 1", "in several places"),
+        ("loss = model(x, mask)", "total = mask; total += x", "another name"),
+        ("loss = model(x, mask)", "total = mask if n else x", "another name"),
+        ("loss = model(x, mask)", "masks.append(mask)", "another name"),
+        ("loss = model(x, mask)", "pair = [mask, x]", "another name"),
         ("loss = model(x, mask)", "mask.view(-1).add_(1)", "changes mask"),
         ("        for x in loader:", "        for x in [mask]:", "used before"),
         ("    for epoch in range(3):\n        for x in loader:", "    if 1:\n        if 2:", "not in a loop"),

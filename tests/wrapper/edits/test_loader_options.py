@@ -166,3 +166,19 @@ def test_an_argument_that_follows_the_workers_stays(apply: Callable[..., str]) -
     assert "+x = DataLoader(d, num_workers=2, persistent_workers=w > 0)" in apply(
         NAME, program, num_workers=2, persistent_workers=True
     )
+
+
+@pytest.mark.parametrize("other", ["persistent_workers=a.j > 0", "prefetch_factor=4 if a.j else None"])
+def test_an_option_may_also_decide_what_needs_workers(apply: Callable[..., str], other: str) -> None:
+    program = (
+        f"{IMPORT}import argparse\np = argparse.ArgumentParser()\np.add_argument('-j', type=int, default=0)\n"
+        f"a = p.parse_args()\nx = DataLoader(d, num_workers=a.j, {other})  # here\n"
+    )
+    changed = apply(NAME, program, num_workers=2)
+    assert "+p.add_argument('-j', type=int, default=2)" in changed
+    assert "DataLoader(d" not in changed
+
+
+def test_an_option_that_also_decides_the_size_of_batches_stays(refuse: Callable[..., str]) -> None:
+    program = f"{IMPORT}n = 2\nx = DataLoader(d, n, num_workers=n)  # here\n"
+    assert "used for something else" in refuse(NAME, program, num_workers=4)

@@ -108,3 +108,20 @@ def test_a_given_number_of_repeats_is_what_runs(repeats: int) -> None:
         repeats,
         repeats,
     ]
+
+
+class Interrupted(Simulated):
+    """The user interrupts while the recording of a variant is read."""
+
+    def _run(self, variant: Variant, limit_s: float = 0) -> None:
+        if variant.name != BASELINE:
+            raise KeyboardInterrupt
+        super()._run(variant)
+
+
+def test_an_interrupt_before_the_first_result_ends_the_repeats() -> None:
+    trial = Interrupted([], Path("/nowhere"), Settings(), Silent())
+    trial._run(Variant(BASELINE))
+    repeated_runs.measure(trial, [Planned(parse("none"))], None, time.monotonic() + HOUR_S)
+    assert trial.interrupted
+    assert [run.name for run in trial.runs] == [BASELINE]

@@ -126,3 +126,14 @@ def test_the_same_edit_twice_is_refused(program: Path) -> None:
     (one,), _ = candidates.find([finding("zero_grad_memset", program, ZERO_GRAD)], [], [])
     with pytest.raises(Refusal):
         edited_program.make([one, one])
+
+
+def test_all_optimizers_of_a_file_get_the_argument(program: Path) -> None:
+    second = "    second = torch.optim.Adam(\n        model.parameters()\n    )\n"
+    third = "    third = torch.optim.Adam([], fused=True)\n"
+    lines = PROGRAM.splitlines(keepends=True)
+    program.write_text("".join([*lines[:OPTIMIZER], second, third, *lines[OPTIMIZER:]]))
+    (found,), _ = candidates.find([finding("slow_optimizer", program, STEP + 4)], [], [])
+    ((_, content),) = edited_program.make([found]).items()
+    assert content.decode().count("fused=True") == 3
+    assert found.sentence.count("Pass fused=True") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def fix(
                 search.run(found)
         except KeyboardInterrupt:
             trial.interrupted = True
-    if not trial.runs:
+    if not trial.runs or trial.baseline.reading.status == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if trial.baseline.reading.status != "measured":
         reading = trial.baseline.reading
@@ -157,20 +158,33 @@ def _finish(search: Search, folder: Path, apply: bool) -> None:
 
 def _apply(path: Path, root: Path) -> None:
     """Apply the patch with git; PerfwrapError if the work tree is not clean or there is none."""
-    status = subprocess.run(
-        ["git", "status", "--porcelain", "--untracked-files=no"], cwd=root, capture_output=True, text=True
+    by_hand = (
+        f"Apply it yourself: cd {shlex.quote(str(root))} && patch -p1 < {shlex.quote(str(path.resolve()))}"
     )
+    status = _git(root, by_hand, "status", "--porcelain", "--untracked-files=no")
     if status.returncode != 0:
-        raise PerfwrapError(
-            f"{root} is not in a git work tree, so the patch was not applied.",
-            f"Apply it yourself: cd {root} && patch -p1 < {path.resolve()}",
-        )
+        raise PerfwrapError(f"{root} is not in a git work tree, so the patch was not applied.", by_hand)
     if status.stdout.strip():
         raise PerfwrapError(
             f"{root} has uncommitted changes, so the patch was not applied.",
             f"Commit or stash them, then: git apply {path.resolve()}",
         )
-    subprocess.run(["git", "apply", str(path.resolve())], cwd=root, check=True)
+    applied = _git(root, by_hand, "apply", str(path.resolve()))
+    if applied.returncode != 0:
+        raise PerfwrapError(
+            f"git apply failed, so no file was changed: {applied.stderr.strip()}",
+            "If the files changed while perfwrap fix ran, run it again.",
+        )
     page = Page(sys.stdout)
     page.paragraph(f"Applied to {root}. To undo it: git apply -R {path.resolve()}", style="bold")
     page.show()
+
+
+def _git(root: Path, by_hand: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run git in a folder; PerfwrapError if there is no git."""
+    try:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+    except OSError as error:
+        raise PerfwrapError(
+            f"git cannot be run, so the patch was not applied: {error.strerror}.", by_hand
+        ) from None

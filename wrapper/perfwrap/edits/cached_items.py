@@ -2,7 +2,8 @@
 
 Only for data sets whose items never change and whose collate function copies them, as the default one does. It keeps
 the first ``most_items`` items that are requested, in each worker. Refused: data sets that are known to be an
-IterableDataset or to have random items, and a file that has the class. Values: ``most_items``, e.g. 10000.
+IterableDataset or to have random items, loaders without batches, a file that sets attributes of a data set, and a file
+that has the class. Values: ``most_items``, e.g. 10000.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import libcst as cst
 
 from perfwrap.edits.call_arguments import argument_of, find_call, matches
 from perfwrap.edits.loader_options import LOADER, is_iterable
+from perfwrap.edits.names import stored_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Change, Result, Source, dotted_name
 from perfwrap.edits.statements import Changes
@@ -59,7 +61,13 @@ def edit(source: Source, target: Target) -> Edited:
         raise Refusal("The data set is an IterableDataset.")
     if argument_of(call, "collate_fn", 6) is not None:
         raise Refusal("The DataLoader has a collate function, which may change the items.")
+    size = argument_of(call, "batch_size", 1)
+    if size is not None and source.code(size.value) == "None" and argument_of(call, "batch_sampler") is None:
+        raise Refusal(
+            "The DataLoader makes no batches: the loop gets the items themselves and may change them."
+        )
     _check_fixed(source, dataset.value)
+    _check_attributes(source, dataset.value)
     changes: Changes = {}
     comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     arguments = [cst.Arg(dataset.value, comma=comma), cst.Arg(cst.Integer(str(most)))]
@@ -81,6 +89,14 @@ def _check_fixed(source: Source, dataset: cst.BaseExpression) -> None:
         methods = [each for each in source.inside(found, cst.FunctionDef) if each.name.value == "__getitem__"]
         if found.name.value in names and any(RANDOM.search(source.code(method)) for method in methods):
             raise Refusal(f"{found.name.value}.__getitem__() is random.")
+
+
+def _check_attributes(source: Source, dataset: cst.BaseExpression) -> None:
+    """Refuse a file that sets an attribute of the data set: it would be set of the wrapper, and items may change."""
+    for name in stored_names(source, source.module):
+        owner, dot, attribute = name.rpartition(".")
+        if dot and (owner == dotted_name(dataset) or owner.rpartition(".")[2] == "dataset"):
+            raise Refusal(f"{name} is set: the items may then be others.")
 
 
 def _place(source: Source, call: cst.Call) -> cst.BaseStatement:

@@ -1,7 +1,7 @@
 """Saves checkpoints in every Nth round of a loop, and in the last one: ``torch.save`` under an ``if``.
 
-The loop must count its rounds with ``range(n)``, or with ``enumerate`` of something that has a length, so that the last
-round is known. Values: ``every``, e.g. 5.
+The loop must count its rounds with ``range(n)``, or with ``enumerate`` of something that has a length, and must not end
+early, so that the last round is known. Values: ``every``, e.g. 5.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ def edit(source: Source, target: Target) -> Edited:
     loop = source.loop(statement)
     if not isinstance(loop, cst.For) or loop.asynchronous is not None:
         raise Refusal(f"Line {target.line} is not in a for loop.")
+    if any(source.loop(found) is loop for found in source.inside(loop, cst.Break)) or any(
+        source.inside(loop, cst.Return)
+    ):
+        raise Refusal(f"The loop at line {source.line(loop)} may end early, and its last round must save.")
     changes: Changes = {}
     last = _last_round(source, loop)
     step = counter_of(source, loop, changes)

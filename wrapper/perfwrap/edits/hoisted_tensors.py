@@ -12,7 +12,7 @@ import libcst as cst
 
 from perfwrap.edits.blocks import changed_in_place
 from perfwrap.edits.call_arguments import argument_of, is_method
-from perfwrap.edits.names import changed_names, mentions, read_names, writes
+from perfwrap.edits.names import ADDING, changed_names, mentions, read_names, reads, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.source_tree import Loop, Source, dotted_name
 from perfwrap.edits.statements import Changes, check_own_lines
@@ -145,6 +145,34 @@ def _check_use(source: Source, name: str, assign: cst.Assign, loop: Loop) -> Non
             raise Refusal(f"The loop changes {name}.")
     if any(source.line(node) < source.line(assign) for node in mentions(source, scope, name)):
         raise Refusal(f"{name} is used before line {source.line(assign)}.")
+    for node in reads(source, loop, name):
+        if _passes_on(source, node):
+            raise Refusal(f"Line {source.line(node)} gives {name} another name, which may change it.")
+
+
+def _passes_on(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether the tensor itself gets another name, or becomes a part of something that lasts."""
+    parent = source.parent(node)
+    if isinstance(parent, cst.Element):
+        # ``torch.cat([mask, x])`` only reads it.
+        container = source.parent(parent)
+        outer = source.parent(container) if container is not None else None
+        parent = outer if isinstance(outer, cst.Arg) else parent
+    if isinstance(parent, cst.Arg):
+        call = source.parent(parent)
+        return isinstance(call, cst.Call) and is_method(call, *ADDING)
+    return isinstance(
+        parent,
+        cst.Assign
+        | cst.AnnAssign
+        | cst.NamedExpr
+        | cst.IfExp
+        | cst.BooleanOperation
+        | cst.Element
+        | cst.DictElement
+        | cst.Return
+        | cst.Yield,
+    )
 
 
 def _changes(

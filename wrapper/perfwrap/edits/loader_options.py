@@ -49,7 +49,7 @@ def edit(source: Source, target: Target) -> Edited:
             done.append(f"add {keyword}={value!r}")
             continue
         try:
-            origin = find_origin(source, given)
+            origin = find_origin(source, given, NEED_WORKERS if keyword == "num_workers" else ())
         except Refusal:
             # Such as ``persistent_workers=args.workers > 0``: what belongs to the workers follows them.
             if keyword == "num_workers" or "num_workers" not in target.values:

@@ -28,10 +28,11 @@ class Origin(Struct, frozen=True):
     """The option's names on the command line."""
 
 
-def find_origin(source: Source, argument: cst.Arg) -> Origin:
+def find_origin(source: Source, argument: cst.Arg, followers: tuple[str, ...] = ()) -> Origin:
     """Return where the value of a keyword argument is written; raises Refusal if that is not one literal of this file.
 
-    A name that is used for more than this keyword is refused: changing it would change the other uses.
+    A name that is used for more than this keyword is refused: changing it would change the other uses. Arguments of
+    the keywords in ``followers`` may use it, too: they are meant to change with it.
     """
     origin = _follow(source, argument.value, MAX_HOPS)
     dotted = dotted_name(argument.value)
@@ -41,7 +42,9 @@ def find_origin(source: Source, argument: cst.Arg) -> Origin:
         is_same = (
             keyword is not None and argument.keyword is not None and keyword.value == argument.keyword.value
         )
-        if not is_same and other is not argument.value:
+        outer = next(source.around(other, cst.Arg), None)
+        follows = outer is not None and outer.keyword is not None and outer.keyword.value in followers
+        if not (is_same or follows) and other is not argument.value:
             raise Refusal(f"{dotted} is used for something else at line {source.line(other)}.")
     return origin
 

@@ -28,6 +28,8 @@ def measure(trial: Trial, planned: Sequence[Planned], repeats: int | None, end_s
         _announce(trial, planned, end_s)
     left = list(planned)
     for number in range(repeats or MOST_ROUNDS):
+        if trial.interrupted:
+            return
         if repeats is None and number:
             left = [one for one in left if not _is_clear(trial, one) and _fits(trial, one, end_s)]
         for one in left:

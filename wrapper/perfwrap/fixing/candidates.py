@@ -49,7 +49,6 @@ LOADER_ARGUMENTS = {
     "prefetch": "prefetch_factor",
     "persistent-workers": "persistent_workers",
     "pin-memory": "pin_memory",
-    "batch-size": "batch_size",
 }
 CACHE = "Cache the items"
 """The beginning of the option to keep the items of a data set."""
@@ -128,6 +127,10 @@ def _of(
                 if name == "loader_options" and threads:
                     more = (("thread_count", Target(line, {"threads": threads}, words)),)
                     sentence += f" Call torch.set_num_threads({threads}) before it."
+                if name == "optimizer_options":
+                    rest = _others(path, places, target)
+                    more = tuple((name, other) for other, _ in rest)
+                    sentence = " ".join([sentence, *(said for _, said in rest)])
                 candidates.append(Candidate(finding.rule, name, path, target, sentence, option.saving, more))
                 break
             refused.append(done.reason)
@@ -183,6 +186,14 @@ def _optimizers(location: Location) -> list[tuple[str, int]]:
     except Refusal:
         return []
     return [(location.file, number) for number, line in enumerate(lines, 1) if OPTIMIZER.search(line)]
+
+
+def _others(path: Path, places: Sequence[tuple[str, int]], done: Target) -> list[tuple[Target, str]]:
+    """Return the other optimizers of a file that take the same argument, e.g. of a GAN, and what changes."""
+    text = read_source(path).text
+    targets = [Target(line, done.values, done.words) for _, line in places if line > done.line]
+    edits = [(target, edit("optimizer_options", text, target)) for target in targets]
+    return [(target, found.sentence) for target, found in edits if isinstance(found, Edited)]
 
 
 def own_file(name: str) -> Path:

@@ -2,7 +2,8 @@
 
 All runs are seeded alike. What counts as rounding is measured: the program itself with another number of threads.
 Where an edit moves random transforms into workers, the numbers are others, and the bound is the program itself with
-another seed. A deviation may grow from step to step, so each step is compared with the largest of the bound so far.
+another seed, but only if the original draws random numbers for its items. A deviation may grow from step to step, so
+each step is compared with the largest of the bound so far.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.timeline.lookup import facts_of
 from perfwrap.timeline.model import Timeline
 
 Equality = Literal["identical", "rounding", "other random numbers", "changes the training", "unknown"]
+
+Items = Literal["fixed", "random", ""]
 
 KEPT: tuple[Equality, ...] = ("identical", "rounding", "other random numbers")
 """What is kept without ``--allow-numerics``."""
@@ -38,6 +44,7 @@ any order. A program that differs by more is not determined by its seeds."""
 MARGIN = 4.0
 """A deviation may be this many times the measured bound, which is of one run."""
 PREFIX, SEPARATOR = "values/", "\x1f"
+ITEMS = "values/items"
 
 
 class StepValues(Struct, frozen=True):
@@ -55,20 +62,34 @@ class StepValues(Struct, frozen=True):
 
 
 def read(timeline: Timeline | None) -> list[StepValues]:
-    """Return the values of the steps of a run, from its first step on; they end where a step has none."""
-    if timeline is None:
-        return []
-    facts = timeline.facts
-    known = {
-        key.removeprefix(PREFIX): value
-        for key, value in zip(facts["key"].to_list(), facts["value"].to_list(), strict=True)
-        if key.startswith(PREFIX)
-    }
+    """Return the values of the steps of a run, from its first step on; they end where a step has none.
+
+    Of several ranks or other processes that train, they are those of the main trainer.
+    """
+    known = _facts(timeline)
     found: list[StepValues] = []
-    while (text := known.get(str(len(found) + 1))) is not None:
+    while (text := known.get(f"{PREFIX}{len(found) + 1}")) is not None:
         loss, checksum, norm, product = text.split(SEPARATOR)
+        if not loss and not checksum:
+            break
         found.append(StepValues(_number(loss), checksum, _number(norm), _number(product)))
     return found
+
+
+def items_of(timeline: Timeline | None) -> Items:
+    """Return whether the program itself drew random numbers for the batches that it fetched; "" without any.
+
+    Workers that return other items than ``fixed`` ones break the data set, e.g. by sharing the position in an open
+    file. ``random`` items must not be kept.
+    """
+    said = _facts(timeline).get(ITEMS)
+    return "fixed" if said == "fixed" else "random" if said == "random" else ""
+
+
+def _facts(timeline: Timeline | None) -> dict[str, str]:
+    """Return the facts of the main trainer's process."""
+    main = Evidence(timeline).get(find_main_trainer) if timeline is not None else None
+    return facts_of(timeline, main.process) if timeline is not None and main is not None else {}
 
 
 def compare(

@@ -24,7 +24,7 @@ from perfwrap.experiments.variants import Variant
 from perfwrap.fixing import candidates, edited_program, equality
 from perfwrap.fixing.candidates import Candidate, Unedited
 from perfwrap.fixing.edited_program import Contents
-from perfwrap.fixing.equality import Equality, StepValues
+from perfwrap.fixing.equality import Equality, Items, StepValues
 from perfwrap.launch import overlay_file
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
@@ -37,6 +37,9 @@ CHECK_STEPS = 20
 SEED, OTHER_SEED = 0, 1
 COMPUTE_BOUND = "compute-bound"
 LOG = "edited.log"
+CACHE = "cached_items"
+"""The edit that must not meet random items: the first steps do not show it, since they repeat none."""
+STOPPED = "the search was interrupted before it was measured"
 
 State = Literal["kept", "dropped"]
 
@@ -52,6 +55,8 @@ class Tried(Struct, frozen=True):
     deviation: float = math.nan
     row: Row | None = None
     """Its measurement alone."""
+    contents: Contents = {}
+    """The files with this edit alone, as they were compared and measured."""
 
 
 @dataclass
@@ -70,6 +75,7 @@ class Search:
     total: Row | None = None
     """The measurement of all edits that were kept together."""
     _values: dict[str, list[StepValues]] = field(default_factory=dict)
+    _items: Items = ""
     _checks: int = 0
 
     def find(self, only: Sequence[str]) -> list[Candidate]:
@@ -90,16 +96,27 @@ class Search:
         return found
 
     def run(self, found: Sequence[Candidate]) -> None:
-        """Prove each candidate alone, then those that gain together."""
-        for number, one in enumerate(found, 1):
-            if self.trial.interrupted:
-                return
-            self.trial.progress.says(f"edit {number} of {len(found)}: {one.sentence}")
-            self.tried.append(self._prove(one, number))
-        gains = sorted((one for one in self.tried if one.state == "kept"), key=_ratio)
-        for gain in gains:
-            if not self.trial.interrupted:
-                self._add(gain)
+        """Prove each candidate alone, then those that gain together.
+
+        After an interrupt, the best of the edits that were proven alone is kept: it needs no more runs.
+        """
+        try:
+            for number, one in enumerate(found, 1):
+                if self.trial.interrupted:
+                    break
+                self.trial.progress.says(f"edit {number} of {len(found)}: {one.sentence}")
+                self.tried.append(self._prove(one, number))
+        except KeyboardInterrupt:
+            self.trial.interrupted = True
+        for gain in sorted((one for one in self.tried if one.state == "kept"), key=_ratio):
+            try:
+                reason = self._add(gain)
+            except KeyboardInterrupt:
+                self.trial.interrupted = True
+                reason = STOPPED
+            if reason:
+                dropped = replace(gain, state="dropped", reason=reason)
+                self.tried = [dropped if each is gain else each for each in self.tried]
 
     def _inspected(self) -> list[Finding]:
         """Return what an inspection of the program finds; nothing if it cannot be inspected."""
@@ -122,18 +139,21 @@ class Search:
             return Tried(one, number, "dropped", refusal.reason)
         name = f"edit{number}"
         same, apart, reason = self._compare(name, contents, one.random_numbers)
+        if not reason and one.edit == CACHE and self._items == "random":
+            reason = "the data set draws random numbers for its items"
         if reason:
             return Tried(one, number, "dropped", reason, same, apart)
         row = self._measure(name, contents, one)
         reason = self._why_not(row)
-        return Tried(one, number, "dropped" if reason else "kept", reason, same, apart, row)
+        return Tried(one, number, "dropped" if reason else "kept", reason, same, apart, row, contents)
 
-    def _add(self, one: Tried) -> None:
-        """Add a proven candidate to those that are kept, if they are still the same and faster together."""
+    def _add(self, one: Tried) -> str:
+        """Add a proven candidate to those that are kept; return why not, if they do not gain together."""
         if not self.kept or self.total is None or self.total.ratio is None:
-            self.kept, self.total = [one.candidate], one.row
-            self.contents = edited_program.make(self.kept)
-            return
+            self.kept, self.total, self.contents = [one.candidate], one.row, one.contents
+            return ""
+        if self.trial.interrupted:
+            return STOPPED
         together = [*self.kept, one.candidate]
         name = "edits" + "+".join(
             str(tried.number) for tried in self.tried if any(tried.candidate is each for each in together)
@@ -142,22 +162,20 @@ class Search:
             contents = edited_program.make(together)
             _, _, reason = self._compare(name, contents, any(each.random_numbers for each in together))
         except Refusal as refusal:
-            contents, reason = {}, refusal.reason
-        row = None
-        if not reason:
-            row = self._measure(name, contents, one.candidate)
-            reason = self._why_not(row)
-        if not reason and row is not None and row.ratio is not None:
-            if row.ratio.value <= (1 - MIN_REPORTED_SHARE) * self.total.ratio.value:
-                self.kept, self.total, self.contents = together, row, contents
-                return
-            reason = "it gains nothing beside the other edits"
-        self.tried = [
-            Tried(each.candidate, each.number, "dropped", reason, each.equality, each.deviation, each.row)
-            if each is one
-            else each
-            for each in self.tried
-        ]
+            return refusal.reason
+        if reason:
+            return reason
+        row = self._measure(name, contents, one.candidate)
+        if reason := self._why_not(row):
+            return reason
+        if (
+            row is None
+            or row.ratio is None
+            or row.ratio.value > (1 - MIN_REPORTED_SHARE) * self.total.ratio.value
+        ):
+            return "it gains nothing beside the other edits"
+        self.kept, self.total, self.contents = together, row, contents
+        return ""
 
     def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
         """Return whether edited files compute the same, the largest deviation, and why they are not kept."""
@@ -168,6 +186,8 @@ class Search:
         if not (folder.path / LOG).is_file():
             return "unknown", math.nan, "the program did not run the edited file"
         edited = equality.read(read_timeline(folder))
+        if len(edited) < min(len(original), CHECK_STEPS):
+            return "unknown", math.nan, "the edited program failed or made fewer steps"
         if equality.is_identical(original, edited):
             return "identical", 0.0, ""
         again = self._values_of("again")
@@ -178,11 +198,9 @@ class Search:
                 "the program computes something else in each run, also with equal seeds",
             )
         within, apart = equality.compare(original, edited, self._values_of("threads"), again)
-        if within is None:
-            return "unknown", apart, "the edited program failed or made no steps"
         if within:
             return "rounding", apart, ""
-        if random:
+        if random and self._items != "fixed":
             within, apart = equality.compare(original, edited, self._values_of("seed"))
             if within:
                 return "other random numbers", apart, ""
@@ -195,7 +213,10 @@ class Search:
             seed = OTHER_SEED if which == "seed" else SEED
             changes = (f"threads={_other_threads()}",) if which == "threads" else ()
             folder = self._run(f"check-{which}", self._check(seed), None, changes)
-            self._values[which] = equality.read(read_timeline(folder))
+            timeline = read_timeline(folder)
+            self._values[which] = equality.read(timeline)
+            if which == "original":
+                self._items = equality.items_of(timeline)
         return self._values[which]
 
     def _check(self, seed: int) -> Settings:
@@ -235,16 +256,18 @@ class Search:
 
     def _why_not(self, row: Row | None) -> str:
         """Return why a measured edit is not kept; nothing for a gain."""
+        if row is not None and row.judgement == "gain":
+            return ""
+        if self.trial.interrupted:
+            return STOPPED
         if row is None:
             return "it was not measured"
         if row.status != "measured":
             return f"the edited program {row.status}: {row.reason}"
-        if row.judgement == "gain":
-            return ""
         return {
             "slower": "it is slower",
             "noise": "no gain beyond the noise of this machine",
-            "not repeated": "there was no time to repeat it (--max-time)",
+            "not repeated": "it was measured only once (--repeats, --max-time)",
         }.get(row.judgement, "it was not measured")
 
 

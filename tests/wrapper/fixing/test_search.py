@@ -1,0 +1,93 @@
+"""What is kept when the user interrupts the search; the runs of the program are replaced by their results."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from perfwrap.edits.outcome import Target
+from perfwrap.experiments.judge import Row
+from perfwrap.experiments.runner import Settings
+from perfwrap.experiments.statistics import Ratio
+from perfwrap.experiments.trial import Run, Trial
+from perfwrap.fixing.candidates import Candidate
+from perfwrap.fixing.edited_program import Contents
+from perfwrap.fixing.equality import Equality
+from perfwrap.fixing.search import STOPPED, Search
+from perfwrap.reports import fix_document
+
+PROGRAM = """import torch
+optimizer = torch.optim.SGD([torch.ones(1)], lr=0.1)
+optimizer.zero_grad(set_to_none=False)
+"""
+
+
+class Silent:
+    def says(self, text: str) -> None: ...
+
+    def begins(self, name: str, number: int) -> None: ...
+
+    def ticks(self, seconds: float) -> None: ...
+
+    def ends(self, run: Run) -> None: ...
+
+    def stops(self) -> None: ...
+
+
+@dataclass
+class Simulated(Search):
+    """A search whose edits compute the same and gain; the run of that number is interrupted."""
+
+    interrupted_at: int = 0
+    runs: list[str] = field(default_factory=list)
+
+    def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
+        self._next(name)
+        return "identical", 0.0, ""
+
+    def _measure(self, name: str, contents: Contents, one: Candidate) -> Row | None:
+        self._next(name)
+        ratio = {"edit1": 0.8, "edit2": 0.6}.get(name, 0.5)
+        return Row(name, "fix", "measured", "gain", ratio=Ratio(ratio, ratio - 0.01, ratio + 0.01))
+
+    def _next(self, name: str) -> None:
+        self.runs.append(name)
+        if len(self.runs) == self.interrupted_at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("interrupted_at", "states", "total"),
+    [
+        (0, ["kept", "kept"], 0.5),
+        (1, [], None),
+        (3, ["kept"], 0.8),
+        (5, ["dropped", "kept"], 0.6),
+        (6, ["dropped", "kept"], 0.6),
+    ],
+)
+def test_the_best_proven_edit_survives_an_interrupt(
+    interrupted_at: int, states: list[str], total: float | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    edits = [
+        Candidate("slow_optimizer", "optimizer_options", path, Target(2, {"foreach": True}), "", (0.5, 1.0)),
+        Candidate("zero_grad_memset", "zero_grad_option", path, Target(3), "", (0.5, 1.0)),
+    ]
+    trial = Trial(["python", "train.py"], tmp_path, Settings(), Silent())
+    search = Simulated(trial, False, time.monotonic() + 60, interrupted_at=interrupted_at)
+    search.run(edits)
+    document = fix_document.section(search, b"", tmp_path)
+    assert json.dumps(document, allow_nan=False)
+    assert trial.interrupted is bool(interrupted_at)
+    assert [row["state"] for row in document["edits"]] == states
+    assert all(row["reason"] == STOPPED for row in document["edits"] if row["state"] == "dropped")
+    assert (document["total"] and document["total"]["ratio"]) == total
+    changed = "".join(content.decode() for content in search.contents.values())
+    kept = [row["edit"] for row in document["edits"] if row["state"] == "kept"]
+    assert ("foreach=True" in changed) is ("optimizer_options" in kept)
+    assert ("set_to_none=False" not in changed) is (not changed or "zero_grad_option" in kept)
