@@ -320,6 +320,17 @@ def test_thin_evidence_gives_no_verdict_but_says_why(run: Any, steps: int, words
     assert words in verdict.sentence
 
 
+def test_many_steps_that_vary_too_much_are_not_said_to_be_few(run: Any) -> None:
+    journal = write(run, steps=25)
+    journal.python(600 * MS)
+    write_step(journal)
+    result = diagnose(run.read())
+    words = "steady steps take less than 2 s together and vary too much. Train longer."
+    assert words in result.verdict.sentence
+    assert "only" not in result.verdict.sentence
+    assert any(words in outcome.why for outcome in result.outcomes)
+
+
 def test_a_run_of_which_nothing_was_recorded_gives_no_verdict(run: Any) -> None:
     diagnosis = diagnose(run.read())
     assert diagnosis.verdict.id == "unknown"

@@ -32,6 +32,15 @@ def write(
         loop.span("sync", item, "Tensor.item", 0, line=31)
 
 
+def write_reads(loop: Any, each: float, every: int = 1, times: int = 1) -> None:
+    """Write a loop in which ``times`` values are read in a function of their own, once in so many steps."""
+    for step in range(40):
+        loop.compute()
+        for _ in range(times if step % every == 0 else 0):
+            loop.python(each)
+            loop.journal.span("sync", 1_000, "Tensor.item", 0, "train.py:31:select")
+
+
 @pytest.fixture
 def make_loop(run: Any) -> Callable[..., Loop]:
     """Return a function that begins the loop of one process, with facts about it."""
@@ -58,6 +67,21 @@ def test_what_takes_its_share_is_not_said_to_be_useless(on_cpu: Any, run: Any) -
     write(on_cpu, wait=10, item=5, optimizer=5)
     on_cpu.cores(16, busy=1)
     assert set(ask(run)) == {"pin_memory and non_blocking"}
+
+
+def test_reads_in_a_function_that_takes_time_with_them_are_not_said_to_be_useless(
+    on_cpu: Any, run: Any
+) -> None:
+    write_reads(on_cpu, each=0.5, times=8)
+    assert "Fewer .item() calls" not in ask(run)
+
+
+@pytest.mark.parametrize(
+    ("every", "often"), [(1, "1 per step"), (8, "once in 8 steps"), (10, "once in 10 steps")]
+)
+def test_how_often_values_are_read_is_a_whole_number(on_cpu: Any, run: Any, every: int, often: str) -> None:
+    write_reads(on_cpu, each=0.01, every=every)
+    assert ask(run)["Fewer .item() calls"].endswith(f"({often})")
 
 
 def test_what_the_program_does_not_have_is_not_mentioned(on_cpu: Any, run: Any) -> None:

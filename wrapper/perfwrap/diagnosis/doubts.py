@@ -14,7 +14,7 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import Skew
 from perfwrap.measures.run.attached import Attached, find_attached
-from perfwrap.measures.steps.enough import MIN_IMPORTED, NEEDED, are_enough
+from perfwrap.measures.steps.enough import MANY, MIN_IMPORTED, NEEDED, TOO_VARIED, are_enough
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.needs import why_missing
@@ -43,7 +43,10 @@ def reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
     if steps.count == 0:
         return "no training step was found (no loop of forward, backward and optimizer steps)."
     if not evidence.get(are_enough, main) or not sum(account.values()):
-        needed = MIN_IMPORTED if "imported" in evidence.timeline.run else NEEDED
+        imported = "imported" in evidence.timeline.run
+        if steps.steady >= MANY and not imported:
+            return f"the {units.counted(steps.steady, 'steady step')} {TOO_VARIED}. Train longer."
+        needed = MIN_IMPORTED if imported else NEEDED
         return (
             f"only {units.counted(steps.steady, 'steady step')} after "
             f"{units.counted(steps.warm_up_steps, 'warm-up step')}; a verdict needs "

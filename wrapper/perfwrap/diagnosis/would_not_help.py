@@ -18,6 +18,7 @@ from perfwrap.measures.data_loading.loader_simulation import RECEIVE_NS
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_need import Step, best_workers, measured_step, saved
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.busy_functions import find_busy_functions
 from perfwrap.measures.loop.call_sites import find_call_sites
 from perfwrap.measures.loop.optimizers import find_optimizers
 from perfwrap.measures.loop.syncs import find_syncs
@@ -75,13 +76,16 @@ def find_unhelpful(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Unh
 
 
 def _reads(evidence: Evidence, trainer: Trainer) -> Unhelpful | None:
-    """Reading values of tensors less often."""
+    """Reading values of tensors less often; nothing where functions that read many take time, with their reads."""
+    if any(function.share >= MAX_GAIN for function in evidence.get(find_busy_functions, trainer)):
+        return None
     lines = evidence.get(find_syncs, trainer)
     calls = sum(line.per_step for line in lines)
     share = sum(line.share for line in lines)
-    if not lines or share >= MAX_GAIN:
+    if not calls or share >= MAX_GAIN:
         return None
-    often = f"{units.number(calls)} per step" if calls >= 1 else f"1 in {units.number(1 / calls)} steps"
+    rarely = round(1 / calls)
+    often = f"once in {rarely} steps" if rarely > 1 else f"{units.number(max(1.0, calls))} per step"
     return Unhelpful(
         "Fewer .item() calls",
         f"they take {units.share(share)} of the loop ({often})",

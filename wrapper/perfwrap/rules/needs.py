@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import polars as pl
 
+from perfwrap import units
 from perfwrap.measures.account.parts import NO_PHASES
 from perfwrap.measures.dataflow.wasted_work import why_no_window
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.models import find_devices
 from perfwrap.measures.run.attached import find_attached
-from perfwrap.measures.steps.enough import NEEDED, are_enough
+from perfwrap.measures.steps.enough import MANY, NEEDED, TOO_VARIED, are_enough
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.timeline.coverage import RECORDER, notes
@@ -43,7 +44,9 @@ def _steady_steps(evidence: Evidence) -> str | None:
     if any(evidence.get(are_enough, trainer) for trainer in trainers):
         return None
     most = max((evidence.get(find_steps, trainer).steady for trainer in trainers), default=0)
-    return _steps(evidence) or (f"Needs {NEEDED}; only {most} recorded. Train longer.")
+    if most >= MANY:
+        return f"The {units.counted(most, 'steady step')} {TOO_VARIED}. Train longer."
+    return _steps(evidence) or f"Needs {NEEDED}; only {most} recorded. Train longer."
 
 
 def _probe(name: str) -> Callable[[Evidence], str | None]:

@@ -52,11 +52,13 @@ def quote_library(function: HotFunction) -> tuple[str, ...]:
     library = function.library
     if library is None or library.count < LIBRARY_SHARE * function.count:
         return ()
-    named = [library.main] if library.main else []
-    named += [call for call in library.inner if call not in named]
+    named: dict[str, LibraryCall] = {}
+    for call in (library.main, *library.inner):
+        if call is not None:
+            named.setdefault(library_name(call), call)
     if not named:
         return ()
-    words = ", ".join(f"{units.count(call.count)} in {library_name(call)}" for call in named)
+    words = ", ".join(f"{units.count(call.count)} in {name}" for name, call in named.items())
     return (
         f"{units.count(library.count)} of them were in libraries that line {function.line.line} calls: {words}.",
     )

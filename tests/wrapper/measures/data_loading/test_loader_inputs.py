@@ -92,3 +92,24 @@ def test_time_without_a_core_is_not_work(loop: Loop, run: Any) -> None:
     assert sum(step.load.using) / len(step.load.using) == pytest.approx(5 * MS, rel=0.05)
     assert sum(step.load.making) / len(step.load.making) == pytest.approx(7.5 * MS, rel=0.05)
     assert step.load.making_cpu == pytest.approx(1.0)
+
+
+def test_what_a_rank_waits_for_may_be_other_ranks_instead_of_its_batches(run: Any) -> None:
+    loop = Loop(run, threads=1, rank=0, world_size=2)
+    other = run.journal(pid=101, opened=1_000 * MS, rank=1, world_size=2)
+    loop.loader()
+    for _ in range(60):
+        loop.batch(10)
+        loop.compute()
+        for operation in ("data", "forward", "backward", "optimizer"):
+            other.span(operation, 5 * MS)
+    loop.cores(2)
+    loop.sample("process/100", "running_share", 0.7)
+    loop.sample("process/100", "disk_wait_share", 0.05)
+    loop.sample("process/100", "cpu_cores", 0.7)
+    evidence, trainer, loader = ask(run)
+    step = measured_step(evidence, trainer, loader)
+    assert step is not None
+    # Of a whole step 5 % waits for a disk, which is 10 % of making a batch.
+    assert step.load.making_cpu == pytest.approx(0.9, abs=0.01)
+    assert step.load.width < 0.7

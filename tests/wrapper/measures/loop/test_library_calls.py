@@ -42,6 +42,14 @@ def test_wrappers_are_not_named() -> None:
     assert found.main == LibraryCall("rl", "PPO.learn", 20)
 
 
+def test_code_that_the_compiler_wrote_is_named_after_it() -> None:
+    name = "ab" + "x" * 49
+    stacks = [(stack(f"Runner.call (/tmp/torchinductor_me/ab/c{name}.py:90)"), 20)]
+    found = library_time(stacks, "/w/a.py", 3)
+    assert found is not None
+    assert found.main == LibraryCall("torch.compile", "Runner.call", 20)
+
+
 def test_samples_that_are_spread_have_no_main_function() -> None:
     stacks = [(stack(frame(name)), 10) for name in ("a", "b", "c")]
     found = library_time(stacks, "/w/a.py", 3)

@@ -147,6 +147,26 @@ def test_the_next_command_depends_on_what_was_found(rule: str, informational: bo
     assert next_command(Diagnosis(verdict, found), Path("/runs/a b")) == command
 
 
+def next_of(*experiments: str | None) -> str:
+    """Return the next command after a finding whose options have these experiments, the best first."""
+    options = tuple(
+        Option(f"Do {number}.", (0.5 + 0.1 * number, 1.0), experiment=experiment)
+        for number, experiment in enumerate(experiments)
+    )
+    found = Finding("It is so.", 0.5, (), options, rule="it")
+    run = {"command": ["python", "train.py"]}
+    return next_command(
+        Diagnosis(Verdict("data-bound", 0.9, "So.", "measured"), (found,), run=run), Path("/a")
+    )
+
+
+def test_a_fix_is_tried_before_an_upper_bound() -> None:
+    assert next_of("cached-batch", "workers=1") == "perfwrap try workers=1 -- python train.py"
+    assert next_of("cached-batch", None) == "perfwrap try cached-batch -- python train.py"
+    assert next_of("workers=2", "prefetch=4") == "perfwrap try workers=2 -- python train.py"
+    assert next_of(None, "workers=1") == "perfwrap explain it"
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [
@@ -290,12 +310,13 @@ def other_options(finding: Finding, every: bool) -> list[str]:
     return [line for line in lines[first:] if line.startswith(("   Or:", "         "))]
 
 
-def test_other_options_take_a_line_each_and_are_whole_in_the_full_report() -> None:
+def test_other_options_are_whole_and_all_of_them_in_the_full_report() -> None:
     edit = "Pass num_workers=2, persistent_workers=True to the DataLoader at a/long/path/train_digits.py:75."
     options = [Option(edit.replace("=2", f"={number}"), (0.1 * number, 0.9)) for number in range(1, 7)]
     finding = Finding("It waits.", 0.9, (), tuple(options), rule="it")
     short, full = other_options(finding, every=False), other_options(finding, every=True)
-    assert len(short) == 3
-    assert all(len(line) <= 80 and "…, step time " in line for line in short)
+    assert sum(line.startswith("   Or:") for line in short) == 3
+    assert all(len(line) <= 80 for line in short)
+    assert " ".join(short).count("train_digits.py:75, step") == 3
     assert sum(line.startswith("   Or:") for line in full) == 5
     assert "train_digits.py:75" in " ".join(full)

@@ -79,7 +79,7 @@ def test_without_a_core_to_spare_no_worker_is_advised(loop: Any, find: Callable[
     loop.sample("process/100", "cpu_cores", 1.9)
     finding = find(rule)
     assert finding.experiment == "cached-batch"
-    assert "too few cores are free" in finding.advice
+    assert "no core is free" in finding.advice
 
 
 def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule], Finding]) -> None:
@@ -89,6 +89,7 @@ def test_a_single_core_is_not_promised_anything(loop: Any, find: Callable[[Rule]
     assert finding.experiment == "cached-batch"
     assert finding.saving[1] == 1.0
     assert "num_workers" not in finding.advice
+    assert "no core is free" in finding.advice
 
 
 def test_batches_cheaper_to_make_than_to_send_are_not_given_workers(
@@ -233,3 +234,37 @@ def test_a_worker_that_may_help_is_only_to_be_tried(loop: Any, find: Callable[[R
     assert tried.edit == "Try num_workers=1 for the DataLoader at train.py:12."
     assert tried.experiment == "workers=1"
     assert tried.saving[0] < 0.97 <= tried.saving[1]
+
+
+def test_a_worker_for_an_idle_core_is_to_be_tried_although_no_costly_function_is_known(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=5)
+    loop.cores(2)
+    loop.sample("process/100", "cpu_cores", 1.0)
+    cheaper, tried = find(rule).options
+    assert "the cores get slower while more of them are busy" in cheaper.advice
+    assert tried.edit == "Try num_workers=1 for the DataLoader at train.py:12."
+    # No more than the whole wait disappears.
+    assert cheaper.saving[0] <= tried.saving[0] < 0.97 <= tried.saving[1]
+
+
+def test_while_others_use_the_cores_nothing_is_said_twice(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write(loop, wait=10)
+    loop.monitor().fact("cores_online", 2)
+    loop.cores(2, busy=2)
+    loop.sample("process/100", "cpu_cores", 0.7)
+    finding = find(rule)
+    assert any("Other programs used the cores" in sentence for sentence in finding.evidence)
+    assert "orkers" not in finding.advice
+
+
+def test_a_batch_that_takes_somewhat_longer_than_sending_is_not_said_to_gain_nothing(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, wait=1.5)
+    loop.cores(2)
+    loop.sample("process/100", "cpu_cores", 1.0)
+    first, tried = find(rule).options
+    assert "may gain nothing" in first.details
+    assert tried.experiment == "workers=1"

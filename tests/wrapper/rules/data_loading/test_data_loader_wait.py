@@ -117,3 +117,13 @@ def test_receiving_that_takes_much_of_the_loop_is_no_note(loop: Any, find: Calla
     assert finding.verdict == "data-bound"
     assert "num_workers=0" in finding.advice
     assert finding.experiment == "workers=0"
+
+
+def test_without_workers_the_batches_must_still_be_made(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_ready(loop, wait=6.2, making_ms=5)
+    fewer, alone = find(rule).options
+    assert "larger batches" in fewer.edit
+    assert alone.experiment == "workers=0"
+    assert "Making a batch takes only 6 ms." in alone.advice
+    # Receiving takes 6.2 ms of 16, and making 6.
+    assert 0.98 < alone.saving[0] < alone.saving[1] < 1.0

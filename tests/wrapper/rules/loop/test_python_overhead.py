@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime
 from perfwrap.measures.loop.python_gaps import PythonGap
+from perfwrap.measures.loop.stacks import HotFunction, Sampled
 from perfwrap.rules import stack_samples as sampled
 from perfwrap.rules.levers import Levers
 from perfwrap.rules.loop import python_overhead as rule
@@ -165,6 +168,23 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
     finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), Levers(), rule.Limits())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
+
+
+def in_library(line: int, calls: LibraryTime | None) -> Sampled:
+    """Return samples of py-spy that are all on one line of the program."""
+    return Sampled(20, (HotFunction(Line("a.py", line, "main"), 20, 20, calls),), "py-spy")
+
+
+def test_sections_in_the_same_library_call_are_one_finding() -> None:
+    step = LibraryTime(20, LibraryCall("gym", "Env.step", 18), ())
+    other = LibraryTime(20, LibraryCall("gym", "Env.reset", 18), ())
+    sections = [
+        rule.CodeSection((PythonGap(None, None, "sync", "forward", 3, 1.0, 3, share),))
+        for share in (0.3, 0.2, 0.1, 0.09, 0.08)
+    ]
+    samples = [in_library(7, step), in_library(7, step), in_library(7, other), in_library(7, None), None]
+    joined = rule._joined(sections, samples)
+    assert [round(section.share, 2) for section, _ in joined] == [0.5, 0.1, 0.09, 0.08]
 
 
 def test_time_of_paused_detail_without_a_place_is_not_the_programs(

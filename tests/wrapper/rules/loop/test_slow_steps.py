@@ -39,6 +39,18 @@ def test_what_checkpoints_explain_is_reported_by_their_rule(loop: Any, diagnosis
     assert "checkpoint_stall" in outcomes["slow_steps"].why
 
 
+def test_steps_that_perfwrap_itself_made_slow_are_not_the_programs(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for step in range(80):
+        loop.compute()
+        if step in (40, 60):
+            loop.span("perfwrap", 100, "window")
+    answer = ask(rule)
+    assert isinstance(answer, Clear)
+    assert "profiler_cost" in answer.why
+
+
 def validate(loop: Any) -> None:
     loop.span("loader_start", 0.1, "loader/2", 0, 50)
     for _ in range(5):

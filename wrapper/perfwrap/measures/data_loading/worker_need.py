@@ -39,6 +39,7 @@ from perfwrap.measures.data_loading.worker_states import (
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.processors import RUNNABLE_PER_CORE, WANTED_PER_CORE, find_processors
+from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -325,6 +326,15 @@ def _load(
     # If a GPU does the rest, the host thread may wait for it, which says nothing about making batches.
     wanted = 1.0 if states is None or (on_gpu and not loader.workers) else states.wanting_share
     lost = 0.0 if states is None else min(states.cpu_starvation, wanted)
+    if (
+        states is not None
+        and not loader.workers
+        and not on_gpu
+        and len(evidence.get(find_ranks_together)) > 1
+    ):
+        # A rank also waits for others.
+        wanted = 1.0 - states.disk_share
+        lost = wanted * (1.0 - had)
     kept = max(1e-3, 1.0 - lost)
     making_cpu = min(1.0, (wanted - lost) / kept)
     made = loader.making

@@ -141,6 +141,8 @@ def _named(path: Sequence[Step], count: int) -> LibraryCall | None:
 
 
 def _package(file: str) -> str:
-    """Return the top-level package of a file."""
+    """Return the top-level package of a file; ``torch.compile`` for code that it wrote."""
+    if COMPILED.search(file):
+        return "torch.compile"
     found = PACKAGE.search(file) or STANDARD.search(file)
     return (found[1] if found else file.rpartition("/")[2]).removesuffix(".py")

@@ -23,6 +23,9 @@ MIN_IMPORTED = 3
 """The usual number of steps in a profiler's window; such a recording excludes the warm-up."""
 NEEDED = f"{MANY} steady steps, or {FEW} that take {MIN_NS // 1_000_000_000} s together and vary little"
 
+TOO_VARIED = f"take less than {SHORT_NS // 1_000_000_000} s together and vary too much"
+"""Why MANY steps or more are not enough."""
+
 
 def are_enough(evidence: Evidence, trainer: Trainer) -> bool:
     """Return whether the steady steps of a trainer carry a verdict."""

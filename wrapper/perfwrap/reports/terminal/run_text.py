@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perfwrap import units
 from perfwrap.diagnosis.model import NO_PHASES, UNKNOWN, Diagnosis, WholeRun
+from perfwrap.experiments.changes import CEILING, CHANGES
 from perfwrap.reports import ending_text
 from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training_command
 from perfwrap.reports.cost import own_cost
@@ -27,6 +28,8 @@ from perfwrap.timeline.notebook_cells import at_line
 
 TOP = 3
 """Findings in full; each other finding takes a line."""
+UPPER_BOUNDS = {change.name for change in CHANGES if change.kind == CEILING}
+"""Experiments that measure what a fix gains at most."""
 MAX_OTHER_OPTIONS = 3
 """Options of a finding that are shown beside the best one; `perfwrap report --all` shows all."""
 
@@ -98,8 +101,9 @@ def next_command(diagnosis: Diagnosis, folder: Path, columns: int = 80) -> str:
 
     wasteful = [finding for finding in diagnosis.findings if not finding.informational]
     first = next(iter(wasteful or diagnosis.findings), None)
-    if wasteful and first is not None and proof(first.experiment):
-        return before(proof(first.experiment))
+    measured = proof(_experiment(first)) if wasteful and first is not None else ""
+    if measured:
+        return before(measured)
     if diagnosis.run.get("attached"):
         return f"perfwrap explain {first.rule}" if wasteful and first is not None else before("perfwrap run")
     if ending_text.failure(diagnosis.run) and not wasteful:
@@ -119,6 +123,13 @@ def next_command(diagnosis: Diagnosis, folder: Path, columns: int = 80) -> str:
         if first.rerun_options
         else f"perfwrap explain {first.rule}"
     )
+
+
+def _experiment(finding: Finding) -> str | None:
+    """Return the experiment of the best option; where it is only an upper bound, that of an option with a fix."""
+    tried = [option.experiment for option in finding.options if option.experiment]
+    fixes = [experiment for experiment in tried if experiment not in UPPER_BOUNDS]
+    return fixes[0] if finding.experiment in UPPER_BOUNDS and fixes else finding.experiment
 
 
 def can_inspect(run: dict[str, object]) -> bool:
@@ -193,7 +204,7 @@ def _whole_run(diagnosis: Diagnosis, run: WholeRun, page: Page) -> None:
 
 
 def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page, every: bool) -> None:
-    """Draw one finding: its best option in full, and others on a line each; all of them with ``every``."""
+    """Draw one finding: its best option with details, and others in a sentence each; all of them with ``every``."""
     share = "" if finding.share <= 0 else f", {units.share(finding.share)} of {finding.scope.value}"
     page.line(
         (f"{number}. {finding.rule}", "bold"),

@@ -25,6 +25,8 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, Option, named
 
 CACHED_NS = 2_000
 """Time to get an item from a cache."""
+FREE_CORE = 0.5
+"""Part of a core that is free on average, from which a worker may have a core."""
 CEILING = "cached-batch"
 """The experiment in which batches take no time."""
 
@@ -111,18 +113,25 @@ def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     if loader.of_daemon or step.workers or best_workers(step):
         return ()
     best, worst = saved(step, 1)
+    # At most the waits disappear: more would make it the first option.
+    best = max(best, 1.0 - step.fetch_ns / step.now_ns)
     if best > 1.0 - MIN_GAIN:
         return ()
     return (Option(f"Try num_workers=1 for {_where(loader)}.", (best, worst), _times(step), "workers=1"),)
 
 
-def no_workers(loader: LoaderUse) -> str:
-    """Return why a loader that takes time gets no workers."""
-    return (
-        "its process is a daemon, which may have no children"
-        if loader.of_daemon
-        else "too few cores are free"
-    )
+def no_workers(loader: LoaderUse, step: Step) -> str:
+    """Return why a loader that takes time gets no workers; empty if that is other programs on the cores."""
+    if loader.of_daemon:
+        return "Workers are not possible, because its process is a daemon, which may have no children."
+    if step.crowded:
+        return ""
+    if step.shared.cores is None:
+        return "Workers may gain nothing: how many cores the run may use is unknown."
+    used = step.work_ns / step.now_ns
+    if step.shared.cores - step.shared.taken - used < FREE_CORE:
+        return "Workers may gain nothing, because no core is free for them."
+    return "Workers may gain nothing, because the cores get slower while more of them are busy."
 
 
 def more_workers(

@@ -20,13 +20,14 @@ How the gain is estimated
     items that never change removes all of their time but in the first epoch.
 
 How to fix
-    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the
-    simulation; also prefetch_factor, if batches take so different times that the default queue runs empty. Workers are
-    advised only if the whole range is a gain of at least 3 %, and never so many that they need more cores than there
-    are. With several epochs, also pass persistent_workers=True; otherwise the workers restart in every epoch. If a
-    batch takes less time to make than to receive, workers do not help: index whole batches out of a tensor, or make
-    each sample cheaper. On few cores a cheaper dataset, or a cache if the items never change, may gain more than
-    workers. A daemonic process may have no workers.
+    Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the simulation;
+    also prefetch_factor, if batches take so different times that the default queue runs empty. Workers are advised only
+    if the whole range is a gain of at least 3 %, and never so many that they need more cores than there are; where it
+    may be a gain or nothing, one worker is named as something to try. With several epochs, also pass
+    persistent_workers=True; otherwise the workers restart in every epoch. If a batch takes less time to make than to
+    receive, workers do not help: index whole batches out of a tensor, or make each sample cheaper. On few cores a
+    cheaper dataset, or a cache if the items never change, may gain more than workers. A daemonic process may have no
+    workers.
 
 When it is wrong
     When the dataset cannot be pickled (spawn) or shares a connection that must not be forked. When a dataset of Python
@@ -120,19 +121,20 @@ def _options(
         *fixes.caches(evidence, trainer, loader, step),
         *fixes.cheaper(evidence, trainer, loader, step),
     )
-    if not options:
-        return (_without_workers(loader, step, limits),)
+    tried = fixes.uncertain_worker(loader, step)
+    options = options or (_without_workers(loader, step, limits, may_help=bool(tried)),)
     best = min(option.ratio for option in options)
-    return (*options, *(option for option in fixes.uncertain_worker(loader, step) if option.ratio > best))
+    return (*options, *(option for option in tried if option.ratio >= best))
 
 
-def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
+def _without_workers(loader: LoaderUse, step: Step, limits: Limits, *, may_help: bool) -> Option:
     """Return what is left where workers do not help and no function is known that takes most of the time."""
     if step.fetch_ns > 2 * limits.receive_ns:
-        edit = "Make each sample cheaper to load: work on whole batches, or prepare the data before the training."
-        why = f"Workers would not certainly help, because {fixes.no_workers(loader)}."
+        edit = "Make batches cheaper to load: work on whole tensors, or prepare the data before the training."
+        why = fixes.no_workers(loader, step)
     else:
         edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
         made = units.duration(step.fetch_ns)
-        why = f"Workers would not help: a batch takes {made} to make and about as long to send."
+        gain = "may gain nothing" if may_help else "would not help"
+        why = f"Workers {gain}: a batch takes {made} to make and about as long to send."
     return Option(edit, (1.0 - step.fetch_ns / step.now_ns, 1.0), "", fixes.CEILING, why)

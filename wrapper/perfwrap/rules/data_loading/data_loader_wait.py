@@ -8,7 +8,8 @@ Why it costs
 
 How the gain is estimated
     Measured: the wait for batches in the step account. At best all of it disappears. At worst only the part that
-    workers can overlap on the usable cores; if all cores are already busy, nothing.
+    workers can overlap on the usable cores; if all cores are already busy, nothing. Without workers, the training
+    thread makes the batches: of the time to receive one, that to make one remains.
 
 How to fix
     If cores are free, use more workers: enough to make batches as fast as the rest of the step needs them. If all cores
@@ -28,7 +29,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import HALF, NOTHING, without
+from perfwrap.measures.account.what_if import HALF, NOTHING, without, without_measured
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import find_processors
@@ -76,13 +77,17 @@ def _receiving(
     """Return the finding about a loader whose batches were mostly ready: the cost is receiving them."""
     step_ns = mean_step_ns(evidence, trainer)
     where = named("the DataLoader", loader.created)
-    cheap = loader.fetch_ns is not None and loader.fetch_ns <= loader.wait_ns / max(1, loader.batches)
+    received_ns = loader.wait_ns / max(1, loader.batches)
+    cheap = loader.fetch_ns is not None and loader.fetch_ns <= received_ns
     made = units.duration(loader.fetch_ns)
+    # The training thread then makes the batches instead of receiving them.
+    less = share * (1.0 - (loader.fetch_ns or 0.0) / received_ns) if cheap else 0.0
     alone = Option(
         f"Pass num_workers=0 to {where}.",
-        (1.0 - share, 1.0),
+        without_measured(less),
         f"making a batch takes only {made}",
         "workers=0",
+        f"Making a batch takes only {made}.",
     )
     fewer = Option(
         f"Send fewer or smaller batches: larger batches in {where}, or fewer tensors per batch.",

@@ -16,6 +16,7 @@ How the gain is estimated
 
 How to fix
     If the samples are in a library, the finding names the library's function: look for a setting of it that does less.
+    Sections whose samples are in the same call of a library are one finding.
     Replace loops over samples by tensor operations. Do bookkeeping every N steps instead of each step. If the section
     makes batches, move that code into a Dataset and let DataLoader workers run it in parallel with the training.
 
@@ -134,16 +135,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     ]
     sections = [section for section in sections if not any(_is_in(section, function) for function in busy)]
     large = [section for section in sections if _is_large(section, limits)]
+    samples = [sampled_gap(evidence, trainer, section.longest, len(large) == 1) for section in large]
     found = [
         _finding(
             section,
             step_ns,
-            sampled_gap(evidence, trainer, section.longest, len(large) == 1),
+            sampled,
             find_tensor_calls(evidence, trainer, section.longest),
             evidence.get(find_levers, trainer),
             limits,
         )
-        for section in large
+        for section, sampled in _joined(large, samples)
     ]
     found += [_busy(function) for function in busy]
     idle = _gpu_idle(evidence, trainer)
@@ -200,6 +202,20 @@ def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
         groups.setdefault((gap.after, gap.until_line), []).append(gap)
     sections = (CodeSection(tuple(group)) for group in groups.values())
     return sorted(sections, key=lambda section: -section.share)
+
+
+def _joined(
+    sections: Sequence[CodeSection], samples: Sequence[Sampled | None]
+) -> list[tuple[CodeSection, Sampled | None]]:
+    """Return the sections with their samples; those in the same library call are one, because its fix is the same."""
+    joined: dict[object, tuple[CodeSection, Sampled | None]] = {}
+    for number, (section, sampled) in enumerate(zip(sections, samples, strict=True)):
+        hottest = main_function(sampled)
+        library = main_library(hottest)
+        key: object = (hottest.line, library_name(library)) if hottest and library else number
+        first, its_samples = joined.get(key, (CodeSection(()), sampled))
+        joined[key] = CodeSection((*first.gaps, *section.gaps)), its_samples
+    return list(joined.values())
 
 
 def _finding(
@@ -400,7 +416,6 @@ def _library_options(
             basis,
             details=f"The time is in {name}, not in your own lines.",
         ),
-        Option(f"Call {name} less often.", saving),
     )
 
 

@@ -92,6 +92,7 @@ WAITS = (*COMPUTE_PARTS, "sync", "transfer")
 ELSEWHERE = {
     "validation": "mostly because of validation (see validation_share)",
     "profiler": "mostly because of the program's torch.profiler (see program_profiler)",
+    "perfwrap": "mostly because perfwrap recorded more in these steps (see profiler_cost)",
     PROFILED: "mostly because the program's torch.profiler records these steps",
     OTHER_TRAINING: "mostly because these steps train something that the others do not",
 }
