@@ -5,7 +5,6 @@ the file into the code. No byte code is written here: the launcher lends what it
 is used if this Python is of the same version and the source is the same. To compile them takes some 70 ms.
 """
 
-import gc
 import os
 import sys
 from _frozen_importlib import ModuleSpec
@@ -24,6 +23,8 @@ _lent = {}  # path of a source, relative to the package -> its hash, and its byt
 def start(finders, data, run_folder):
     """Make the recorder's modules importable by a table of finders, and start the recorder."""
     finders.update(dict.fromkeys(serve(data), find))
+    from perfwrap_recorder.uncollected import uncollected
+
     uncollected(_start)(data, run_folder)
 
 
@@ -31,25 +32,6 @@ def _start(data, run_folder):
     from perfwrap_recorder import settings, start  # only here: before, no finder knows them
 
     start.start(settings.read(data, run_folder))
-
-
-def uncollected(function):
-    """Return the function as one during which no garbage is collected.
-
-    The recorder's start and its changes of torch make many objects, most of which soon go: the program's own
-    collections would come earlier and more often, and some take 0.2 s.
-    """
-
-    def uncollected(*arguments):
-        is_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            function(*arguments)
-        finally:
-            if is_enabled:
-                gc.enable()
-
-    return uncollected
 
 
 def start_again(data, run_folder):

@@ -13,7 +13,7 @@ from perfwrap_recorder.journal import lifecycle
 # isort: split
 from perfwrap_recorder import guard, journal_format, on_import, probes, ptracer, redaction, roles
 from perfwrap_recorder.journal import journal, thinning
-from perfwrap_recorder.own_modules import uncollected
+from perfwrap_recorder.uncollected import uncollected
 
 _role = roles.Role("main")
 """What this process is."""

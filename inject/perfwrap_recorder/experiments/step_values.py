@@ -20,6 +20,7 @@ from perfwrap_recorder import guard, on_import
 from perfwrap_recorder.experiments import backward_calls
 from perfwrap_recorder.instrumenting import wrapping
 from perfwrap_recorder.journal import journal
+from perfwrap_recorder.program import tensor_access
 
 FIXED, RANDOM = "fixed", "random"
 
@@ -107,24 +108,31 @@ def note(torch, step):
 
 
 def _read_parameters(torch):
-    """Return the checksum, the norm and the product; the last two weigh each parameter by its place."""
-    total, square, product, place = 0, 0.0, 0.0, 0
+    """Return the checksum, the norm and the product; empty texts if they cannot be read unobserved."""
     parameters = _parameters()
-    if not parameters:
-        return ["", "", ""]
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        for parameter in [*parameters, *_others(parameters)]:
-            if parameter.layout is not torch.strided or parameter.device.type == "meta":
-                return ["", "", ""]
-            here = parameter.detach().to("cpu", copy=True).contiguous().flatten()
-            total = crc32(here.view(torch.uint8).numpy(), total)
-            if not here.dtype.is_floating_point:
-                continue
-            wide = here.double()
-            weights = torch.arange(place, place + wide.numel(), dtype=torch.float64).mul_(0.7).cos_()
-            square += float(wide.square().sum())
-            product += float((wide * weights).sum())
-            place += wide.numel()
+    found = (
+        tensor_access.calculate(torch, _sums, torch, [*parameters, *_others(parameters)])
+        if parameters
+        else None
+    )
+    return ["", "", ""] if found is None or found is tensor_access.LATER else found
+
+
+def _sums(torch, tensors):
+    """Return the checksum, the norm and the product, which weighs each element by its place; None for sparse ones."""
+    total, square, product, place = 0, 0.0, 0.0, 0
+    for tensor in tensors:
+        if tensor.layout is not torch.strided or tensor.device.type == "meta":
+            return None
+        here = tensor.detach().to("cpu", copy=True).contiguous().flatten()
+        total = crc32(here.view(torch.uint8).numpy(), total)
+        if not here.dtype.is_floating_point:
+            continue
+        wide = here.double()
+        weights = torch.arange(place, place + wide.numel(), dtype=torch.float64).mul_(0.7).cos_()
+        square += float(wide.square().sum())
+        product += float((wide * weights).sum())
+        place += wide.numel()
     return ["%08x" % total, repr(square**0.5), repr(product)]
 
 

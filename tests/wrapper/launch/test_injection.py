@@ -126,6 +126,7 @@ def test_settings_say_what_was_requested(folder):
         "trial_warm_up": "20",
         "trial_precision": "0.05",
         "trial_writes": "allow",
+        "trial_values": "",
         "original_pythonpath_empty": "1",
         "watched": "0",
         "inspect": "0",

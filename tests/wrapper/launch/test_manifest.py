@@ -54,7 +54,14 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "metrics_port": 0,
         "metrics_address": "127.0.0.1",
         "metrics_token_file": "",
-        "trial": {"changes": [], "steps": 0, "warm_up": "auto", "precision": 0.02, "writes": False},
+        "trial": {
+            "changes": [],
+            "steps": 0,
+            "warm_up": "auto",
+            "precision": 0.02,
+            "writes": False,
+            "values_seed": None,
+        },
         "inspect": False,
         "overlay": [],
     }

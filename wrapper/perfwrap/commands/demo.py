@@ -36,7 +36,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Profile a bundled slow training script, make the advised edit, and measure it.
+    """Profile a bundled slow script, and measure the advised edit.
 
     Takes less than two minutes on two CPU cores. Needs no GPU and no download.
     """
@@ -77,7 +77,9 @@ def _edited(edit: Candidate, folder: Path) -> tuple[Path, str]:
     try:
         contents = edited_program.make([edit])
     except Refusal as refusal:
-        raise PerfwrapError(f"The advised edit was not possible: {refusal.reason}") from None
+        raise PerfwrapError(
+            f"The advised edit was not possible: {refusal.reason}", "Read the report of the first run above."
+        ) from None
     ((_, content),) = contents.items()
     edited = folder / f"{SCRIPT.stem}_fixed.py"
     edited.write_bytes(content)

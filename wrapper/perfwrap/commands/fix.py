@@ -87,11 +87,11 @@ def fix(
     allow_writes: AllowWrites = False,
     out: FixOut = None,
 ) -> None:
-    """Edit the program, prove that it is faster and computes the same, and write a patch.
+    """Edit the program, prove that it is faster and computes the same.
 
-    The program runs with each edit in place of your files, which stay as they are. An edit is kept if the losses and
-    parameters of the first steps are the same, and its steps are faster in turns with the unchanged program.
-    Exit code 0: a patch with a proven gain; 1: none.
+    Writes a patch. The program runs with each edit in place of your files, which stay as they are. An edit is kept if
+    the losses and parameters of the first steps are the same, and its steps are faster in turns with the unchanged
+    program. Exit code 0: a patch with a proven gain; 1: none.
     """
     command = list(command or ())
     check_command(command, "perfwrap fix -- python train.py")
