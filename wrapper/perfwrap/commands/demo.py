@@ -19,6 +19,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.fixing import candidates, edited_program
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.reports.terminal.difference import print_difference
+from perfwrap.rules.model import MIN_REPORTED_SHARE
 from perfwrap.shown_text import say
 
 SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
@@ -52,7 +53,7 @@ def demo(
     slow = _profile(script, folder / "slow", "1 of 2: a slow training script")
     edit = _advised(folder / "slow")
     if edit is None:
-        say("The diagnosis advises no edit on this machine: other programs may use its cores.")
+        say("The diagnosis advises no edit on this machine whose gain is certain: its cores may be busy.")
         return
     edited, text = _edited(edit, folder)
     say("")
@@ -67,9 +68,9 @@ def demo(
 
 
 def _advised(run: Path) -> Candidate | None:
-    """Return the first edit that the diagnosis leads to, None if there is none."""
+    """Return the first edit that the diagnosis leads to and whose whole predicted range is a gain, if there is one."""
     found, _ = candidates.find(diagnosed(run).findings, [], ())
-    return found[0] if found else None
+    return next((one for one in found if one.predicted[1] <= 1.0 - MIN_REPORTED_SHARE), None)
 
 
 def _edited(edit: Candidate, folder: Path) -> tuple[Path, str]:

@@ -44,8 +44,8 @@ BURST = 2.0
 start together cost something once."""
 SURE = 2.5
 """Sampling twice as often costs twice as much; the rest is a margin."""
-MIN_SECONDS_FOR_CORES = 20.0
-"""The cores are measured after runs of at least this time: it takes 0.1 s of CPU time, 0.5 % of such a run."""
+MIN_SECONDS_FOR_CORES = 5.0
+"""The cores are measured after runs of at least this time: shorter ones are not worth 60 ms more."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended this long after the command (a stuck driver) is abandoned."""
 OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")

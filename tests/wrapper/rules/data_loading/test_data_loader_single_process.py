@@ -232,7 +232,9 @@ def test_a_worker_that_may_help_is_only_to_be_tried(loop: Any, find: Callable[[R
     cheaper, tried = find(rule).options
     assert cheaper.edit == "Make Data.__getitem__ (train.py:7) cheaper."
     assert tried.edit == "Try num_workers=1 for the DataLoader at train.py:12."
-    assert tried.experiment == "workers=1"
+    # As simulated: beside two threads of the training, a worker would make steps longer.
+    assert tried.experiment == "workers=1+threads=1"
+    assert "torch.set_num_threads(1)" in tried.advice
     assert tried.saving[0] < 0.97 <= tried.saving[1]
 
 
@@ -267,4 +269,6 @@ def test_a_batch_that_takes_somewhat_longer_than_sending_is_not_said_to_gain_not
     loop.sample("process/100", "cpu_cores", 1.0)
     first, tried = find(rule).options
     assert "may gain nothing" in first.details
-    assert tried.experiment == "workers=1"
+    # As simulated: beside two threads of the training, a worker would make steps longer.
+    assert tried.experiment == "workers=1+threads=1"
+    assert "torch.set_num_threads(1)" in tried.advice

@@ -87,23 +87,22 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     workers = best_workers(step)
     if not workers or loader.of_daemon:
         return ()
-    queue, threads = step.queue_with(workers), step.threads_with(workers)
+    queue = step.queue_with(workers)
     settings = ", persistent_workers=True" if loader.epochs > 1 else ""
     settings += f", prefetch_factor={queue}" if queue != DEFAULT_PREFETCH else ""
-    core = "it a core" if workers == 1 else "them cores"
     verb = "worker makes" if workers == 1 else "workers make"
-    fewer = f" Call torch.set_num_threads({threads}) to leave {core}." if threads < step.threads else ""
+    threads, fewer = _fewer_threads(step, workers)
     once = " Create it once, before the epochs." if loader.made_again and loader.epochs > 1 else ""
     changes = [f"workers={workers}"]
     changes += [f"prefetch={queue}"] if queue != DEFAULT_PREFETCH else []
-    changes += [f"threads={threads}"] if threads < step.threads else []
+    changes += threads
     return (
         Option(
             f"Pass num_workers={workers}{settings} to {_where(loader)}.",
             saved_by_workers(step),
             _times(step),
             "+".join(changes),
-            f"{units.count(workers)} {verb} the next batches while the training runs.{once}{fewer}",
+            f"{units.count(workers)} {verb} the next batches while the training runs.{once} {fewer}".rstrip(),
         ),
     )
 
@@ -117,7 +116,21 @@ def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     best = max(best, 1.0 - step.fetch_ns / step.now_ns)
     if best > 1.0 - MIN_GAIN:
         return ()
-    return (Option(f"Try num_workers=1 for {_where(loader)}.", (best, worst), _times(step), "workers=1"),)
+    threads, fewer = _fewer_threads(step, 1)
+    changes = "+".join(["workers=1", *threads])
+    return (Option(f"Try num_workers=1 for {_where(loader)}.", (best, worst), _times(step), changes, fewer),)
+
+
+def _fewer_threads(step: Step, workers: int) -> tuple[list[str], str]:
+    """Return the change and the sentence that leave cores to the workers, as the simulation assumes; none if needless.
+
+    On full cores, workers beside as many threads as before can make a step longer than without workers.
+    """
+    threads = step.threads_with(workers)
+    if threads >= step.threads:
+        return [], ""
+    core = "it a core" if workers == 1 else "them cores"
+    return [f"threads={threads}"], f"Call torch.set_num_threads({threads}) to leave {core}."
 
 
 def no_workers(loader: LoaderUse, step: Step) -> str:
