@@ -34,7 +34,7 @@ def _open():
     windows, torch = sys.modules.get(WINDOWS), sys.modules.get("torch")
     plan = getattr(windows, "_plan", None)
     if plan is None:
-        return None, "perfwrap was not told to inspect"
+        return None, "perfwrap runs without --inspect"
     windows.STEPS = sys.maxsize  # the end of a test closes it
     plan.tries_left, plan.written, plan.is_over = windows.MAX_TRIES, 0, False
     reason = "a window is open" if plan.is_open else windows.window_obstacles.find_reason(torch)

@@ -80,7 +80,7 @@ def markdown(document: dict[str, Any]) -> str:
 
 
 def _range(measured: dict[str, Any]) -> str:
-    """Return e.g. ``54 % (51 to 57 %)``."""
+    """Return e.g. ``0.54 (0.51 to 0.57)``."""
     low, high = measured["low"], measured["high"]
     between = f" ({units.ratio(low)} to {units.ratio(high)})" if low is not None and high is not None else ""
     return f"{units.ratio(measured['ratio'])}{between}" if measured["ratio"] is not None else "not measured"

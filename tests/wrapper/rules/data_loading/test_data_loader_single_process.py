@@ -267,8 +267,8 @@ def test_a_batch_that_takes_somewhat_longer_than_sending_is_not_said_to_gain_not
     write(loop, wait=1.5)
     loop.cores(2)
     loop.sample("process/100", "cpu_cores", 1.0)
-    first, tried = find(rule).options
-    assert "may gain nothing" in first.details
-    # As simulated: beside two threads of the training, a worker would make steps longer.
-    assert tried.experiment == "workers=1+threads=1"
-    assert "torch.set_num_threads(1)" in tried.advice
+    (only,) = find(rule).options
+    assert "may gain nothing" in only.details
+    # A worker beside the threads of the training is simulated to cost more than it gains, in the middle of its range:
+    # for such a loop of a public program (7 ms per batch, 28 ms for the rest, 2 cores) it was, by 29 %.
+    assert only.experiment != "workers=1+threads=1"

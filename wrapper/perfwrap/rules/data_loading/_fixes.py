@@ -108,8 +108,11 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
 
 
 def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
-    """Return the option to try one worker where workers may help, but not certainly: never the first one."""
+    """Return the option to try one worker where workers more likely help than not: never the first one."""
     if loader.of_daemon or step.workers or best_workers(step):
+        return ()
+    # A saving ends at no gain, but a worker on full cores can also make steps longer.
+    if sum(step.range_with(1)) / 2 > (1.0 - MIN_GAIN) * step.now_ns:
         return ()
     best, worst = saved(step, 1)
     # At most the waits disappear: more would make it the first option.
