@@ -107,9 +107,14 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     )
 
 
+def may_help(loader: LoaderUse, step: Step) -> bool:
+    """Return whether a worker gains at the favourable end of its range."""
+    return not loader.of_daemon and saved(step, 1)[0] <= 1.0 - MIN_GAIN
+
+
 def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     """Return the option to try one worker where workers more likely help than not: never the first one."""
-    if loader.of_daemon or step.workers or best_workers(step):
+    if step.workers or not may_help(loader, step) or best_workers(step):
         return ()
     # A saving ends at no gain, but a worker on full cores can also make steps longer.
     if sum(step.range_with(1)) / 2 > (1.0 - MIN_GAIN) * step.now_ns:

@@ -122,12 +122,12 @@ def _options(
         *fixes.cheaper(evidence, trainer, loader, step),
     )
     tried = fixes.uncertain_worker(loader, step)
-    options = options or (_without_workers(loader, step, limits, may_help=bool(tried)),)
+    options = options or (_without_workers(loader, step, limits),)
     best = min(option.ratio for option in options)
     return (*options, *(option for option in tried if option.ratio >= best))
 
 
-def _without_workers(loader: LoaderUse, step: Step, limits: Limits, *, may_help: bool) -> Option:
+def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
     """Return what is left where workers do not help and no function is known that takes most of the time."""
     if step.fetch_ns > 2 * limits.receive_ns:
         edit = "Make batches cheaper to load: work on whole tensors, or prepare the data before the training."
@@ -135,6 +135,6 @@ def _without_workers(loader: LoaderUse, step: Step, limits: Limits, *, may_help:
     else:
         edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
         made = units.duration(step.fetch_ns)
-        gain = "may gain nothing" if may_help else "would not help"
+        gain = "may gain nothing" if fixes.may_help(loader, step) else "would not help"
         why = f"Workers {gain}: a batch takes {made} to make and about as long to send."
     return Option(edit, (1.0 - step.fetch_ns / step.now_ns, 1.0), "", fixes.CEILING, why)
