@@ -36,9 +36,6 @@ KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST,
 
 MIN_SHARE = 0.01
 """Smaller wastes are dropped."""
-MAX_UNEVEN = 1.3
-"""Steps are too different if one has more operations than this times another."""
-
 NOT_RECORDED = ("no window: ", "window given up: ")
 """How the recorder's notes about missing windows begin."""
 

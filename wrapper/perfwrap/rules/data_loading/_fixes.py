@@ -117,7 +117,7 @@ def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     if step.workers or not may_help(loader, step) or best_workers(step):
         return ()
     # A saving ends at no gain, but a worker on full cores can also make steps longer.
-    if sum(step.range_with(1)) / 2 > (1.0 - MIN_GAIN) * step.now_ns:
+    if step.with_workers(1) > (1.0 - MIN_GAIN) * step.now_ns:
         return ()
     best, worst = saved(step, 1)
     # At most the waits disappear: more would make it the first option.
