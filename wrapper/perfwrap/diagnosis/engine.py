@@ -12,7 +12,7 @@ import polars as pl
 from perfwrap import units
 from perfwrap.diagnosis.attribution import resolve_overlaps
 from perfwrap.diagnosis.guard import guarded
-from perfwrap.diagnosis.merged_ranks import merge_ranks
+from perfwrap.diagnosis.merged_ranks import merge_ranks, order
 from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.diagnosis.run_figures import (
     gpu_activity,
@@ -238,7 +238,7 @@ def _of_the_run(rules: Sequence[Rule], evidence: Evidence, limits: Mapping[str, 
             answer, _ = guarded(partial(rule.check_run, evidence, limits[rule_id(rule)]), NO_ANSWER)
             if isinstance(answer, list):
                 found.extend(replace(finding, rule=rule_id(rule)) for finding in answer)
-    return tuple(found)
+    return tuple(sorted(found, key=order))
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:

@@ -24,6 +24,18 @@ TERA = 1e12
 MIN_ADDED_SHARE = 0.02
 """Share of a recorded step from which the time that the profiler added is mentioned."""
 
+MAX_KINDS = 3
+MIN_KIND_SHARE = 0.05
+"""Share of the kernels' time from which a kind is named, of at most MAX_KINDS."""
+KIND_WORDS = {
+    "gemm": "matrix products",
+    "conv": "convolutions",
+    "reduction": "reductions",
+    "copy": "copies within the GPU",
+    "collective": "collectives",
+}
+"""Words for kinds of kernels; the others are shown as they are."""
+
 HOST_BOUND_SHARE = 0.30
 """Share of the loop in which the GPU waits for launches from which the host decides how long a step takes."""
 
@@ -81,6 +93,19 @@ def window(gpu: GpuActivity) -> str:
     steps = gpu.steps.table.height
     marked = f", with {units.counted(steps, 'marked step')}" if steps else ""
     return f"{units.duration(gpu.window_ns)} of {gpu.device}'s time{marked}"
+
+
+def most_kernels(gpu: GpuActivity) -> str:
+    """Return e.g. `` (kernels: convolutions 62 %, elementwise 20 %)``: the kinds with most of the kernels' time."""
+    total = sum(kind.duration_ns for kind in gpu.classes)
+    if not total:
+        return ""
+    named = [
+        f"{KIND_WORDS.get(kind.name, kind.name)} {units.share(kind.duration_ns / total)}"
+        for kind in gpu.classes[:MAX_KINDS]
+        if kind.duration_ns >= MIN_KIND_SHARE * total
+    ]
+    return f" (kernels: {', '.join(named)})" if named else ""
 
 
 def added_by_profiler(step: OrdinaryStep | None) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ from perfwrap.measures.loop.python_gaps import find_loss_gaps
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.kernel_record import added_by_profiler, mfu, recorded, units_at_work, window
+from perfwrap.rules.kernel_record import added_by_profiler, mfu, most_kernels, recorded, units_at_work, window
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.rules.needs import why_missing
@@ -259,7 +259,7 @@ def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, limits: 
     return [
         replace(
             found,
-            title=f"GPU busy: kernels computed {SHARE} of the time.",
+            title=f"GPU busy: kernels computed {SHARE} of the time{most_kernels(gpu)}.",
             evidence=(
                 *found.evidence,
                 *added_by_profiler(step),

@@ -3,7 +3,7 @@
 What it finds
     GPU idle time, in a record of its kernels, while the host was launching work (in the framework or in the driver): at
     least 2 % of the time. The time that torch.profiler added to the recorded steps, compared with the others, is taken
-    off.
+    off. Launches of many small collectives in a row are left out (see small_collectives).
 
 Why it costs
     Each kernel takes the host some 5 to 50 µs of Python, dispatch and driver. If kernels are shorter than that, the GPU
@@ -33,6 +33,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.collective_bursts import find_collective_bursts, idle_beside
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
 from perfwrap.measures.kernels.kernel_marks import of_kernels
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
@@ -82,7 +83,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if isinstance(gpu, NotChecked):
         return gpu
     step = evidence.get(find_ordinary_step, trainer)
-    share = step.idle.get("dispatch", 0.0) if step else 0.0
+    share = launching_share(evidence, trainer, gpu)
     if share < limits.min_reported_share:
         return Clear(f"The GPU waits for launches {units.share(share)} of the time.")
     levers = evidence.get(find_levers, trainer)
@@ -113,6 +114,20 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             scope=Scope.WINDOW,
         )
     ]
+
+
+def launching_share(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> float:
+    """Return the share of time in which the GPU waits for launches, without those of many small collectives.
+
+    These are one problem with the collectives themselves, which another rule reports.
+    """
+    step = evidence.get(find_ordinary_step, trainer)
+    share = step.idle.get("dispatch", 0.0) if step else 0.0
+    bursts = evidence.get(find_collective_bursts, gpu)
+    if bursts is None or not gpu.idle_shares.get("dispatch"):
+        return share
+    beside = idle_beside(gpu, bursts, "dispatch") / gpu.window_ns / gpu.idle_shares["dispatch"]
+    return share * max(0.0, 1.0 - beside)
 
 
 def _hottest(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[HotFunction, int] | None:
