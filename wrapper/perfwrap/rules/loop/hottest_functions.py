@@ -20,11 +20,13 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.stacks import HotFunction, Sampled
+from perfwrap.measures.loop.stacks import HotFunction
 from perfwrap.measures.run.sampled_threads import SampledThread, find_sampled_threads
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Finding, NotChecked, Option, Scope, locate
@@ -75,7 +77,12 @@ def check_run(evidence: Evidence, limits: Limits) -> Answer:
             title=title,
             share=share,
             evidence=(
-                *_functions(thread, functions, limits),
+                *_functions("Next", functions.functions[1:], thread, limits),
+                *(
+                    _functions("At work", thread.works.functions, thread, limits)
+                    if waits and thread.works
+                    else ()
+                ),
                 *quote_library(hot),
                 *_phases(thread),
                 *_others(threads, limits),
@@ -88,14 +95,16 @@ def check_run(evidence: Evidence, limits: Limits) -> Answer:
     ]
 
 
-def _functions(thread: SampledThread, functions: Sampled, limits: Limits) -> tuple[str, ...]:
-    """Return the other functions with many samples."""
+def _functions(
+    what: str, functions: Sequence[HotFunction], thread: SampledThread, limits: Limits
+) -> tuple[str, ...]:
+    """Return the functions with many samples of the thread in one sentence."""
     named = [
         f"{where(other)} {units.share(other.count / thread.count)}"
-        for other in functions.functions[1 : limits.max_named]
+        for other in functions[: limits.max_named]
         if other.count >= limits.named_share * thread.count
     ]
-    return (f"Next: {', '.join(named)}.",) if named else ()
+    return (f"{what}: {', '.join(named)}.",) if named else ()
 
 
 def _phases(thread: SampledThread) -> tuple[str, ...]:
