@@ -39,7 +39,9 @@ def judge_gpu(evidence: Evidence) -> Verdict | None:
     computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
     computing = step.computing_share if step else computing
     idle = step.idle if step else gpu.idle_shares
-    words = f"the GPU is busy {units.share(busy)} of the time, in {window(gpu)}{most_kernels(gpu)}"
+    beside = [each.busy_share for each in found if each is not gpu]
+    others = f" (other GPUs: {units.share(min(beside))} to {units.share(max(beside))})" if beside else ""
+    words = f"the GPU is busy {units.share(busy)} of the time{others}, in {window(gpu)}{most_kernels(gpu)}"
     if computing >= BUSY_SHARE:
         return Verdict("compute-bound", busy, f"{words}{_idle(idle)}.", "measured")
     if busy < BUSY_SHARE:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, gpu_of
+from perfwrap.measures.kernels.idle_places import IdlePlace
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.kernels.ordinary_step import OrdinaryStep, find_ordinary_step
 from perfwrap.measures.trainers import Trainer
@@ -35,6 +38,15 @@ KIND_WORDS = {
     "collective": "collectives",
 }
 """Words for kinds of kernels; the others are shown as they are."""
+
+PLACE_WORDS = {
+    "range": "the range {name}",
+    "function": "the function {name}",
+    "call": "{name}",
+    "system": "the system call {name}",
+    "op": "{name}",
+}
+"""Words for what the host was in, by its kind."""
 
 HOST_BOUND_SHARE = 0.30
 """Share of the loop in which the GPU waits for launches from which the host decides how long a step takes."""
@@ -106,6 +118,22 @@ def most_kernels(gpu: GpuActivity) -> str:
         if kind.duration_ns >= MIN_KIND_SHARE * total
     ]
     return f" (kernels: {', '.join(named)})" if named else ""
+
+
+def place_name(place: IdlePlace) -> str:
+    """Return what the host was in, in words: ``the range sparse_data_dist``, ``cudaMemcpyAsync``."""
+    name = place.name if place.kind in ("range", "function") else short(place.name)
+    return PLACE_WORDS[place.kind].format(name=name.strip("# ") or name)
+
+
+def inside(places: Sequence[IdlePlace], whole_ns: float, most: int) -> tuple[str, ...]:
+    """Return where the host was during so much idle time, a sentence each; the framework's functions last."""
+    chosen = sorted(places, key=lambda place: (place.kind == "op", -place.idle_ns))[:most]
+    return tuple(
+        f"{units.share(min(1.0, place.idle_ns / whole_ns))} of this idle time is inside {place_name(place)}: "
+        f"{units.counted(place.count, 'call')}, {units.duration(place.host_ns)} on the host."
+        for place in chosen
+    )
 
 
 def added_by_profiler(step: OrdinaryStep | None) -> tuple[str, ...]:

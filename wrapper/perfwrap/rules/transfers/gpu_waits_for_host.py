@@ -38,7 +38,7 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import gpu_waits_for_data
 from perfwrap.rules.host_sync import explicit_synchronize, host_sync_in_step
-from perfwrap.rules.kernel_record import added_by_profiler, recorded, short, window
+from perfwrap.rules.kernel_record import added_by_profiler, inside, place_name, recorded, window
 from perfwrap.rules.loop import (
     checkpoint_stall,
     gc_pause,
@@ -120,13 +120,6 @@ VERDICT_OF = {
 """The verdict by the largest cause; for the others the GPU is idle and the recording does not show what the host
 did."""
 
-KIND_WORDS = {
-    "range": "the range {name}",
-    "function": "the function {name}",
-    "call": "{name}",
-    "system": "the system call {name}",
-    "op": "{name}",
-}
 UNSEEN = ("unknown", "queued", "host")
 """Causes that say nothing about the host."""
 ALONE_SHARE, MOST_SHARE = 0.9, 0.5
@@ -162,7 +155,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"In {window(gpu)}, it is busy {units.share(step.busy_share if step else None)}.",
                 *added_by_profiler(step),
                 *_causes(left, limits),
-                *_places(places, whole_ns, limits),
+                *inside(places, whole_ns, limits.max_named),
             ),
             options=_options(main, total, places),
             verdict=VERDICT_OF.get(main, "gpu-idle"),
@@ -204,7 +197,9 @@ def _while(main: str, part: float, places: tuple[IdlePlace, ...], whole_ns: floa
     lead = " " if part >= ALONE_SHARE else ", mostly " if part >= MOST_SHARE else ", the largest part "
     named = [place for place in places if place.kind in ("range", "function")]
     where = (
-        f", most of it in {_name(named[0])}" if named and named[0].idle_ns >= MOST_SHARE * whole_ns else ""
+        f", most of it in {place_name(named[0])}"
+        if named and named[0].idle_ns >= MOST_SHARE * whole_ns
+        else ""
     )
     return f"{lead}{what}{where}"
 
@@ -219,27 +214,11 @@ def _causes(left: Mapping[str, float], limits: Limits) -> tuple[str, ...]:
     return (f"By what the host does meanwhile: {'; '.join(named)}.",) if len(named) > 1 else ()
 
 
-def _places(places: tuple[IdlePlace, ...], whole_ns: float, limits: Limits) -> tuple[str, ...]:
-    """Return the longest ranges, functions and calls, a sentence each; the framework's functions last."""
-    chosen = sorted(places, key=lambda place: (place.kind == "op", -place.idle_ns))[: limits.max_named]
-    return tuple(
-        f"{units.share(min(1.0, place.idle_ns / whole_ns))} of this idle time is inside {_name(place)}: "
-        f"{units.counted(place.count, 'call')}, {units.duration(place.host_ns)} on the host."
-        for place in chosen
-    )
-
-
-def _name(place: IdlePlace) -> str:
-    """Return a place in words."""
-    name = place.name if place.kind in ("range", "function") else short(place.name)
-    return KIND_WORDS[place.kind].format(name=name.strip("# ") or name)
-
-
 def _options(main: str, share: float, places: tuple[IdlePlace, ...]) -> tuple[Option, ...]:
     """Return what to change, by the largest cause."""
     basis = f"{units.share(share)} of the GPU's time is idle"
     best = next((place for place in places if place.kind != "op"), next(iter(places), None))
-    where = f" in {_name(best)}" if best else ""
+    where = f" in {place_name(best)}" if best else ""
     if best is None and main in UNSEEN:
         return (
             Option(

@@ -35,11 +35,12 @@ from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.collective_bursts import find_collective_bursts, idle_beside
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.idle_places import find_idle_places
 from perfwrap.measures.kernels.kernel_marks import of_kernels
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_computing, sampled_outside
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import HOST_BOUND_SHARE, added_by_profiler, window, with_blame
+from perfwrap.rules.kernel_record import HOST_BOUND_SHARE, added_by_profiler, inside, window, with_blame
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
@@ -56,6 +57,8 @@ from perfwrap.rules.model import (
 from perfwrap.rules.stack_samples import where
 
 NEEDS = ("trainer", "kernels")
+MAX_RANGES = 2
+"""How many ranges of the program are named."""
 
 
 class Limits(Struct, frozen=True):
@@ -104,6 +107,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"In {window(gpu)}.",
                 *added_by_profiler(step),
                 *_figures(gpu, limits),
+                *_ranges(gpu),
                 *((f"{units.share(outside)} of the training loop is {part}.",) if is_outside else ()),
                 *_named(hot, part),
             ),
@@ -202,6 +206,12 @@ def _options(
     return tuple(others) or (
         Option("Replace many small operations by fewer on whole tensors.", unknown, basis),
     )
+
+
+def _ranges(gpu: GpuActivity) -> tuple[str, ...]:
+    """Return the ranges and functions of the program in which most of the launches are."""
+    places = [place for place in find_idle_places(gpu, ["dispatch"]) if place.kind in ("range", "function")]
+    return inside(places, gpu.idle_shares.get("dispatch", 0.0) * gpu.window_ns or 1.0, MAX_RANGES)
 
 
 def _figures(gpu: GpuActivity, limits: Limits) -> list[str]:
