@@ -45,13 +45,7 @@ def judge_gpu(evidence: Evidence) -> Verdict | None:
     if computing >= BUSY_SHARE:
         return Verdict("compute-bound", busy, f"{words}{_idle(idle)}.", "measured")
     if busy < BUSY_SHARE:
-        share = 1.0 - busy
-        return Verdict(
-            "gpu-idle",
-            share,
-            f"{words}, and no single cause of its idle time is large{_idle(idle)}.",
-            "measured",
-        )
+        return Verdict("gpu-idle", 1.0 - busy, f"{words}{_idle(idle)}.", "measured")
     return _unknown(f"{words}; computation, copies and communication take similar parts{_idle(idle)}.")
 
 
