@@ -30,7 +30,7 @@ MAX_FINDINGS = 4
 OF_IDLE = (
     *("gpu_waits_for_data", "launch_bound", "allocator_retries", "small_collectives", "gpu_waits_for_host"),
     *("host_sync_in_step", "explicit_synchronize", "python_overhead", "checkpoint_stall", "validation_share"),
-    *("gc_pause", "recompilation", "program_profiler"),
+    *("gc_pause", "recompilation", "program_profiler", "data_loader_single_process", "data_loader_wait"),
 )
 """Rules whose shares explain idle time of a GPU; ``exposed_transfer`` does in part."""
 

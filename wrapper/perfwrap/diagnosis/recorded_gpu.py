@@ -11,7 +11,7 @@ from perfwrap.measures.kernels.gpu_activity import GpuActivity, find_gpu_activit
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.kernel_record import MIN_KERNELS, most_kernels, window
-from perfwrap.rules.transfers.gpu_waits_for_host import CAUSES, NOT_SHOWN
+from perfwrap.rules.transfers.gpu_waits_for_host import meanwhile
 
 BUSY_SHARE = 0.5
 """Share of the time from which computing kernels are the larger part, and the GPU's work limits the loop."""
@@ -57,14 +57,14 @@ def _too_few(gpu: GpuActivity, kernels: int) -> str:
         return f"no kernel was recorded on {gpu.device}, only {copies} and {sets}."
     return (
         f"only {units.counted(kernels, 'kernel')} of {gpu.device} were recorded; a verdict needs {MIN_KERNELS}. "
-        f"It was busy {units.share(gpu.busy_share)} of {units.duration(gpu.window_ns)}."
+        f"It was busy {units.share(gpu.busy_share)} of {units.duration(gpu.window_ns)}{_idle(gpu.idle_shares)}."
     )
 
 
 def _idle(idle: dict[str, float]) -> str:
     """Return the largest causes of idle time, as the end of a sentence."""
     named = [
-        f"{units.share(share)} " + (f"while the host {CAUSES[cause]}" if CAUSES[cause] else NOT_SHOWN)
+        f"{units.share(share)} {meanwhile(cause)}"
         for cause, share in sorted(idle.items(), key=lambda item: -item[1])[:MAX_CAUSES]
         if share >= MIN_CAUSE_SHARE
     ]

@@ -68,7 +68,7 @@ class Ncu:
         self._options = options
         self._kernels = kernels
         self._help = ToolHelp()
-        self._sections = SECTIONS
+        self._sections: tuple[str, ...] = SECTIONS
 
     def examine(self, path: str, environment: Mapping[str, str]) -> list[str]:
         """Ask the installed version for its options and sections; return what it lacks, in sentences.

@@ -35,7 +35,7 @@ def found(diagnosis: Diagnosis) -> Any:
 def test_power_far_below_the_limit_with_lowered_clocks_is_capped_elsewhere(tmp_path: Path) -> None:
     diagnosis = logged(tmp_path / "a.csv", [403, 398, 401, 400] * 10, 1_395)
     assert diagnosis.verdict.id == "throttled"
-    assert "8 GPUs never exceed 403 W of 700 W" in diagnosis.verdict.sentence
+    assert "8 GPUs never exceed 403 of 700 W" in diagnosis.verdict.sentence
     finding = found(diagnosis)
     assert finding.share == pytest.approx(0.295, abs=0.01)
     assert finding.severity == "critical"

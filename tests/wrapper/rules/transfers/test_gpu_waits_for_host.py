@@ -57,7 +57,8 @@ def test_a_blocking_call_and_the_range_around_it_are_named(
     assert words in finding.title
     assert "most of it in the range sparse_data_dist" in finding.title
     (place,) = [text for text in finding.evidence if f"inside {call}:" in text]
-    assert "10 calls, 6.6 ms on the host" in place
+    # What follows the last kernel is outside of the recorded window.
+    assert "9 calls, 5.9 ms on the host" in place
     assert "pin" in finding.advice
 
 
@@ -128,10 +129,10 @@ def test_the_inner_of_two_ranges_is_named_and_one_around_everything_is_not(gpu_l
     (gpu,) = find_gpu_activity(Evidence(recording.build()))
     places = find_idle_places(gpu, ["transfer"])
     assert [(place.kind, place.name, place.count) for place in places] == [
-        ("range", "## sparse_data_dist ##", 10),
-        ("call", "cudaMemcpyAsync", 10),
+        ("call", "cudaMemcpyAsync", 9),
+        ("range", "## sparse_data_dist ##", 9),
     ]
-    assert [place.idle_ns for place in places] == [pytest.approx(6.6e6, rel=0.1)] * 2
+    assert [place.idle_ns for place in places] == [pytest.approx(5.9e6, rel=0.1)] * 2
 
 
 def test_no_idle_time_is_nowhere(gpu_loop: Any) -> None:

@@ -103,8 +103,9 @@ def _returns(timeline: Timeline, track: int, facts: dict[str, str]) -> DriverRet
     names = ("driver_returns", "returned_bytes", "requests_after_return", "requested_again_bytes")
     if f"{FACTS}{names[0]}" not in facts:
         return None
-    figures = [int(facts[f"{FACTS}{name}"]) for name in names]
-    return DriverReturns(*figures, lines=_lines(timeline, "segment_free", [track]))
+    count, size, requests, requested = (int(facts[f"{FACTS}{name}"]) for name in names)
+    lines = _lines(timeline, "segment_free", [track])
+    return DriverReturns(count, size, requests, requested, lines)
 
 
 def _lines(timeline: Timeline, mark: str, tracks: list[int]) -> tuple[HeldLine, ...]:

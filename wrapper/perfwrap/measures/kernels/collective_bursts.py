@@ -20,6 +20,11 @@ SHORT_NS = 200_000
 """The median collective of such a row takes less: then its latency and its launch are the cost, not the bytes."""
 
 
+MAX_COMPUTING = 0.5
+"""Share of such a row in which other kernels run, up to which it is one: otherwise collectives of a few layers are
+between computations, and none of them could be left out."""
+
+
 class CollectiveBursts(Struct, frozen=True):
     """The rows of small collectives: ``count`` of them with a median of ``median_ns``.
 
@@ -51,12 +56,14 @@ def find_collective_bursts(evidence: Evidence, gpu: GpuActivity) -> CollectiveBu
         .agg(pl.len().alias("count"), pl.col("start").min(), pl.col("end").max(), pl.col("ns").median())
         .filter(pl.col("count") >= MIN_COLLECTIVES, pl.col("ns") <= SHORT_NS)
     )
+    others = gpu.events.intervals(KERNEL & ~pl.col("nccl"))
+    computed = covered(others, rows["start"].to_numpy(), rows["end"].to_numpy())
+    rows = rows.filter(pl.Series(computed) <= MAX_COMPUTING * (pl.col("end") - pl.col("start")))
     if rows.is_empty():
         return None
     bursts = (rows["start"].to_numpy(), rows["end"].to_numpy())
     inside = contain(bursts, start)
     collectives = union([(start[inside], end[inside])])
-    others = gpu.events.intervals(KERNEL & ~pl.col("nccl"))
     idle = _beside(without(bursts, gpu.events.intervals()), start[inside], end[inside])
     return CollectiveBursts(
         count=int(inside.sum()),

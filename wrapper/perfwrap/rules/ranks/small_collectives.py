@@ -2,8 +2,8 @@
 
 What it finds
     In a record of the GPU's kernels: rows of at least 20 NCCL or RCCL kernels that follow each other within 1 ms and
-    whose median takes less than 200 µs, if they run without computation, and leave the GPU idle directly before and
-    after them, for at least 2 % of the recorded time.
+    whose median takes less than 200 µs, with computation in at most half of the row, if they run alone, and leave the
+    GPU idle directly before and after them, for at least 2 % of the recorded time.
 
 Why it costs
     Each collective costs its launch on the host (some 50 to 300 µs in PyTorch) and the latency of the links (some 10 to

@@ -97,13 +97,12 @@ CAUSES = {
     "profiler": "works for the profiler",
     "waiting": "is blocked in the system",
     "between_steps": "is between the steps that the program marks",
-    "queued": "had already launched the next work",
     "host": "does work that was not recorded",
-    "unknown": "",
 }
 """What the host does meanwhile, by the cause of the idle time."""
 NOT_SHOWN = "for reasons that the recording does not show"
-"""In place of the words for an unknown cause."""
+NOT_HOST = {"unknown": NOT_SHOWN, "queued": "although the next work had already been launched"}
+"""In place of these words for causes that are not on the host."""
 
 VERDICT_OF = {
     "data": "data-bound",
@@ -120,7 +119,7 @@ VERDICT_OF = {
 """The verdict by the largest cause; for the others the GPU is idle and the recording does not show what the host
 did."""
 
-UNSEEN = ("unknown", "queued", "host")
+UNSEEN = (*NOT_HOST, "host")
 """Causes that say nothing about the host."""
 ALONE_SHARE, MOST_SHARE = 0.9, 0.5
 """Share of the idle time from which its main cause is the only one that is named, and from which it is most of it."""
@@ -188,12 +187,17 @@ def _beside_collectives(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, 
     return min(1.0, idle_beside(gpu, bursts, cause) / gpu.window_ns / known)
 
 
+def meanwhile(cause: str) -> str:
+    """Return what the host does during idle time of a cause: ``while the host compiles``."""
+    return NOT_HOST.get(cause) or f"while the host {CAUSES[cause]}"
+
+
 def _while(main: str, part: float, places: tuple[IdlePlace, ...], whole_ns: float) -> str:
     """Return what the host does meanwhile, and where, as the end of a sentence.
 
     ``part`` is the share of the main cause, ``whole_ns`` the idle time of all causes.
     """
-    what = f"while the host {CAUSES[main]}" if CAUSES[main] else NOT_SHOWN
+    what = meanwhile(main)
     lead = " " if part >= ALONE_SHARE else ", mostly " if part >= MOST_SHARE else ", the largest part "
     named = [place for place in places if place.kind in ("range", "function")]
     where = (
@@ -207,7 +211,7 @@ def _while(main: str, part: float, places: tuple[IdlePlace, ...], whole_ns: floa
 def _causes(left: Mapping[str, float], limits: Limits) -> tuple[str, ...]:
     """Return the causes with their shares, if there are several."""
     named = [
-        f"{units.share(share)} " + (f"while it {CAUSES[cause]}" if CAUSES[cause] else NOT_SHOWN)
+        f"{units.share(share)} {meanwhile(cause)}"
         for cause, share in left.items()
         if share >= limits.named_cause_share
     ]
@@ -219,7 +223,7 @@ def _options(main: str, share: float, places: tuple[IdlePlace, ...]) -> tuple[Op
     basis = f"{units.share(share)} of the GPU's time is idle"
     best = next((place for place in places if place.kind != "op"), next(iter(places), None))
     where = f" in {place_name(best)}" if best else ""
-    if best is None and main in UNSEEN:
+    if main in NOT_HOST or (best is None and main in UNSEEN):
         return (
             Option(
                 "Record what the host does: torch.profiler with ProfilerActivity.CPU, or nsys with "
