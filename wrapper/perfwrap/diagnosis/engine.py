@@ -110,7 +110,11 @@ def _diagnose(
         by_priority = sorted(found[trainer], key=lambda finding: priority(finding.rule))
         found[trainer], dropped, claimed[trainer.thread] = resolve_overlaps(account_of, by_priority)
         explained.update(dropped)
-    findings = merge_ranks(evidence, found) if found else _of_the_run(rules, evidence, limits)
+    if found:
+        findings = merge_ranks(evidence, found)
+    else:
+        findings, of_run = _of_the_run(rules, evidence, limits)
+        outcomes = [of_run.get(outcome.rule, outcome) for outcome in outcomes]
     account = whole_account(evidence) if of_all is None else dict(of_all)
     has_phases = evidence.get(why_missing, "phases") is None
     main = evidence.get(find_main_trainer)
@@ -230,15 +234,29 @@ def _ask(rule: Rule, evidence: Evidence, limits: Any, found: dict[Trainer, list[
     return Outcome(name, "clear", clear[0] if clear else "")
 
 
-def _of_the_run(rules: Sequence[Rule], evidence: Evidence, limits: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return the findings of a run without training, from the rules that look there."""
+def _of_the_run(
+    rules: Sequence[Rule], evidence: Evidence, limits: Mapping[str, Any]
+) -> tuple[tuple[Finding, ...], dict[str, Outcome]]:
+    """Return the findings and outcomes of a run without training, from the rules that look there.
+
+    That they find nothing means something only for imported files, which may contain no training.
+    """
     found: list[Finding] = []
+    outcomes: dict[str, Outcome] = {}
     for rule in rules:
-        if isinstance(rule, RunRule):
-            answer, _ = guarded(partial(rule.check_run, evidence, limits[rule_id(rule)]), NO_ANSWER)
-            if isinstance(answer, list):
-                found.extend(replace(finding, rule=rule_id(rule)) for finding in answer)
-    return tuple(sorted(found, key=order))
+        if not isinstance(rule, RunRule):
+            continue
+        name = rule_id(rule)
+        answer, failure = guarded(partial(rule.check_run, evidence, limits[name]), NO_ANSWER)
+        if failure:
+            outcomes[name] = Outcome(name, "failed", failure)
+        elif isinstance(answer, NotChecked):
+            outcomes[name] = Outcome(name, "not checked", answer.why)
+        elif isinstance(answer, list):
+            found.extend(replace(finding, rule=name) for finding in answer)
+        elif "imported" in evidence.timeline.run:
+            outcomes[name] = Outcome(name, "clear", answer.why)
+    return tuple(sorted(found, key=order)), outcomes
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:

@@ -39,6 +39,8 @@ KIND_WORDS = {
 }
 """Words for kinds of kernels; the others are shown as they are."""
 
+MIN_OP_SHARE = 0.25
+"""Share of the idle time from which a function of the framework is named."""
 PLACE_WORDS = {
     "range": "the range {name}",
     "function": "the function {name}",
@@ -128,7 +130,8 @@ def place_name(place: IdlePlace) -> str:
 
 def inside(places: Sequence[IdlePlace], whole_ns: float, most: int) -> tuple[str, ...]:
     """Return where the host was during so much idle time, a sentence each; the framework's functions last."""
-    chosen = sorted(places, key=lambda place: (place.kind == "op", -place.idle_ns))[:most]
+    known = [place for place in places if place.kind != "op" or place.idle_ns >= MIN_OP_SHARE * whole_ns]
+    chosen = sorted(known, key=lambda place: (place.kind == "op", -place.idle_ns))[:most]
     return tuple(
         f"{units.share(min(1.0, place.idle_ns / whole_ns))} of this idle time is inside {place_name(place)}: "
         f"{units.counted(place.count, 'call')}, {units.duration(place.host_ns)} on the host."

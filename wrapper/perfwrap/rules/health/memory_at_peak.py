@@ -30,6 +30,8 @@ from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 
 NEEDS = ("trainer",)
+MAX_LINES = 4
+"""How many lines of one function are named."""
 
 
 class Limits(Struct, frozen=True):
@@ -60,11 +62,10 @@ def _finding(memory: GpuMemory, limits: Limits) -> Finding:
     """Return what used the memory of one GPU."""
     lines = memory.peak_lines or memory.lines
     used = memory.peak if memory.peak_lines and memory.peak else memory.allocated
-    first = next((held for held in lines if held.where is not None or held.what), None)
+    first = next((held for held in lines if held.where is not None), None)
     when = "At the peak" if memory.peak_lines else "When the snapshot was taken"
-    most = (
-        f", {units.share(min(1.0, first.bytes / used))} of it from {_origin(first)}" if first and used else ""
-    )
+    origin, size = _largest(lines)
+    most = f", {units.share(min(1.0, size / used))} of it from {origin}" if origin and used else ""
     stuck = memory.stuck / memory.reserved
     return Finding(
         title=f"{when}, {units.size(used)} of {memory.device}'s memory were in use{most}.",
@@ -79,7 +80,7 @@ def _finding(memory: GpuMemory, limits: Limits) -> Finding:
                 else ()
             ),
         ),
-        options=_options(memory, first, stuck >= limits.unusable_share),
+        options=_options(memory, origin, stuck >= limits.unusable_share),
         verdict="memory-use",
         location=locate(first.where) if first else None,
         scope=Scope.RECORDING,
@@ -87,7 +88,7 @@ def _finding(memory: GpuMemory, limits: Limits) -> Finding:
     )
 
 
-def _options(memory: GpuMemory, first: HeldLine | None, is_stuck: bool) -> tuple[Option, ...]:
+def _options(memory: GpuMemory, origin: str, is_stuck: bool) -> tuple[Option, ...]:
     """Return what lowers the peak."""
     nothing = (1.0, 1.0)
     setting = "PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)"
@@ -96,15 +97,38 @@ def _options(memory: GpuMemory, first: HeldLine | None, is_stuck: bool) -> tuple
         if is_stuck and not memory.expandable
         else ()
     )
-    if first is None:
+    if not origin:
         history = "Call torch.cuda.memory._record_memory_history() at the start, which records the lines."
         return (*expandable, Option(history, nothing))
     return (
         *expandable,
-        Option(f"To lower the peak, start with what {_origin(first)} allocates.", nothing),
+        Option(f"To lower the peak, start with what {origin} allocates.", nothing),
         Option("Use activation checkpointing, or a smaller batch and gradient accumulation.", nothing),
         Option("Use bfloat16, or an optimizer with a smaller state.", nothing),
     )
+
+
+def _largest(lines: tuple[HeldLine, ...]) -> tuple[str, int]:
+    """Return the function of the program, or what is known instead, with most memory, and its bytes; empty if unknown.
+
+    A function that requested it at several lines counts as one: an optimizer has a line for each of its states.
+    """
+    groups: dict[tuple[str, str], list[HeldLine]] = {}
+    for held in lines:
+        if held.where is not None:
+            groups.setdefault((held.where.file, held.where.function), []).append(held)
+        elif held.what:
+            groups.setdefault(("", held.what), []).append(held)
+    if not groups:
+        return "", 0
+    group = max(groups.values(), key=lambda each: sum(held.bytes for held in each))
+    size = sum(held.bytes for held in group)
+    first = group[0]
+    if len(group) == 1 or first.where is None:
+        return _origin(first), size
+    named = ", ".join(str(held.where.line) for held in group[1:MAX_LINES] if held.where is not None)
+    more = " and others" if len(group) > MAX_LINES else ""
+    return f"{first.where.function} at {_origin(first)}, {named}{more}", size
 
 
 def _named(lines: tuple[HeldLine, ...], used: int, limits: Limits) -> tuple[str, ...]:

@@ -67,6 +67,11 @@ STALLS = {
     "wait": "a fixed latency",
     "no_instruction": "instructions",
     "lg_throttle": "the queue of memory instructions",
+    "drain": "their writes to memory",
+    "membar": "a memory barrier",
+    "imc_miss": "constants",
+    "branch_resolving": "a branch",
+    "tex_throttle": "the queue of texture instructions",
     "mio_throttle": "the queue of shared-memory instructions",
 }
 """What warps wait for, by ncu's names of stalls; others are shown as they are."""

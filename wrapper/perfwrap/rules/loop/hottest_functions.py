@@ -114,16 +114,13 @@ def _phases(thread: SampledThread) -> tuple[str, ...]:
 
 
 def _others(threads: tuple[SampledThread, ...], limits: Limits) -> tuple[str, ...]:
-    """Return how much the other threads waited."""
+    """Return the other threads that mostly wait."""
     named = [
         f"{thread.name} {units.share(thread.waiting / thread.count)}"
-        for thread in threads[1 : limits.max_named]
+        for thread in threads[1:]
+        if thread.waiting >= limits.waiting_share * thread.count
     ]
-    return (
-        (f"Other threads, by the share of their samples in which they wait: {', '.join(named)}.",)
-        if named
-        else ()
-    )
+    return (f"Other threads that mostly wait: {', '.join(named[: limits.max_named])}.",) if named else ()
 
 
 def _options(hot: HotFunction, waits: bool) -> tuple[Option, ...]:

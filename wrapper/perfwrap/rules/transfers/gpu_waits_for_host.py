@@ -119,8 +119,6 @@ VERDICT_OF = {
 """The verdict by the largest cause; for the others the GPU is idle and the recording does not show what the host
 did."""
 
-UNSEEN = (*NOT_HOST, "host")
-"""Causes that say nothing about the host."""
 ALONE_SHARE, MOST_SHARE = 0.9, 0.5
 """Share of the idle time from which its main cause is the only one that is named, and from which it is most of it."""
 
@@ -156,7 +154,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 *_causes(left, limits),
                 *inside(places, whole_ns, limits.max_named),
             ),
-            options=_options(main, total, places),
+            options=_options(main, total, places, whole_ns),
             verdict=VERDICT_OF.get(main, "gpu-idle"),
             confidence="inferred",
             scope=Scope.WINDOW,
@@ -218,19 +216,24 @@ def _causes(left: Mapping[str, float], limits: Limits) -> tuple[str, ...]:
     return (f"By what the host does meanwhile: {'; '.join(named)}.",) if len(named) > 1 else ()
 
 
-def _options(main: str, share: float, places: tuple[IdlePlace, ...]) -> tuple[Option, ...]:
-    """Return what to change, by the largest cause."""
+def _options(main: str, share: float, places: tuple[IdlePlace, ...], whole_ns: float) -> tuple[Option, ...]:
+    """Return what to change, by the largest cause; a place is named if most of the idle time is inside it."""
     basis = f"{units.share(share)} of the GPU's time is idle"
-    best = next((place for place in places if place.kind != "op"), next(iter(places), None))
-    where = f" in {place_name(best)}" if best else ""
-    if main in NOT_HOST or (best is None and main in UNSEEN):
+    nothing = (1.0, 1.0)
+    if main == "queued":
+        edit = "Find out what the launched work waits for: another stream, or what the recording lacks."
+        return (Option(edit, nothing),)
+    chosen = [place for place in places if place.idle_ns >= MOST_SHARE * whole_ns]
+    best = next((place for place in chosen if place.kind != "op"), next(iter(chosen), None))
+    if main == "unknown" or (main == "host" and best is None):
         return (
             Option(
                 "Record what the host does: torch.profiler with ProfilerActivity.CPU, or nsys with "
                 "--trace=cuda,nvtx,osrt.",
-                (1.0, 1.0),
+                nothing,
             ),
         )
+    where = f" in {place_name(best)}" if best else ""
     gain = without(share)
     shorten = Option(
         f"Shorten what the host does{where}, or run it in another thread or process, ahead of the GPU.",
