@@ -49,6 +49,13 @@ def test_several_small_causes_of_idle_time_leave_a_busy_gpu_compute_bound(record
     assert "GPU" in verdict.sentence
 
 
+def test_a_dozen_kernels_are_enough_to_say_that_a_gpu_is_idle(recording: Any) -> None:
+    kernels(recording, 12, 5)
+    verdict = imported(recording).verdict
+    assert (verdict.id, verdict.share) == ("gpu-idle", pytest.approx(0.95, abs=0.01))
+    assert "while the host launches kernels" in verdict.sentence
+
+
 @pytest.mark.parametrize(
     ("count", "words"),
     [(0, "no kernel was recorded on gpu/0, only 1 copy"), (4, "only 4 kernels of gpu/0 were recorded")],
@@ -66,7 +73,7 @@ def test_kernels_without_any_thread_are_judged_too(recording: Any) -> None:
         recording.work(100.0 * number, 95, CONV)
     verdict = imported(recording).verdict
     assert verdict.id == "compute-bound"
-    assert "busy 95 % of the time" in verdict.sentence
+    assert "kernels computed 95 % of the time" in verdict.sentence
 
 
 def test_a_gpu_that_waits_without_a_large_cause_is_idle(recording: Any) -> None:

@@ -32,13 +32,13 @@ from perfwrap import units
 from perfwrap.measures.account.what_if import without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.collective_bursts import find_collective_bursts, idle_beside
-from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.gpu_activity import GpuActivity, busiest_gpu
 from perfwrap.measures.kernels.idle_places import IdlePlace, find_idle_places
-from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
+from perfwrap.measures.kernels.ordinary_step import OrdinaryStep, find_ordinary_step
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import gpu_waits_for_data
 from perfwrap.rules.host_sync import explicit_synchronize, host_sync_in_step
-from perfwrap.rules.kernel_record import added_by_profiler, inside, place_name, recorded, window
+from perfwrap.rules.kernel_record import MIN_KERNELS, added_by_profiler, inside, place_name, recorded, window
 from perfwrap.rules.loop import (
     checkpoint_stall,
     gc_pause,
@@ -141,25 +141,42 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"The GPU is idle {units.share(sum(idle.values()))} of the time; other rules explain all but "
             f"{units.share(total)}."
         )
+    return [_finding(gpu, left, step, limits)]
+
+
+def check_run(evidence: Evidence, limits: Limits) -> Answer:
+    """Look at the GPU of a recording in which no thread launches work."""
+    gpu = evidence.get(busiest_gpu)
+    if gpu is None or gpu.count("kernel") < MIN_KERNELS:
+        return NotChecked(f"Needs {MIN_KERNELS} kernels of a GPU.")
+    total = sum(gpu.idle_shares.values())
+    if total < limits.min_idle_share:
+        return Clear(f"The GPU is idle {units.share(total)} of the time.")
+    return [_finding(gpu, gpu.idle_shares, None, limits)]
+
+
+def _finding(
+    gpu: GpuActivity, left: Mapping[str, float], step: OrdinaryStep | None, limits: Limits
+) -> Finding:
+    """Return the finding about the idle time that is left, by its causes."""
+    total = sum(left.values())
     main = max(left, key=lambda cause: left[cause])
     places = () if gpu.events.clock_is_off else find_idle_places(gpu, [*left])
     whole_ns = gpu.window_ns * sum(share for cause, share in gpu.idle_shares.items() if cause in left)
-    return [
-        Finding(
-            title=f"The GPU is idle {SHARE} of the time{_while(main, left[main] / total, places, whole_ns)}.",
-            share=total,
-            evidence=(
-                f"In {window(gpu)}, it is busy {units.share(step.busy_share if step else None)}.",
-                *added_by_profiler(step),
-                *_causes(left, limits),
-                *inside(places, whole_ns, limits.max_named),
-            ),
-            options=_options(main, total, places, whole_ns),
-            verdict=VERDICT_OF.get(main, "gpu-idle"),
-            confidence="inferred",
-            scope=Scope.WINDOW,
-        )
-    ]
+    return Finding(
+        title=f"The GPU is idle {SHARE} of the time{_while(main, left[main] / total, places, whole_ns)}.",
+        share=total,
+        evidence=(
+            f"In {window(gpu)}, it is busy {units.share(step.busy_share if step else gpu.busy_share)}.",
+            *added_by_profiler(step),
+            *_causes(left, limits),
+            *inside(places, whole_ns, limits.max_named),
+        ),
+        options=_options(main, total, places, whole_ns),
+        verdict=VERDICT_OF.get(main, "gpu-idle"),
+        confidence="inferred",
+        scope=Scope.WINDOW,
+    )
 
 
 def _is_reported(evidence: Evidence, trainer: Trainer, cause: str) -> bool:
