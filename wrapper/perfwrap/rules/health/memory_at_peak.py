@@ -132,7 +132,9 @@ def _largest(lines: tuple[HeldLine, ...]) -> tuple[str, int]:
 
 
 def _named(lines: tuple[HeldLine, ...], used: int, limits: Limits) -> tuple[str, ...]:
-    """Return the lines with most memory in one sentence."""
+    """Return the lines with most memory in one sentence; nothing if none was recorded."""
+    if not _largest(lines)[0]:
+        return ()
     named = [
         f"{units.size(held.bytes)} from {_origin(held)}"
         for held in lines[: limits.max_named]
