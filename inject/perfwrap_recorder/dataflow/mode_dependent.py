@@ -51,8 +51,8 @@ def watch_profilers(torch, begins):
 def is_one(name, arguments, is_tracked, is_without):
     """Return whether the derivative of that call depends on the mode, if it is computed.
 
-    ``is_tracked``: an argument needs a gradient. ``is_without``: gradients are off; then activation checkpointing may
-    run the operation, and again with gradients inside of backward, too late to remove the mode.
+    ``is_tracked``: an argument needs a gradient, and gradients are on. ``is_without``: they are off, but the operation
+    ``may_run_again`` with gradients.
     """
     if name in DECOMPOSITIONS:
         return is_tracked
@@ -62,6 +62,20 @@ def is_one(name, arguments, is_tracked, is_without):
         value = arguments[FILLED] if len(arguments) > FILLED else None
         return getattr(value, "requires_grad", False)
     return is_tracked or (is_without and (arguments[0].is_floating_point() or arguments[0].is_complex()))
+
+
+def may_run_again(torch, frame):
+    """Return whether a frame runs inside of an ``autograd.Function``.
+
+    Gradients are off in its forward method. That of activation checkpointing runs the operation again with gradients
+    inside of backward, too late to remove the mode.
+    """
+    code = torch.autograd.Function.apply.__func__.__code__
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _pass(state, result):
