@@ -627,5 +627,7 @@ def test_signs_and_products_without_derivatives_have_windows(same) -> None:
     program = PRODUCT.format(call="x * area(x.relu())", around="of(weight * 1.1)").replace(
         "def of(x)", "@torch.no_grad()\ndef area(x): return x.prod(1, True)\ndef of(x)"
     )
-    done = same(program.replace(".backward()", ".add(nn.functional.l1_loss(weight, weight * 0.5)).backward()"))
+    done = same(
+        program.replace(".backward()", ".add(nn.functional.l1_loss(weight, weight * 0.5)).backward()")
+    )
     assert all(map(is_window, notes(done)))
