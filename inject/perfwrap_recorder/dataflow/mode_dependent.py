@@ -64,15 +64,15 @@ def is_one(name, arguments, is_tracked, is_without):
     return is_tracked or (is_without and (arguments[0].is_floating_point() or arguments[0].is_complex()))
 
 
-def may_run_again(torch, frame):
-    """Return whether a frame runs inside of an ``autograd.Function``.
+def may_run_again(frame):
+    """Return whether a frame seems to run inside of the forward method of an ``autograd.Function``.
 
-    Gradients are off in its forward method. That of activation checkpointing runs the operation again with gradients
-    inside of backward, too late to remove the mode.
+    Gradients are off in it. That of activation checkpointing runs the operation again with gradients inside of
+    backward, too late to remove the mode. Such a method is static: its first argument is the context, or an input.
     """
-    code = torch.autograd.Function.apply.__func__.__code__
     while frame is not None:
-        if frame.f_code is code:
+        code = frame.f_code
+        if code.co_name == "forward" and code.co_varnames[:1] != ("self",):
             return True
         frame = frame.f_back
     return False

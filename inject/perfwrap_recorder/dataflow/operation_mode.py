@@ -178,7 +178,7 @@ class Watched:
             kind.name,
             arguments,
             tracked and not without,
-            without and mode_dependent.may_run_again(self.torch, frame),
+            without and mode_dependent.may_run_again(frame),
         ):
             self.mode_dependent = self.mode_dependent or kind.name
         nth, key = -1, None
