@@ -137,8 +137,9 @@ def _py_spy() -> Line:
     """Return whether py-spy is installed and is permitted to read processes that it did not start."""
     path = pyspy_tool.find()
     if path is None:
-        why = f"{_absence('py-spy', pyspy_tool.MACHINES)}; without it reports name no hot lines of model, loss and dataset"
-        return Line("no", "py-spy", why)
+        why = _absence("py-spy", pyspy_tool.MACHINES)
+        detail = f"{why}; without it reports name no hot lines of model, loss and dataset"
+        return Line("no", "py-spy", detail)
     scope = _text("/proc/sys/kernel/yama/ptrace_scope")
     if scope in ("", "0") or _may_trace():
         return Line("yes", "py-spy", f"{path}{_version(path)}")
