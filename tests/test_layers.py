@@ -126,6 +126,15 @@ ALLOWED = {
         "units",
         "errors",
     },
+    "agents": {
+        "analysis",
+        "reports",
+        "rules",
+        "run_folder",
+        "private_files",
+        "units",
+        "errors",
+    },
     "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
     "demo": {"errors"},
 }
