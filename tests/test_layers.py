@@ -135,6 +135,7 @@ ALLOWED = {
         "units",
         "errors",
     },
+    "notebook": {"launch", "run_folder", "units", "errors"},
     "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
     "demo": {"errors"},
 }

@@ -22,6 +22,20 @@ _HOMES = {
 }
 
 
+def load_ipython_extension(shell: object) -> None:
+    """Add ``%%perfwrap`` to a notebook; IPython calls it for ``%load_ext perfwrap``."""
+    from perfwrap.notebook.cell_magic import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """Remove ``%%perfwrap`` again; IPython calls it for ``%unload_ext perfwrap``."""
+    from perfwrap.notebook.cell_magic import unload
+
+    unload(shell)
+
+
 def __getattr__(name: str) -> object:
     """Import a part of the API when it is first used: recording must work, and start fast, without polars."""
     from importlib import import_module
