@@ -136,7 +136,16 @@ ALLOWED = {
         "errors",
     },
     "notebook": {"launch", "run_folder", "units", "errors"},
-    "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
+    "exporters": {
+        "diagnosis",
+        "reports",
+        "timeline",
+        "run_folder",
+        "private_files",
+        "shown_text",
+        "units",
+        "errors",
+    },
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""
