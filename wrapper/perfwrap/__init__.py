@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "PerfwrapError", "__version__", "analyze", "compare"]
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _HOMES = {
     "Analysis": "perfwrap.api",
