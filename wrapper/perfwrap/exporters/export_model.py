@@ -112,6 +112,11 @@ class Exported(Struct, frozen=True):
     profiles: tuple[StackProfile, ...] = ()
     """The stacks: of the inspected step, if any, and of each sampled thread."""
 
+    @property
+    def report(self) -> str:
+        """The address of the HTML report on this machine; empty if it was not written."""
+        return self.page.absolute().as_uri() if self.page is not None else ""
+
 
 class Destination(Struct, frozen=True):
     """The destination that the user gave, or empty. Without ``url`` nothing leaves this machine."""
