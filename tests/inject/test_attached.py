@@ -145,6 +145,56 @@ def test_it_comes_leaves_and_comes_back_and_the_program_computes_the_same(attach
         assert facts["role"] == "main"
 
 
+LEAVES_NOTHING = """
+import sys, time
+import torch._dynamo  # as the first step of an optimizer has it
+train()
+
+def functions():
+    found = {}
+    for name, module in sorted(sys.modules.items()):
+        if name != "torch" and not name.startswith("torch."):
+            continue
+        owners = [value for value in list(vars(module).values()) if isinstance(value, type)]
+        for owner in [module, *(one for one in owners if one.__module__.startswith("torch"))]:
+            for key, value in list(vars(owner).items()):
+                inner = value
+                while hasattr(inner, "__wrapped__") and inner.__wrapped__ is not inner:
+                    inner = inner.__wrapped__
+                inner = getattr(inner, "__func__", inner)
+                cells = getattr(inner, "__closure__", None) or ()
+                inside = [id(cell.cell_contents) for cell in cells if cell != type(cell)()]
+                found[name, getattr(owner, "__qualname__", ""), key] = (
+                    id(value), id(getattr(inner, "__code__", None)), inside)
+    return found
+
+before, methods, callbacks = functions(), dict(vars(torch.Tensor)), list(gc.callbacks)
+(script, watched), = PLACES
+held = Watched(watched)
+attached(script)
+during = sum(functions()[key] != value for key, value in before.items())
+train()
+held.file.close()
+time.sleep(0.11)
+train()
+after = functions()
+said = [len(before), during, [key for key, value in before.items() if after[key] != value],
+        methods == dict(vars(torch.Tensor)), callbacks == gc.callbacks]
+"""
+
+
+def test_after_it_has_left_every_function_of_torch_is_as_before(attach) -> None:
+    place = attach("run")
+    *_, (count, during, changed, methods, callbacks) = run(
+        LEAVES_NOTHING, [(str(place.script), str(place.watched))]
+    )
+    assert count > 10_000
+    assert during > 20
+    assert changed == []
+    assert (methods, callbacks) == (True, True)
+    assert place.operations["forward"] >= 40
+
+
 REFUSED = """
 said = []
 for script, watched in PLACES:

@@ -22,18 +22,21 @@ _HOMES = {
 }
 
 
+_MAGIC = "perfwrap.notebook.cell_magic"
+
+
 def load_ipython_extension(shell: object) -> None:
     """Add ``%%perfwrap`` to a notebook; IPython calls it for ``%load_ext perfwrap``."""
-    from perfwrap.notebook.cell_magic import load
+    from importlib import import_module
 
-    load(shell)
+    import_module(_MAGIC).load(shell)
 
 
 def unload_ipython_extension(shell: object) -> None:
     """Remove ``%%perfwrap`` again; IPython calls it for ``%unload_ext perfwrap``."""
-    from perfwrap.notebook.cell_magic import unload
+    from importlib import import_module
 
-    unload(shell)
+    import_module(_MAGIC).unload(shell)
 
 
 def __getattr__(name: str) -> object:
