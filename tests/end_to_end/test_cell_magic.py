@@ -49,10 +49,9 @@ def functions():
                 if not str(getattr(owner, "__module__", "torch")).startswith("torch") and owner is not module:
                     continue
                 for key, value in list(vars(owner).items()):
-                    inner = getattr(value, "__func__", value)
-                    code = getattr(inner, "__code__", None)
-                    if code is not None or type(inner).__name__.endswith("descriptor"):
-                        found[name, getattr(owner, "__qualname__", ""), key] = value, code
+                    inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+                    if isinstance(inner, type(functions)):
+                        found[name, owner.__name__, key] = value, inner.__code__
     return found
 
 def state():

@@ -150,6 +150,8 @@ import sys, time
 import torch._dynamo  # as the first step of an optimizer has it
 train()
 
+FUNCTION = type(train)
+
 def functions():
     found = {}
     for name, module in sorted(sys.modules.items()):
@@ -158,14 +160,14 @@ def functions():
         owners = [value for value in list(vars(module).values()) if isinstance(value, type)]
         for owner in [module, *(one for one in owners if one.__module__.startswith("torch"))]:
             for key, value in list(vars(owner).items()):
-                inner = value
-                while hasattr(inner, "__wrapped__") and inner.__wrapped__ is not inner:
-                    inner = inner.__wrapped__
-                inner = getattr(inner, "__func__", inner)
-                cells = getattr(inner, "__closure__", None) or ()
-                inside = [id(cell.cell_contents) for cell in cells if cell != type(cell)()]
-                found[name, getattr(owner, "__qualname__", ""), key] = (
-                    id(value), id(getattr(inner, "__code__", None)), inside)
+                inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+                codes, inside = [], []
+                while isinstance(inner, FUNCTION):
+                    codes.append(id(inner.__code__))
+                    cells = [cell for cell in inner.__closure__ or () if cell != type(cell)()]
+                    inside += [id(cell.cell_contents) for cell in cells]
+                    inner = vars(inner).get("__wrapped__")
+                found[name, owner.__name__, key] = id(value), codes, inside
     return found
 
 before, methods, callbacks = functions(), dict(vars(torch.Tensor)), list(gc.callbacks)

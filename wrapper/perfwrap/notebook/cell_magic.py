@@ -69,7 +69,7 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     finally:
         ended = watcher.end()
     if problem or ended is None:
-        print(f"perfwrap: this cell was not recorded: {problem or watcher.said}", file=sys.stderr)
+        print(f"perfwrap: this cell was not recorded: {problem or watcher.said.strip()}", file=sys.stderr)
     else:
         _show(ended)
     error = result.error_before_exec or result.error_in_exec
@@ -105,9 +105,9 @@ class _Watcher:
         self._script, self._folder = (self._process.stdout.readline().rstrip("\n") for _ in range(2))
 
     def load(self) -> str:
-        """Load the recorder into this process; return why that was not possible, empty if it was."""
+        """Load the recorder into this process; return why it has none, empty if it has or there is no script."""
         if not self._script:
-            return "perfwrap attach failed"
+            return ""
         try:
             import torch  # noqa: F401 - the recorder instruments what is imported
         except ImportError:
