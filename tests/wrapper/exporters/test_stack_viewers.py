@@ -112,7 +112,7 @@ def test_perfwraps_own_reader_of_speedscope_files_finds_the_samples(
     assert reader.recognises(out, out.read_bytes()[:4096])
     builder = TimelineBuilder()
     reader.add(builder, out)
-    stacks = builder.build().stacks
+    stacks = builder.build({}).stacks
     assert set(stacks["stack"]) == {stack for stack, _ in STACKS}
 
 

@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
@@ -102,7 +103,7 @@ class Tools:
 
         rules = {rule_id(module): module for module in RULES}
         if rule not in rules:
-            raise ValueError(f"There is no rule {rule!r}. Use the rule of a finding.")
+            raise ToolError(f"There is no rule {rule!r}. Use the rule of a finding.")
         parts = sections(rules[rule])
         shown = [
             f"{heading}: {agent_answers.shortened(' '.join(parts[heading]), MAX_HEADING)}"
@@ -124,7 +125,7 @@ class Tools:
         """Measure settings in turns with the unchanged program, without editing it."""
         wrong = next((word for word in changes or () if not CHANGE.fullmatch(word)), None)
         if wrong is not None:
-            raise ValueError(f"{wrong!r} is not a change, such as workers=4.")
+            raise ToolError(f"{wrong!r} is not a change, such as workers=4.")
         before = ["--max-time", str(max_seconds)]
         path, ended = await self._record(
             "try", command, before, max_seconds + 300, context, tuple(changes or ())
@@ -149,7 +150,10 @@ class Tools:
 
     def read_document(self, run: str, document: str) -> str:
         """Return a document of a run."""
-        return str(self._guarded(self.workspace.document, run, document))
+        try:
+            return self.workspace.document(run, document)
+        except PerfwrapError as error:
+            raise ResourceError(f"{error.message} {error.hint}".strip()) from None
 
     async def _record(
         self,
@@ -199,10 +203,10 @@ class Tools:
         return Ended(process.returncode if process.returncode is not None else 1, printed, in_time)
 
     def _of_run(self, path: Path, named: Path, ended: Ended | None) -> str:
-        """Return the answer about one run; ValueError with what was printed if there is no diagnosis."""
+        """Return the answer about one run; ToolError with what was printed if there is no diagnosis."""
         diagnosis = self._read(path, run_folder.DIAGNOSIS)
         if not diagnosis:
-            raise ValueError(_failure(ended))
+            raise ToolError(_failure(ended))
         root = str(self.workspace.root)
         answer = agent_answers.of_run(named.name, diagnosis, root)
         if ended is not None and not ended.in_time:
@@ -219,7 +223,7 @@ class Tools:
         trial = self._read(path, run_names.TRY)
         if trial:
             return agent_answers.of_trial(path.name, trial)
-        raise ValueError(_failure(ended))
+        raise ToolError(_failure(ended))
 
     def _read(self, path: Path, name: str) -> dict[str, Any]:
         """Return a JSON document of a run; empty if there is none."""
@@ -234,7 +238,7 @@ class Tools:
         try:
             return function(*arguments)
         except PerfwrapError as error:
-            raise ValueError(f"{error.message} {error.hint}".strip()) from None
+            raise ToolError(f"{error.message} {error.hint}".strip()) from None
 
 
 def _failure(ended: Ended | None) -> str:

@@ -101,7 +101,7 @@ def test_a_common_screen_shows_something_of_everything() -> None:
 def test_lines_are_named_from_the_folder_of_the_command_and_small_ones_are_not() -> None:
     text = "\n".join(drawn(scene(), 100))
     assert "forward        20 %  net/model.py:7  forward" in text
-    assert "python          4 %  train.py:40 to 44  main" in text
+    assert "python        4.0 %  train.py:40 to 44  main" in text
     assert "train.py:50" not in text
 
 
