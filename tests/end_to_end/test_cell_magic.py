@@ -141,8 +141,8 @@ def test_a_cell_can_be_recorded_again_and_its_error_is_shown_once(tmp_path: Path
     printed = re.sub("\x1b\\[[0-9;]*m", "", "".join(line for error in errors for line in error.traceback))
     assert printed.count("raise KeyError('mine')") == 1
     assert "cell_magic.py" not in printed
-    folders = sorted((tmp_path / "work" / "perfwrap-runs").glob("*-*"))
-    assert [folder.name.split("-", 2)[2] for folder in folders] == ["cell-3", "again"]
+    folders = sorted((tmp_path / "work" / "perfwrap-runs").glob("*-*-*"))
+    assert [folder.name.split("-", 2)[2] for folder in folders] == ["cell", "again"]
     counts = [json.loads((folder / "diagnosis.json").read_text())["steps"]["count"] for folder in folders]
     assert counts == [30, 30]
 

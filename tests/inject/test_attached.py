@@ -146,7 +146,8 @@ def test_it_comes_leaves_and_comes_back_and_the_program_computes_the_same(attach
 
 
 LEAVES_NOTHING = """
-import sys, time
+import sys, time, warnings
+warnings.simplefilter("ignore")  # deprecated classes warn when they are looked at
 import torch._dynamo  # as the first step of an optimizer has it
 train()
 
@@ -174,7 +175,8 @@ before, methods, callbacks = functions(), dict(vars(torch.Tensor)), list(gc.call
 (script, watched), = PLACES
 held = Watched(watched)
 attached(script)
-during = sum(functions()[key] != value for key, value in before.items())
+now = functions()
+during = sum(now[key] != value for key, value in before.items())
 train()
 held.file.close()
 time.sleep(0.11)

@@ -60,7 +60,7 @@ class CellReport:
 
 def run_cell(shell: Any, line: str, cell: str) -> None:
     """Run a cell with the recorder, and show its report; a cell that fails fails as without perfwrap."""
-    words = _parsed(line, shell.execution_count)
+    words = _parsed(line)
     source = f"# %%{NAME}{' ' + line if line else ''}\n" + cell.removesuffix("\n")
     watcher = _Watcher(words)
     problem = watcher.load()
@@ -77,10 +77,10 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
         raise _shown(error) from None
 
 
-def _parsed(line: str, number: int) -> list[str]:
+def _parsed(line: str) -> list[str]:
     """Return the options of `perfwrap attach` for the words after ``%%perfwrap``."""
     parser = argparse.ArgumentParser(f"%%{NAME}", add_help=False, description="Record this cell.")
-    parser.add_argument("--name", default=f"cell-{number}")
+    parser.add_argument("--name", default="cell")
     parser.add_argument("--out")
     try:
         given = parser.parse_args(shlex.split(line))
