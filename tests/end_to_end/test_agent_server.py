@@ -101,7 +101,7 @@ def test_from_the_question_to_a_proven_patch_in_four_calls_and_4000_tokens(tmp_p
         assert ", train.py:" in text
         explained = await agent.call("explain", rule="data_loader_single_process")
         assert "When it is wrong" in explained.content[0].text
-        fixed = await agent.call("fix", command=command, max_seconds=120)
+        fixed = await agent.call("fix", command=command, max_seconds=600)
         answer = fixed.content[0].text
         assert not fixed.is_error, answer
         assert answer.startswith("Proven: step time 0.")

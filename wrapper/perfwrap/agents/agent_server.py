@@ -280,8 +280,8 @@ def make(workspace: Workspace) -> MCPServer:
     server = MCPServer("perfwrap", version=__version__, instructions=INSTRUCTIONS)
     for tool in (tools.run, tools.inspect, tools.try_changes, tools.fix):
         server.add_tool(tool, annotations=RUNS, structured_output=False)
-    for tool in (tools.findings, tools.explain):
-        server.add_tool(tool, annotations=READS, structured_output=False)
+    for reader in (tools.findings, tools.explain):
+        server.add_tool(reader, annotations=READS, structured_output=False)
     server.resource("perfwrap://runs", mime_type="application/json", description="All runs.")(tools.list_runs)
     server.resource(
         "perfwrap://runs/{run}/{document}", description="diagnosis.json, try.json, fix.json, perfwrap.patch."

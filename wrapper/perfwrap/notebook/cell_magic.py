@@ -148,7 +148,7 @@ def _show(folder: Path) -> None:
     except (OSError, ValueError):
         print(f"perfwrap: no report: {done.stderr.strip() or done.stdout.strip()}", file=sys.stderr)
         return
-    display(CellReport(folder, done.stdout.rstrip("\n"), report_html(document, folder)))  # type: ignore[no-untyped-call]
+    display(CellReport(folder, done.stdout.rstrip("\n"), report_html(document, folder)))
 
 
 def _shown(error: BaseException) -> Exception:
