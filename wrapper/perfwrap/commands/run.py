@@ -27,6 +27,7 @@ def run(
     name: record.Name = "",
     tags: record.Tags = "",
     no_report: record.NoReport = False,
+    live: record.LiveView = False,
     rules: Rules = "",
     ignore: Ignore = "",
     max_overhead: record.MaxOverhead = f"{defaults.DEFAULT_MAX_OVERHEAD:.1%}",
@@ -80,6 +81,7 @@ def run(
         monitors=not no_monitors,
         rate_hz=rate,
         report=not no_report,
+        live=live,
         sample_hz=sample,
         max_overhead=option_values.percentage("--max-overhead", max_overhead, 0.1, 100, "2%"),
         # A trial's steps must all be alike.

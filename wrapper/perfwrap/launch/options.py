@@ -53,6 +53,8 @@ class Options(MonitorOptions):
     nvtx: bool = False
     monitors: bool = True
     report: bool = True
+    live: bool = False
+    """Whether `perfwrap top` shows the run on the terminal, if the command's output goes elsewhere."""
     sample_hz: float = 0.0
     """How often per second each process samples its own stacks; 0 for never."""
     max_overhead: float = DEFAULT_MAX_OVERHEAD

@@ -53,6 +53,14 @@ NoReport: TypeAlias = Annotated[
         rich_help_panel=COMMON,
     ),
 ]
+LiveView: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="Show `perfwrap top` in this terminal; the output of the command must be redirected.",
+        rich_help_panel=COMMON,
+    ),
+]
 MaxOverhead: TypeAlias = Annotated[
     str,
     typer.Option(
