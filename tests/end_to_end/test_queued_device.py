@@ -17,18 +17,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from perfwrap.measures.account.intervals import covered, union
+from perfwrap.measures.account.intervals import Intervals, covered, length, union, without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
+from perfwrap.measures.kernels.gpu_activity import gpu_of
 from perfwrap.measures.kernels.gpu_work import find_gpu_work, find_timed_phases
 from perfwrap.measures.kernels.phase_idle import find_phase_idle
 from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals import run_journals
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEVICE = REPOSITORY / "tests" / "inject" / "perfwrap_recorder" / "queued_device.py"
 PLANTED = REPOSITORY / "scripts" / "gpu" / "planted_idle.py"
+PROFILER = DEVICE.with_name("queued_profiler.py")
+CAUSES = ("data", "python", "sync", "transfer", "dispatch")
+PERFWRAP = (sys.executable, "-m", "perfwrap")
 SHARE = 0.05
 """How exactly an idle share of the time must be found."""
 
@@ -52,7 +57,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Recorded:
     """A recorded loop with a planted cause, and what its device truly did."""
 
-    def __init__(self, device: Path, folder: Path, cause: str) -> None:
+    def __init__(self, device: Path, folder: Path, cause: str, window: str = "") -> None:
         truth = folder / f"{cause}.json"
         environment = {
             **os.environ,
@@ -60,16 +65,10 @@ class Recorded:
             "GPU_CHECK_DEVICE": "queued",
             "QUEUED_DEVICE_TRUTH": str(truth),
         }
-        words = [
-            "run",
-            "--no-monitors",
-            "--no-report",
-            "--max-overhead",
-            "100%",
-            "--out",
-            str(folder / cause),
-        ]
-        command = [sys.executable, "-m", "perfwrap", *words, "--", sys.executable, str(PLANTED), cause]
+        options = f"--no-monitors --no-report --max-overhead 100% --out {folder / cause}".split()
+        options += ["--window", window] if window else ["--no-window"]
+        program = [str(PROFILER), str(PLANTED)] if window else [str(PLANTED)]
+        command = [*PERFWRAP, "run", *options, "--", sys.executable, *program, cause]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
         assert done.returncode == 0, done.stderr
         self.printed: dict[str, Any] = json.loads(done.stdout)
@@ -81,23 +80,24 @@ class Recorded:
             json.loads(truth.read_text()), schema=["name", "launched", "start", "end"], orient="row"
         )
 
+    def busy(self, copies: bool = False) -> Intervals:
+        """Return when the device truly worked, or copied."""
+        rows = self.truth.filter(pl.col("name").is_in(["h2d", "d2h", "d2d"]) == copies)
+        return union([(rows["start"].to_numpy(), rows["end"].to_numpy())])
+
     def idle_share(self) -> float:
         """Return the true share of the timed steps in which the device did nothing but copies."""
         timed = self.evidence.get(find_timed_phases, self.main)
         assert timed is not None
-        work = self.truth.filter(~pl.col("name").is_in(["h2d", "d2h", "d2d"]))
-        busy = union([(work["start"].to_numpy(), work["end"].to_numpy())])
         start, end = timed.start[timed.counts], timed.end[timed.counts]
-        return 1 - float(covered(busy, start, end).sum() / (end - start).sum())
+        return 1 - float(covered(self.busy(), start, end).sum() / (end - start).sum())
 
 
 @pytest.fixture(scope="module")
 def recorded(device: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recorded]:
     """A run for each cause."""
     folder = tmp_path_factory.mktemp("planted")
-    return {
-        cause: Recorded(device, folder, cause) for cause in ("data", "python", "sync", "transfer", "dispatch")
-    }
+    return {cause: Recorded(device, folder, cause) for cause in CAUSES}
 
 
 @pytest.mark.parametrize("cause", ["data", "python", "sync", "transfer"])
@@ -113,7 +113,7 @@ def test_idle_time_is_blamed_on_its_cause(recorded: dict[str, Recorded], cause: 
     assert sum(others.values()) < SHARE
 
 
-@pytest.mark.parametrize("cause", ["data", "python", "sync", "transfer", "dispatch"])
+@pytest.mark.parametrize("cause", CAUSES)
 def test_the_truth_lies_between_the_bounds_of_the_events(recorded: dict[str, Recorded], cause: str) -> None:
     run = recorded[cause]
     work = run.evidence.get(find_gpu_work, run.main)
@@ -158,3 +158,34 @@ def test_syncs_copies_and_memory_are_those_of_the_device(recorded: dict[str, Rec
     samples = recorded["data"].evidence.timeline
     counters = samples.tracks.filter(pl.col("kind") == "counter")["name"].to_list()
     assert {"allocated_bytes", "device_allocs_count"} <= set(counters)
+
+
+@pytest.fixture(scope="module")
+def kernels(device: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recorded]:
+    """A run for each cause, with a record of what the device did in some steps."""
+    folder = tmp_path_factory.mktemp("kernels")
+    return {cause: Recorded(device, folder, cause, "kernels") for cause in CAUSES}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_record_of_kernels_blames_idle_time_on_its_cause(kernels: dict[str, Recorded], cause: str) -> None:
+    run = kernels[cause]
+    gpu = run.evidence.get(gpu_of, run.main)
+    assert gpu is not None
+    work, copies = run.busy(), run.busy(copies=True)
+    start, end = gpu.events.windows
+    true_busy = float(covered(union([work, copies]), start, end).sum()) / gpu.window_ns
+    true_exposed = float(covered(without(copies, work), start, end).sum()) / gpu.window_ns
+    assert gpu.busy_share == pytest.approx(true_busy, abs=0.01)
+    if cause == "transfer":  # The device is busy then, but with nothing else.
+        assert true_exposed > 0.3
+        assert length(gpu.exposed_copies) / gpu.window_ns == pytest.approx(true_exposed, abs=SHARE)
+    else:
+        assert true_busy < 0.7, "the loop does not plant what it should"
+        assert gpu.idle_shares.get(cause, 0.0) == pytest.approx(1 - true_busy, abs=SHARE), gpu.idle_shares
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_record_of_kernels_has_twenty_steps_or_more(kernels: dict[str, Recorded], cause: str) -> None:
+    run = kernels[cause]
+    assert run.evidence.get(find_steps, run.main).table.filter("windowed").height >= 20

@@ -81,8 +81,8 @@ def test_the_report_says_energy_and_cost(run: Any) -> None:
     diagnosis = diagnose(timeline, price=Price(0.36, "EUR", True))
     energy, cost = energy_text.sentences(diagnosis)
     assert energy == (
-        "Energy: 6 kJ by 1 GPU and 2 kJ by the machine's processors, other programs included; per step 30 J of the GPUs "
-        "and 10 J of the processors."
+        "Energy: 6 kJ by 1 GPU and 2 kJ by the machine's processors, other programs included; per step 30 J of the "
+        "GPUs and 10 J of the processors."
     )
     assert cost == "Cost: 0.0008 EUR for its energy, 4 EUR per million steps."
     assert energy_text.short(diagnosis) == "40 J per step"
