@@ -1,7 +1,7 @@
 """Runs a program on the queued device under perfwrap, with a profiler that records what the device truly did.
 
-PyTorch's profiler records devices through plugins in C++ (CUPTI for CUDA), which a device in Python cannot have. So this
-takes the place of ``torch_profiler.Recording`` in the recorder of its process: all else is the recorder's own, the
+PyTorch's profiler records devices through plugins in C++ (CUPTI for CUDA), which a device in Python cannot have. So
+this takes the place of ``torch_profiler.Recording`` in the recorder of its process: all else is the recorder's own, the
 choice of steps, the file and the notes. ``queued_profiler.py PROGRAM ARGUMENTS...``
 """
 
@@ -13,6 +13,7 @@ import runpy
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,11 +56,11 @@ class Recording:
 
     def export(self, folder: str, name: str) -> bool:
         """Write the file as Kineto does."""
-        os.makedirs(folder, exist_ok=True)
+        path = Path(folder, name)
+        path.parent.mkdir(exist_ok=True)
+        header = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Queued device"}]}
         base = time.time_ns() - time.monotonic_ns()
-        with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
-            header = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Queued device"}]}
-            json.dump({**header, "baseTimeNanoseconds": base, "traceEvents": self.results}, file)
+        path.write_text(json.dumps({**header, "baseTimeNanoseconds": base, "traceEvents": self.results}))
         return True
 
 
