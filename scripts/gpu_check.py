@@ -41,7 +41,6 @@ sys.path[:0] = [str(HERE.parent / "wrapper"), str(HERE / "cost"), str(HERE / "gp
 
 import gpu_parts  # noqa: E402
 import gpu_report  # noqa: E402
-import overhead as overhead  # noqa: E402
 import torch  # noqa: E402
 from gpu_parts import PARTS, Given, Skipped  # noqa: E402
 

@@ -17,7 +17,7 @@ import plain_journals
 from plain_journals import Journal
 
 LOADS = Path(__file__).with_name("loads.py")
-SECONDS = 8
+SECONDS = 5
 """The duration of each load."""
 SETTLING_NS = 1_500_000_000
 """The start of a load that is not used: a mean over 1 s, and NVML's window, still contain the load before."""

@@ -11,10 +11,6 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[0] = str(HERE.parents[1] / "wrapper")
-
-from perfwrap.launch import session  # noqa: E402
-from perfwrap.launch.options import Options  # noqa: E402
 
 
 def wrap(command: list[str], folder: Path, **options: object) -> list[str]:
@@ -25,6 +21,11 @@ def wrap(command: list[str], folder: Path, **options: object) -> list[str]:
 
 def main() -> None:
     """Record the command and end as it does."""
+    # The monitors leave out the first entry.
+    sys.path.insert(1, str(HERE.parents[1] / "wrapper"))
+    from perfwrap.launch import session
+    from perfwrap.launch.options import Options
+
     folder, given, _, *command = sys.argv[1:]
     options = {
         key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(given).items()
