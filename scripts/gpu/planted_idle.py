@@ -2,8 +2,8 @@
 
 It has no reference to perfwrap. ``planted_idle.py CAUSE`` trains with work of a known time on the device, so the idle
 time of a step is the rest of its period. It prints a line of JSON: the cause, the steps, their time, and the
-device's busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels;
-another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did (name, launched, start,
+device's busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels,
+by events of its own; another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did (name, launched, start,
 end), in ns.
 """
 
@@ -32,13 +32,21 @@ COPIED_BYTES = 8_000_000
 COPIES = ("h2d", "d2h", "d2d")
 
 spent_ms = [0.0]
+timed: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+"""Events around the large pieces of work: the GPU's clock may differ from that of the calibration."""
 
 
 def work(milliseconds: float) -> None:
     """Launch work that takes the device so long."""
-    spent_ms[0] += milliseconds
-    if DEVICE == "cuda":
+    if DEVICE == "cuda" and milliseconds < 1:
+        spent_ms[0] += milliseconds
         torch.cuda._sleep(int(milliseconds * CYCLES_PER_MS))
+    elif DEVICE == "cuda":
+        pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        pair[0].record()
+        torch.cuda._sleep(int(milliseconds * CYCLES_PER_MS))
+        pair[1].record()
+        timed.append(pair)
     else:
         getattr(torch, DEVICE).launch("work", milliseconds / 1e3)
 
@@ -132,6 +140,7 @@ def main(cause: str) -> None:
     for step, batch in enumerate(DataLoader(batches, batch_size=None)):
         if step == WARM_UP:
             begun, spent_ms[0] = time.monotonic_ns(), 0.0
+            timed.clear()
         if cause == "transfer":
             batch.to(DEVICE)  # from pageable memory: waits
         loss = net(x).sum()
@@ -140,7 +149,9 @@ def main(cause: str) -> None:
         optimizer.zero_grad()
         act(loss)
     ended = time.monotonic_ns()
-    busy_ns = round(spent_ms[0] * 1e6)
+    if timed:
+        torch.cuda.synchronize()
+    busy_ns = round(1e6 * (spent_ms[0] + sum(first.elapsed_time(last) for first, last in timed)))
     done = getattr(getattr(torch, DEVICE), "done", None)
     if done is not None:
         kept = [(start, end) for name, _, start, end in list(done) if name not in COPIES]

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from _thread import get_ident
 
+from perfwrap_recorder.uncollected import uncollected
+
 HOSTS = ("cpu", "meta")
 """Devices that are not asked: their work is done when the call returns, or there is none."""
 
@@ -104,7 +106,7 @@ def choose(torch, kind):
         return
     found = Device(torch, kind)
     found.is_chosen = True
-    use(found)
+    uncollected(use)(found)  # it changes functions of the device's module
 
 
 def use(found):
