@@ -1,10 +1,10 @@
 """The program that gpu_check.py records to check the blame for a GPU's idle time: a loop with one planted cause.
 
 It has no reference to perfwrap. ``planted_idle.py CAUSE`` trains with work of a known time on the device, so the idle
-time of a step is the rest of its period. It prints a line of JSON: the cause, the steps, their time, and the
-device's busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels,
-by events of its own; another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did (name, launched, start,
-end), in ns.
+time of a step is the rest of its period. It prints a line of JSON: the cause, the steps, their time, and the device's
+busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels, by events
+of its own; another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did (name,
+launched, start, end), in ns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IDLE_MS = 8.0
 LAUNCHES = 160
 """Small pieces of work of a forward pass whose launches take longer than they do."""
 SMALL_MS, LAUNCH_MS = 0.02, 0.1
-COPIED_BYTES = 8_000_000
+COPIED_BYTES = 64_000_000 if DEVICE == "cuda" else 8_000_000
 COPIES = ("h2d", "d2h", "d2d")
 
 spent_ms = [0.0]
