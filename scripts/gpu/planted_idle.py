@@ -2,9 +2,9 @@
 
 It has no reference to perfwrap. ``planted_idle.py CAUSE`` trains with work of a known time on the device, so the idle
 time of a step is the rest of its period. It prints a line of JSON: the cause, the steps, their time, and the device's
-busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels, by events
-of its own; another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did (name,
-launched, start, end), in ns.
+busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels, by
+events of its own; another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did
+(name, launched, start, end), in ns.
 """
 
 from __future__ import annotations

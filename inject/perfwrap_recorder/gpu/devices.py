@@ -47,7 +47,7 @@ class Device:
         self.current_stream = in_c("getCurrentStream") or own("current_stream") or shared("getStream")
         self._stream_class = own("Stream")
         self.synchronize = _synchronize(kind, in_c, own, shared, self.current_device)
-        self.memory_stats = in_c("memoryStats") or _shared_stats(shared) or _own_stats(own)
+        self.memory_stats = in_c("memoryStats") or _own_stats(own) or _shared_stats(shared)
         self.attach_out_of_memory_observer = in_c("attach_out_of_memory_observer")
         self.is_history_enabled = in_c("isHistoryEnabled")
         self.memory_snapshot = in_c("memorySnapshot")
@@ -173,7 +173,13 @@ def _unrecorded(function):
 def _shared_stats(shared):
     """Return a function that returns the statistics of an allocator that follows torch.accelerator."""
     ask, has_any = shared("getDeviceStats"), shared("isAllocatorInitialized")
-    return (lambda index: ask(index) if has_any() else {}) if ask and has_any else None
+    if not (ask and has_any):
+        return None
+    try:
+        has_any()
+    except RuntimeError:  # the device has another sort of allocator
+        return None
+    return lambda index: ask(index) if has_any() else {}
 
 
 def _own_stats(own):

@@ -18,13 +18,13 @@ from perfwrap_recorder.program import source_lines
 
 ON_GPU = 1
 
-MODULES = ("cuda", "accelerator", "xpu", "mps")
+OWNERS = ("cuda", "accelerator", "xpu", "mps")
 """Those that torch itself has."""
 
 
 def install(torch):
     """Start recording."""
-    for name in MODULES:
+    for name in OWNERS:
         _watch_module(torch, name)
     devices.follow(lambda: devices.current and _watch_module(torch, devices.current.kind))
     journal.cover("probe/waits")

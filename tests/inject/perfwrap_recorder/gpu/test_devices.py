@@ -103,6 +103,9 @@ assert device.memory_stats(2) == ("_accelerator_getDeviceStats", 2)
 assert device.synchronize() == ("_accelerator_synchronizeDevice", ("_accelerator_getDeviceIndex",))
 torch._C._accelerator_isAllocatorInitialized = lambda: False
 assert Device(torch, "openreg").memory_stats(2) == {}
+def other_sort(): raise RuntimeError("not a DeviceAllocator")
+torch._C._accelerator_isAllocatorInitialized = other_sort
+assert Device(torch, "openreg").memory_stats is None
 other = Device(SimpleNamespace(hpu=SimpleNamespace(), _C=torch._C), "hpu")  # not the accelerator
 assert other.current_device() == 0 and other.memory_stats is None and other.make_event is None
 """,
