@@ -2,9 +2,9 @@
 
 It has no reference to perfwrap. ``planted_idle.py CAUSE`` trains with work of a known time on the device, so the idle
 time of a step is the rest of its period. It prints a line of JSON: the cause, the steps, their time, and the device's
-busy time in them without copies, all without the first steps. On CUDA that is the time of its waiting kernels, by
-events of its own; another device must have a function ``launch(name, seconds)`` and a list ``done`` of what it did
-(name, launched, start, end), in ns.
+busy time in them without copies, all without the first steps; and when the host was at the planted cause. On CUDA the
+busy time is that of its waiting kernels, by events of its own; another device must have a function ``launch(name,
+seconds)`` and a list ``done`` of what it did (name, launched, start, end), in ns.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ WORK_MS = 4.0
 """Device time of a forward pass; a backward pass has the same."""
 IDLE_MS = 8.0
 """The planted cause takes this much longer than the device's work, or follows a wait for it."""
-LAUNCHES = 160
+LAUNCHES = 40
 """Small pieces of work of a forward pass whose launches take longer than they do."""
-SMALL_MS, LAUNCH_MS = 0.02, 0.1
+SMALL_MS, LAUNCH_MS = 0.1, 0.4
 COPIED_BYTES = 64_000_000 if DEVICE == "cuda" else 8_000_000
 COPIES = ("h2d", "d2h", "d2d")
 
 spent_ms = [0.0]
+planted: list[tuple[int, int]] = []
+"""When the host was at the planted cause, in ns."""
 timed: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 """Events around the large pieces of work: the GPU's clock may differ from that of the calibration."""
 
@@ -90,9 +92,12 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Launch the work."""
+        begun = time.monotonic_ns()
         for _ in range(self.launches):
             work(SMALL_MS)
-            pause(LAUNCH_MS)
+            time.sleep(LAUNCH_MS / 1e3)
+        if self.launches:
+            planted.append((begun, time.monotonic_ns()))
         return Work.apply(x * self.weight, 0.0 if self.launches else WORK_MS)  # type: ignore[no-any-return]
 
 
@@ -109,17 +114,16 @@ class Batches(Dataset):  # type: ignore[type-arg]
 
     def __getitem__(self, index: int) -> torch.Tensor:
         """Make a batch."""
-        pause(self.milliseconds)
+        if self.milliseconds:
+            wait(self.milliseconds)
         return self.copied
 
 
-def pause(milliseconds: float) -> None:
-    """Let the host do something for this time; a short time is waited for actively."""
-    if milliseconds > 1:
-        time.sleep(milliseconds / 1e3)
-    end = time.perf_counter() + (milliseconds / 1e3 if milliseconds <= 1 else 0)
-    while time.perf_counter() < end:
-        pass
+def wait(milliseconds: float) -> None:
+    """Keep the host from launching anything for this time: the planted cause."""
+    begun = time.monotonic_ns()
+    time.sleep(milliseconds / 1e3)
+    planted.append((begun, time.monotonic_ns()))
 
 
 def main(cause: str) -> None:
@@ -132,8 +136,8 @@ def main(cause: str) -> None:
     )
     x = torch.ones(4, 4, device=DEVICE)
     causes: dict[str, Callable[[torch.Tensor], object]] = {
-        "python": lambda loss: pause(busy_ms + IDLE_MS),
-        "sync": lambda loss: (loss.item(), pause(IDLE_MS)),
+        "python": lambda loss: wait(busy_ms + IDLE_MS),
+        "sync": lambda loss: (loss.item(), wait(IDLE_MS)),
     }
     act = causes.get(cause, lambda loss: None)
     begun = 0
@@ -142,7 +146,9 @@ def main(cause: str) -> None:
             begun, spent_ms[0] = time.monotonic_ns(), 0.0
             timed.clear()
         if cause == "transfer":
+            began = time.monotonic_ns()
             batch.to(DEVICE)  # from pageable memory: waits
+            planted.append((began, time.monotonic_ns()))
         loss = net(x).sum()
         loss.backward()
         optimizer.step()
@@ -164,6 +170,7 @@ def main(cause: str) -> None:
                 "begun_ns": begun,
                 "ended_ns": ended,
                 "busy_ns": busy_ns,
+                "planted_ns": planted,
             }
         )
     )

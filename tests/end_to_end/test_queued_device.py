@@ -80,17 +80,23 @@ class Recorded:
             json.loads(truth.read_text()), schema=["name", "launched", "start", "end"], orient="row"
         )
 
-    def busy(self, copies: bool = False) -> Intervals:
-        """Return when the device truly worked, or copied."""
+    def busy(self, copies: bool = False, since: str = "start") -> Intervals:
+        """Return when the device truly worked, or copied; with ``launched``, when it had something to do."""
         rows = self.truth.filter(pl.col("name").is_in(["h2d", "d2h", "d2d"]) == copies)
-        return union([(rows["start"].to_numpy(), rows["end"].to_numpy())])
+        return union([(rows[since].to_numpy(), rows["end"].to_numpy())])
 
-    def idle_share(self) -> float:
-        """Return the true share of the timed steps in which the device did nothing but copies."""
+    def idle_in_cause(self, copies: bool) -> Intervals:
+        """Return when the device had nothing to do, with or without copies, while the host was at the cause."""
+        start, end = np.array(self.printed["planted_ns"], dtype=np.int64).T
+        work = [self.busy(since="launched"), *([self.busy(True, "launched")] if copies else [])]
+        return without(union([(start, end)]), union(work))
+
+    def share(self, busy: Intervals) -> float:
+        """Return the share of the timed steps that these intervals cover."""
         timed = self.evidence.get(find_timed_phases, self.main)
         assert timed is not None
         start, end = timed.start[timed.counts], timed.end[timed.counts]
-        return 1 - float(covered(self.busy(), start, end).sum() / (end - start).sum())
+        return float(covered(busy, start, end).sum() / (end - start).sum())
 
 
 @pytest.fixture(scope="module")
@@ -100,36 +106,41 @@ def recorded(device: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {cause: Recorded(device, folder, cause) for cause in CAUSES}
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("cause", ["data", "python", "sync", "transfer"])
 def test_idle_time_is_blamed_on_its_cause(recorded: dict[str, Recorded], cause: str) -> None:
     run = recorded[cause]
     found = run.evidence.get(find_phase_idle, run.main)
     assert found is not None
     assert found.steps >= 20
-    true = run.idle_share()
-    assert true > 0.3, "the loop does not plant what it should"
-    assert found.shares.get(cause, 0.0) == pytest.approx(true, abs=SHARE)
+    true = run.share(run.idle_in_cause(copies=False))
+    assert true > 0.15, "the loop does not plant what it should"
+    assert found.shares.get(cause, 0.0) == pytest.approx(true, abs=SHARE), found.shares
     others = {name: share for name, share in found.shares.items() if name != cause}
     assert sum(others.values()) < SHARE
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("cause", CAUSES)
 def test_the_truth_lies_between_the_bounds_of_the_events(recorded: dict[str, Recorded], cause: str) -> None:
     run = recorded[cause]
     work = run.evidence.get(find_gpu_work, run.main)
     assert work is not None
     least, most = work.busy_share
-    assert least - SHARE <= 1 - run.idle_share() <= most + SHARE
+    assert least <= run.share(run.busy(since="launched")) + SHARE
+    assert run.share(run.busy()) <= most + SHARE
 
 
+@pytest.mark.timing
 def test_gaps_inside_of_a_phase_are_no_idle_time_between_phases(recorded: dict[str, Recorded]) -> None:
     run = recorded["dispatch"]
     found = run.evidence.get(find_phase_idle, run.main)
     assert found is not None
-    assert sum(found.shares.values()) < SHARE
-    assert run.idle_share() > 0.3
+    assert sum(found.shares.values()) < 2 * SHARE
+    assert 1 - run.share(run.busy()) > 0.3
 
 
+@pytest.mark.timing
 def test_phases_begin_and_end_when_the_device_worked_on_them(recorded: dict[str, Recorded]) -> None:
     run = recorded["data"]
     timed = run.evidence.get(find_timed_phases, run.main)
@@ -151,7 +162,7 @@ def test_syncs_copies_and_memory_are_those_of_the_device(recorded: dict[str, Rec
     assert reads.height >= 100
     assert (reads["value"] == 1).all(), "each is of a tensor on the device"
     copies = recorded["transfer"].evidence.timeline.spans.filter(pl.col("operation") == "transfer")
-    large = copies.filter(pl.col("value") >> 8 == 8_000_000)
+    large = copies.filter(pl.col("value") // 256 == 8_000_000)
     assert large.height >= 100
     facts = recorded["data"].evidence.get(find_facts, recorded["data"].main.process)
     assert (facts["device_type"], facts["cuda_device_name"]) == ("queued", "Queued device")
@@ -167,22 +178,27 @@ def kernels(device: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {cause: Recorded(device, folder, cause, "kernels") for cause in CAUSES}
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_record_of_kernels_blames_idle_time_on_its_cause(kernels: dict[str, Recorded], cause: str) -> None:
     run = kernels[cause]
     gpu = run.evidence.get(gpu_of, run.main)
     assert gpu is not None
     work, copies = run.busy(), run.busy(copies=True)
-    start, end = gpu.events.windows
-    true_busy = float(covered(union([work, copies]), start, end).sum()) / gpu.window_ns
-    true_exposed = float(covered(without(copies, work), start, end).sum()) / gpu.window_ns
+
+    def share(intervals: Intervals) -> float:
+        return float(covered(intervals, *gpu.events.windows).sum()) / gpu.window_ns
+
+    true_busy, exposed = share(union([work, copies])), share(without(copies, work))
     assert gpu.busy_share == pytest.approx(true_busy, abs=0.01)
+    assert length(gpu.exposed_copies) / gpu.window_ns == pytest.approx(exposed, abs=0.01)
     if cause == "transfer":  # The device is busy then, but with nothing else.
-        assert true_exposed > 0.3
-        assert length(gpu.exposed_copies) / gpu.window_ns == pytest.approx(true_exposed, abs=SHARE)
-    else:
-        assert true_busy < 0.7, "the loop does not plant what it should"
-        assert gpu.idle_shares.get(cause, 0.0) == pytest.approx(1 - true_busy, abs=SHARE), gpu.idle_shares
+        assert exposed > 0.15
+        return
+    # Of the work of a single launch, the cause of the time until it starts is the launch itself.
+    true = 1 - true_busy if cause == "dispatch" else share(run.idle_in_cause(copies=True))
+    assert true > 0.15, "the loop does not plant what it should"
+    assert gpu.idle_shares.get(cause, 0.0) == pytest.approx(true, abs=SHARE), gpu.idle_shares
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -25,6 +25,7 @@ OP_SECONDS = 50e-6
 """The time of an operation that torch launches."""
 BYTES_PER_SECOND = 1e9
 """The speed of copies between the host and the device."""
+SWITCH_SECONDS = 1e-4
 TRUTH = "QUEUED_DEVICE_TRUTH"
 """Variable with the path of the file for what the device did, as JSON; it is written when the program ends."""
 
@@ -185,13 +186,22 @@ def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False
     kind = "h2d" if source.device.type == "cpu" else "d2h" if target.device.type == "cpu" else "d2d"
     launch(kind, sizes / BYTES_PER_SECOND)
     if kind == "d2h" or (kind == "h2d" and not non_blocking):
-        current_stream().synchronize()
+        _wait()
+    if kind == "d2h":
+        torch.Tensor.zero_(target)
     return target
 
 
 def _item(tensor: torch.Tensor) -> float:
-    current_stream().synchronize()
+    _wait()
     return 0.0
+
+
+def _wait() -> None:
+    """Wait for the current stream, as a device does in C++: without a call of its Python functions."""
+    event = Event()
+    event.record()
+    event._reached.wait()
 
 
 def _compute(operation: Any, *arguments: Any, **options: Any) -> Any:
@@ -228,6 +238,8 @@ def register() -> None:
     others = torch.library.Library("_", "IMPL")
     others.fallback(_compute, "PrivateUse1")
     _kept.extend((own, others))
+    # The threads of the device must get Python's lock soon when the program computes in Python.
+    sys.setswitchinterval(SWITCH_SECONDS)
     atexit.register(_write_truth)
 
 
