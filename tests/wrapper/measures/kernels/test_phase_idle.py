@@ -58,7 +58,7 @@ def test_what_follows_a_wait_for_the_gpu_is_the_waits(run: Any) -> None:
         start = journal.now
         journal.backward(100 * US)
         journal.gpu("backward", start, 380 * US, (0, 280))
-        journal.sync(300 * US)
+        journal.span("sync", 300 * US, "Tensor.item")
         journal.python(100 * US)
         phase(journal, "optimizer", 200 * US)
     found = idle_of(run)

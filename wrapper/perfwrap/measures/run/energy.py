@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_events import Integers
@@ -13,6 +14,8 @@ from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.timeline.lookup import track_samples
+
+Values = NDArray[np.float64]
 
 COUNTER = "energy_joules"
 POWER = "power_watts"
@@ -108,5 +111,5 @@ def _between(series: list[pl.DataFrame], start: int, end: int, total_ns: int, co
     return used * total_ns / (end - start) / count
 
 
-def _at(time: Integers, joules: np.ndarray, moment: int) -> float:  # type: ignore[type-arg]
+def _at(time: Integers, joules: Values, moment: int) -> float:
     return float(np.interp(moment, time, joules))
