@@ -152,10 +152,10 @@ def _synchronize(kind, in_c, own, shared, current_device):
     """Return a function that waits for the current device; the probe of waits does not record it."""
     if kind == "cuda":
         return in_c("synchronize")
+    if own("synchronize") and not in_c("synchronize"):
+        return _unrecorded(own("synchronize"))
     wait = in_c("synchronize") or shared("synchronizeDevice")
-    if wait is not None:
-        return lambda: wait(current_device())
-    return own("synchronize") and _unrecorded(own("synchronize"))
+    return wait and (lambda: wait(current_device()))
 
 
 def _unrecorded(function):

@@ -84,14 +84,18 @@ def is_in_backward():
 
 
 def has_started_gpu():
-    """Return whether the program has started a device whose work this build's profiler records."""
-    return devices.is_started() and (devices.current.kind == "cuda" or _activity() in _supported())
+    """Return whether the program has started a device whose work this build's profiler records.
+
+    A device that is no part of PyTorch has a profiler of its own, or none.
+    """
+    if not devices.is_started() or devices.current.is_chosen:
+        return False
+    return devices.current.kind == "cuda" or _activity() in _supported()
 
 
 def _activity():
     """Return the profiler's name for the work of the device; None if it has none."""
-    kinds, kind = torch.autograd.profiler.ProfilerActivity, devices.current.kind
-    return getattr(kinds, kind.upper(), None) or getattr(kinds, "PrivateUse1", None)
+    return getattr(torch.autograd.profiler.ProfilerActivity, devices.current.kind.upper(), None)
 
 
 def _supported():
@@ -105,7 +109,7 @@ class Recording:
         profiler = torch.autograd.profiler
         self._only_kernels = only_kernels
         self._activities = set() if only_kernels else {profiler.ProfilerActivity.CPU}
-        self._on_gpu = devices.is_started() and _activity() in _supported()
+        self._on_gpu = has_started_gpu() and _activity() in _supported()
         if self._on_gpu:
             self._activities.add(_activity())
         flags = [name in details and not only_kernels for name in DETAILS]

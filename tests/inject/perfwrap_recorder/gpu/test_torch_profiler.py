@@ -39,7 +39,7 @@ def synchronize():
         at_call.release()
 
 class Gpu:
-    kind, is_initialized = "cuda", staticmethod(lambda: True)
+    kind, is_chosen, is_initialized = "cuda", False, staticmethod(lambda: True)
 Gpu.synchronize = staticmethod(synchronize)
 devices.current = Gpu
 torch_profiler._disable = end

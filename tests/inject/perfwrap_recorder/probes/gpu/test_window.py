@@ -476,7 +476,7 @@ def test_a_window_of_kernels_asks_for_nothing_of_the_host_and_for_twenty_steps(t
 from perfwrap_recorder.gpu import devices, profiler_window, torch_profiler
 assert torch_profiler.find(torch) == ""
 kinds = torch.autograd.profiler.ProfilerActivity
-class Gpu: kind, is_initialized = "cuda", staticmethod(lambda: True)
+class Gpu: kind, is_chosen, is_initialized = "cuda", False, staticmethod(lambda: True)
 devices.current = Gpu
 torch_profiler._supported = lambda: {kinds.CPU, kinds.CUDA}
 details = ("shapes", "memory", "stack", "flops")
