@@ -3,6 +3,7 @@
 MODULES = {
     "host": "host.host_load",
     "cgroup": "host.cgroup",
+    "rapl": "host.rapl",
     "processes": "processes.processes",
     "gpu": "gpu.nvidia",
     "gpm": "gpu.gpm",
@@ -19,6 +20,7 @@ MONITORS = (
     (("host", "cgroup", "processes"), True),
     (("gpu",), True),
     (("gpm", "nvlink", "gpu_health", "pcie"), False),
+    (("rapl",), False),
     (("pyspy",), True),
     (("stalls", "metrics"), False),
 )

@@ -21,6 +21,8 @@ WAITING = (
     r"|sleep|clock_nanosleep|read|readv|recv|recvfrom|recvmsg|accept|waitpid|wait4|connect)"
 )
 """System calls in which a thread waits."""
+RECORDER = "recorder"
+"""The source of what perfwrap's recorder wrote."""
 LOADER = r"^enumerate\(DataLoader\)#"
 """The name of the range in which PyTorch's DataLoader waits for a batch."""
 
@@ -52,7 +54,7 @@ class HostActivity(Struct, frozen=True):
 def find_host_activity(timeline: Timeline, events: pl.DataFrame, process: int) -> HostActivity:
     """Return the activity of the threads that launched a process's ``events``."""
     threads = launching_threads(timeline, events, process)
-    spans = timeline.spans.select("start", "duration", "track", "category", "operation", "name")
+    spans = timeline.spans.select("start", "duration", "track", "category", "operation", "name", "source")
     spans = spans.filter(pl.col("track").is_in(threads))
     category, operation = pl.col("category").cast(pl.String), pl.col("operation")
     operations, names = (spans[text].unique() for text in ("operation", "name"))
@@ -77,7 +79,8 @@ def find_host_activity(timeline: Timeline, events: pl.DataFrame, process: int) -
         found["dispatch"] = _closed(found["dispatch"], MAX_DISPATCH_GAP_NS, between)
     return HostActivity(
         layers=found,
-        otherwise="python" if has_ops else "host",
+        # The recorder sees all that torch is called for, so the rest is the program's Python.
+        otherwise="python" if has_ops or RECORDER in spans["source"] else "host",
         blocked=union([found["sync"], found["transfer"]]),
         between_steps=between,
     )
