@@ -53,7 +53,7 @@ FOREACH = (
 
 @dataclass(frozen=True)
 class Host:
-    """A function, range or call of a thread; ``link`` is the number of what it launched, 0 for nothing."""
+    """A function, range or call of a thread; ``link`` is the number of a call, and of what it launched, else 0."""
 
     category: str
     name: str
@@ -117,7 +117,8 @@ class Step:
     def wait(self) -> None:
         """Wait until the GPU has done everything."""
         end = max(self.now + 5 * US, *(free + 3 * US for free in self.free.values()))
-        self.host.append(Host("cuda_runtime", WAIT, self.thread, self.now, end))
+        self.links += 1
+        self.host.append(Host("cuda_runtime", WAIT, self.thread, self.now, end, self.links))
         self.now = end + US
 
 
@@ -205,7 +206,7 @@ def write_kineto(path: Path, size: int) -> int:
     groups = [
         _template(step.host, _host_text),
         _template(step.gpu, _gpu_text),
-        _template([event for event in step.host if event.link], _flow_start),
+        _template([event for event in step.host if event.link and event.name != WAIT], _flow_start),
         _template(step.gpu, _flow_end),
     ]
     bytes_of_step = sum(len(text) for text, _ in groups)
@@ -400,8 +401,7 @@ def _rows(step: Step, names: dict[str, int], start: int, number: int) -> dict[st
     for call in step.host:
         begin, end, thread = call.start + start, call.end + start, process | call.thread
         if call.category == "cuda_runtime":
-            link = call.link + first if call.link else 0
-            rows[CALLS].append((begin, end, 0, thread, link, names[call.name], 0, None))
+            rows[CALLS].append((begin, end, 0, thread, call.link + first, names[call.name], 0, None))
         else:
             text = f"step {number}" if call.name == STEP_MARK else call.name
             rows[RANGES].append((begin, end, RANGE, None, None, None, text, thread, None, None, 0))

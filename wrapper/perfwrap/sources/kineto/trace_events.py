@@ -134,19 +134,24 @@ class TraceEvents:
                 found = self._values(event) if phase == "i" else self._counted(event)
                 instants += found
                 moments += [event.ts] * len(found)
-        untimed = len(lasting)
         lasting, starts = self._timed(lasting)
-        self.untimed += untimed - len(lasting)
+        times = nanoseconds(moments)
         if self.full:
-            self._starts.append(starts)
+            self._starts += [starts, times.drop_nulls()]
             return
         if self._part is not None:
             lasting, starts = self._within(lasting, starts)
         self._keep_spans(lasting, starts)
         self._keep_shapes(lasting)
         self._keep_waits(lasting)
-        self._keep_instants(instants, moments)
+        self._keep_instants(instants, times)
         self._keep_flows(flows)
+        if self.kept > MAX_EVENTS and self._part is None:
+            self.full = True
+            self._starts = [piece["start"] for piece in self._spans] + [
+                piece["time"] for piece in self._instants
+            ]
+            self._spans, self._instants, self._graph, self._matrices = [], [], [], []
 
     def middle(self) -> Part:
         """Return the part of the trace that is read if ``full``."""
@@ -190,6 +195,7 @@ class TraceEvents:
         if not starts.has_nulls():
             return events, starts
         known = starts.is_not_null()
+        self.untimed += starts.null_count()
         return list(compress(events, known.to_list())), starts.filter(known)
 
     def _within(self, events: list[Event], starts: pl.Series) -> tuple[list[Event], pl.Series]:
@@ -223,10 +229,6 @@ class TraceEvents:
         }
         self._spans.append(pl.DataFrame(columns, schema=SCHEMA))
         self.kept += len(events)
-        if self.kept > MAX_EVENTS:
-            self.full = True
-            self._starts = [piece["start"] for piece in self._spans]
-            self._spans, self._instants, self._graph, self._matrices = [], [], [], []
 
     def _keep_shapes(self, events: list[Event]) -> None:
         """Keep the recorded sizes of matrix operations."""
@@ -268,14 +270,13 @@ class TraceEvents:
             known = (about.correlation, about.device, about.stream, about.awaited_call, about.awaited_stream)
             self.stream_waits.append(tuple(map(_integer, known)))
 
-    def _keep_instants(self, values: list[tuple[int, float]], moments: list[msgspec.Raw]) -> None:
+    def _keep_instants(self, values: list[tuple[int, float]], times: pl.Series) -> None:
         """Keep the values of one piece."""
         if values:
-            frame = pl.DataFrame(
-                values, schema={"series": pl.Int32, "value": pl.Float64}, orient="row"
-            ).with_columns(nanoseconds(moments).alias("time"))
-            frame = frame.select(INSTANT_SCHEMA.keys())
-            self._instants.append(frame.filter(self._is_read(frame["time"])))
+            rows = pl.DataFrame(values, schema={"series": pl.Int32, "value": pl.Float64}, orient="row")
+            rows = rows.select(times.alias("time"), "series", "value").filter(self._is_read(times))
+            self._instants.append(rows)
+            self.kept += rows.height
 
     def _name(self, event: Event) -> None:
         """Keep the name of a process or thread."""
