@@ -70,19 +70,22 @@ def find_critical_path(timeline: Timeline, events: DeviceEvents) -> CriticalPath
     do not match, or an unrecorded host.
     """
     # Work of zero length would not advance the search.
-    table = events.table.filter(pl.col("end") > pl.col("start"))
+    kind = pl.coalesce("class", "category").alias("kind")
+    columns = ("start", "end", "track", "process", "category", "launched", "thread")
+    table = events.table.lazy().filter(pl.col("end") > pl.col("start")).select(*columns, kind).collect()
     whole = events.windows[0].size == 1 and table["process"].n_unique() == 1
     whole = whole and bool((table["category"] == "kernel").any())
     if not whole or events.clock_is_off or table["launched"].null_count():
         return None
     host = find_host_activity(timeline, table, int(table["process"][0]))
-    kind = table.select(pl.coalesce("class", "category"))["class"].to_list()
+    kinds = table["kind"].unique().to_list()
+    codes = table["kind"].replace_strict(kinds, range(len(kinds)), return_dtype=pl.UInt32).to_numpy()
     walk = Walk(table, _waits(host.blocked, table["end"].to_numpy()), int(events.windows[0][0]))
     walk.awaited = find_awaited(timeline, table)
     found: dict[str, int] = {}
     on_host: list[tuple[int, int]] = []
     for part, since, until in walk.pieces():
-        name = part if isinstance(part, str) else kind[part]
+        name = part if isinstance(part, str) else kinds[codes[part]]
         found[name] = found.get(name, 0) + until - since
         if part == HOST:
             on_host.append((since, until))
@@ -106,6 +109,8 @@ class Walk:
         )
         self._order = np.argsort(self._end, kind="stable")
         self._ends = self._end[self._order]
+        self._ended = np.searchsorted(self._ends, self._start, side="right") - 1
+        """Of each row, the place in the order of ends of the last one that had ended when it started."""
         self._waits, self._begin = waits, begin
 
     def pieces(self) -> Iterator[Piece]:
@@ -136,10 +141,11 @@ class Walk:
     def _before(self, place: int, since: int) -> int | None:
         """Return the piece whose end allowed another to start; None if there is none."""
         if self.awaited is None:
-            found = int(np.searchsorted(self._ends, since, side="right")) - 1
+            known = since == self._start[place]
+            found = int(self._ended[place] if known else np.searchsorted(self._ends, since, side="right") - 1)
             return None if found < 0 else int(self._order[found])
-        known = [before for before in self.awaited.of(place) if self._end[before] <= since]
-        return max(known, key=lambda before: int(self._end[before]), default=None)
+        awaited = [before for before in self.awaited.of(place) if self._end[before] <= since]
+        return max(awaited, key=lambda before: int(self._end[before]), default=None)
 
     def _ended_by(self, moment: int) -> int:
         """Return the piece that ended last, at a moment or before."""

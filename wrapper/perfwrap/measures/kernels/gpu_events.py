@@ -223,11 +223,11 @@ def _launches(table: pl.DataFrame, elsewhere: pl.DataFrame, calls: pl.DataFrame)
 
     A call whose kernel was lost counts if its process used only this GPU.
     """
-    launches = calls.filter("is_launch")
-    kernels = table.filter(pl.col("category") == "kernel")
-    own = launches.filter(pl.col("link").is_in(kernels["link"].drop_nulls().implode())).height
-    shared = elsewhere["process"].unique()
-    lone = table.filter(~pl.col("process").is_in(shared.implode()))["process"].unique()
+    launches = calls.lazy().filter("is_launch").select("link", "process").collect()
+    links = table.lazy().filter(pl.col("category") == "kernel").select("link").drop_nulls().collect()["link"]
+    own = launches.filter(pl.col("link").is_in(links.implode())).height
+    lone = table["process"].unique()
+    lone = lone.filter(~lone.is_in(elsewhere["process"].unique().implode()))
     lost = launches.filter(pl.col("process").is_in(lone.implode()))
     linked = pl.concat([table["link"], elsewhere["link"]]).drop_nulls()
     return own + lost.filter(~pl.col("link").is_in(linked.implode())).height
