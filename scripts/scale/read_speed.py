@@ -40,8 +40,10 @@ NOTE = "note: "
 """The prefix of lines that are for the user."""
 
 PERFWRAP = """
-import sys
+import os, sys
 from pathlib import Path
+from perfwrap.commands import FREED_MEMORY
+os.environ.setdefault(*FREED_MEMORY)  # as perfwrap import does
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.steps.steps import find_steps
