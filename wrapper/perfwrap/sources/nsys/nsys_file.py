@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -44,6 +45,8 @@ class NsysFile:
         """Find the tables and their columns; ``size`` is the file's, in bytes."""
         self._connection = connection
         self._most_rows = size // MIN_ROW_BYTES
+        self.part: tuple[int, int] | None = None
+        """The start times of the events that are read, from the first to before the second; None for all."""
         self.problems: list[str] = []
         self.columns: dict[str, frozenset[str]] = {}
         # Only real tables: a view or a virtual table could run code.
@@ -62,7 +65,10 @@ class NsysFile:
     def pieces(
         self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
     ) -> Iterator[pl.DataFrame]:
-        """Return the result of ``read`` in pieces, of which the first has no rows."""
+        """Return the result of ``read`` in pieces, of which the first has no rows.
+
+        Of rows with a start, only those of ``part`` are returned.
+        """
         schema: dict[str, pl.DataType] = {
             **dict.fromkeys(integers, pl.Int64()),
             **dict.fromkeys(texts, pl.String()),
@@ -76,7 +82,10 @@ class NsysFile:
             else "NULL"
             for name in schema
         )
-        condition = f" WHERE {where}" if where else ""
+        conditions = [where] if where else []
+        if self.part and "start" in schema and "start" in self.columns[table]:
+            conditions.append(f'"start" >= {self.part[0]} AND "start" < {self.part[1]}')
+        condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
         for rows in self._rows(table, query):
             yield _frame(rows, schema)
@@ -86,19 +95,42 @@ class NsysFile:
         rows: list[tuple[object, ...]] = []
         left = self._most_rows
         try:
-            for row in self._connection.execute(query):
-                rows.append(row)
-                left -= 1
+            found = self._connection.execute(query)
+            while True:
+                # Unlike fetchmany, this keeps the rows before a damaged one.
+                rows.extend(islice(found, ROWS_AT_ONCE))
+                left -= len(rows)
                 if left < 0:
                     self.problems.append(f"{table} repeats the same rows, so it was not read completely")
                     break
-                if len(rows) == ROWS_AT_ONCE:
-                    yield rows
-                    rows = []
+                if len(rows) < ROWS_AT_ONCE:
+                    break
+                yield rows
+                rows = []
         except sqlite3.Error as error:
             self.problems.append(f"{table} cannot be read completely: {error}")
         if rows:
             yield rows
+
+    def some_starts(self, table: str, most: int) -> tuple[int, list[int]]:
+        """Return about how many rows a table has, and when up to ``most`` of them start, evenly chosen.
+
+        Both are 0 and empty if the table has no column ``start``, no row numbers, or is damaged.
+        """
+        if "start" not in self.columns.get(table, ()):
+            return 0, []
+        found = []
+        try:
+            (last,) = self._connection.execute(f"SELECT max(rowid) FROM {_quoted(table)}").fetchone()  # nosec B608
+            query = f'SELECT CAST("start" AS INTEGER) FROM {_quoted(table)} WHERE rowid = ?'  # nosec B608
+            asked = min(most, last or 0)
+            for number in range(asked):
+                row = self._connection.execute(query, (1 + number * last // asked,)).fetchone()
+                if row and row[0] is not None:
+                    found.append(row[0])
+        except sqlite3.Error:
+            return 0, []
+        return (last or 0) * len(found) // max(1, asked), found
 
     def named(self, table: str, key: str = "name", value: str = "value") -> dict[str, str]:
         """Return the names and values of a table."""

@@ -10,6 +10,7 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 
 COPIES = {
@@ -31,7 +32,7 @@ KNOWN_COPIES = {f"{COPY_KIND}{name}": number for number, name in enumerate(COPIE
 
 
 def add(capture: Capture) -> pl.DataFrame:
-    """Add all GPU work; return pid, deviceId, link, start, end and kind of each row."""
+    """Add all GPU work; return pid, deviceId, link, start, end and is_kernel of each row."""
     pieces = [_kernels(capture), _copies(capture), _memsets(capture), _graphs(capture)]
     return pl.concat(pieces)
 
@@ -107,4 +108,5 @@ def _add(
                 pl.lit(SOURCE).alias("source"),
             ),
         )
-    return rows.select("pid", "deviceId", "link", "start", "end", pl.lit(category).alias("kind"))
+    is_kernel = pl.lit(category == "kernel").alias("is_kernel")
+    return rows.select(pl.col("pid").cast(pl.Int32), "deviceId", "link", "start", "end", is_kernel)

@@ -18,8 +18,11 @@ LIBRARIES = (
     ("CUPTI_ACTIVITY_KIND_OVERHEAD", "overhead"),
 )
 """Tables of calls, and the operation of each: the system, cuDNN, cuBLAS, and the profiler's own overhead."""
+LAUNCH = r"(LaunchKernel|LaunchCooperativeKernel|GridAsync)"
+"""Calls that start one kernel each; if the kernel is missing, its record was lost."""
 VERSION_SUFFIX = r"(_ptsz|_ptds)?(_v\d{4,})?$"
 """nsys writes cudaLaunchKernel_v7000; _ptsz is the same call on a per-thread default stream."""
+TABLES = (RUNTIME, NVTX, *(table for table, _ in LIBRARIES))
 BEGAN = " profiling started"
 """Ending of the names of rows that are not calls."""
 
@@ -36,7 +39,7 @@ DOMAIN_BITS = 20
 
 
 def add_calls(capture: Capture) -> pl.DataFrame:
-    """Add the calls of the CUDA runtime and driver; return pid, thread, link, start, end and name of each."""
+    """Add the calls of the CUDA runtime and driver; return pid, link, start, end and is_launch of each."""
     added = []
     for rows in capture.file.pieces(RUNTIME, integers=(*CALL, "correlationId")):
         whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
@@ -46,7 +49,8 @@ def add_calls(capture: Capture) -> pl.DataFrame:
         )
         whole = whole.with_columns(capture.links(whole["pid"], whole["correlationId"]))
         _add(capture, whole, operation=pl.col("name"), link=pl.col("link"))
-        added.append(whole.select("pid", "globalTid", "link", "start", "end", "name"))
+        is_launch = pl.col("name").str.contains(LAUNCH).alias("is_launch")
+        added.append(whole.select(pl.col("pid").cast(pl.Int32), "link", "start", "end", is_launch))
     return pl.concat(added)
 
 
@@ -64,10 +68,12 @@ def add_nvtx(capture: Capture) -> int:
     kinds = capture.file.numbers(NVTX_TYPES, KNOWN_TYPES)
     rows = capture.file.read(
         NVTX, integers=("start", "end", "eventType", "globalTid", "textId", "domainId"), texts=("text",)
+    ).drop_nulls("start")
+    rows = rows.select(
+        *("start", "end", "eventType", "globalTid"),
+        _domains(capture, rows, kinds),
+        _names(capture, rows),
     )
-    text = pl.coalesce("text", capture.file.strings(rows["textId"])).fill_null("range without a name")
-    rows = rows.with_columns(text.alias("name")).drop_nulls("start")
-    rows = rows.with_columns(_domains(capture, rows, kinds))
     is_range = pl.col("eventType").is_in(
         [kinds.get("NvtxPushPopRange", -1), kinds.get("NvtxStartEndRange", -1)]
     )
@@ -95,11 +101,22 @@ def add_nvtx(capture: Capture) -> int:
     return rows.filter(is_range, pl.col("end").is_null()).height
 
 
+def _names(capture: Capture, rows: pl.DataFrame) -> pl.Series:
+    """Return the name of each row: its own text or the one that it refers to."""
+    texts = pl.coalesce("text", capture.file.strings(rows["textId"])).fill_null("range without a name")
+    return rows.select(texts.alias("name"))["name"]
+
+
 def _domains(capture: Capture, rows: pl.DataFrame, kinds: dict[str, int]) -> pl.Series:
     """Return the name of each row's domain, empty for the default one; each process has its own numbers."""
-    created = rows.filter(pl.col("eventType") == kinds.get("NvtxDomainCreate", -1))
+    made = kinds.get("NvtxDomainCreate", -1)
+    is_made = f"eventType = {made}" if "eventType" in capture.file.columns.get(NVTX, ()) else "0"
+    # Without their starts: they may be before the part that is read.
+    created = capture.file.read(
+        NVTX, integers=("globalTid", "textId", "domainId"), texts=("text",), where=is_made
+    )
     keys = _domain_keys(capture, created)
-    names = dict(zip(keys.to_list(), created["name"].to_list(), strict=True))
+    names = dict(zip(keys.to_list(), _names(capture, created).to_list(), strict=True))
     domains: pl.Series = _domain_keys(capture, rows).replace_strict(
         list(names), list(names.values()), default="", return_dtype=pl.String
     )
