@@ -90,6 +90,7 @@ ALLOWED = {
         "errors",
     },
     "experiments": {
+        "edits",
         "private_files",
         "launch",
         "diagnosis",

@@ -54,6 +54,7 @@ OWN = {
     "thread_count": r"DataLoader\(",
     "optimizer_options": r"(Adam|AdamW|SGD|RMSprop)\(",
     "zero_grad_option": r"zero_grad\(",
+    "transfer_option": r"\.(to|cuda)\(",
     "evaluation_mode": r"\b(for|while)\b.*:",
     "summed_values": r"\+=.*(item\(\)|float\()",
     "kept_values": r"append\(.*(item\(\)|float\()",

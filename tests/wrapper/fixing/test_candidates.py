@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from perfwrap.edits.outcome import Refusal
 from perfwrap.fixing import candidates, edited_program
-from perfwrap.measures.account.lines import Line
+from perfwrap.fixing.candidates import Loader
 from perfwrap.rules.model import Finding, Location, Option
 
 PROGRAM = """import torch
@@ -76,8 +76,26 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
 def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:
     option = Option("Pass num_workers=2 to the DataLoader.", (0.4, 0.6), experiment="workers=2")
     slow = finding("slow_item", program, STEP, option)
-    (found,), _ = candidates.find([slow], [Line(str(program), LOADER, "main")], [])
+    (found,), _ = candidates.find([slow], [Loader(str(program), LOADER)], [])
     assert found.target.line == LOADER
+
+
+def test_the_values_of_the_run_tell_which_dictionary_it_used(program: Path) -> None:
+    text = PROGRAM.replace("batch_size=4)", "**options)").replace(
+        "    loader", "    options = {'num_workers': 1} if torch.cuda.is_available() else {}\n    loader"
+    )
+    program.write_text(text)
+    option = Option("Pass num_workers=2 to the DataLoader.", (0.4, 0.6), experiment="workers=2")
+    for seen, expected in (
+        (0, "{'num_workers': 1} if torch.cuda.is_available() else {\"num_workers\": 2}"),
+        (1, "{'num_workers': 2} if torch.cuda.is_available() else {}"),
+    ):
+        loader = Loader(str(program), LOADER + 1, {"num_workers": seen})
+        (found,), _ = candidates.find([finding("slow_item", program, STEP, option)], [loader], [])
+        ((_, content),) = edited_program.make([found]).items()
+        assert content.decode() == text.replace(
+            "{'num_workers': 1} if torch.cuda.is_available() else {}", expected
+        )
 
 
 def test_ceilings_and_numerics_are_no_edits_of_the_loader(program: Path) -> None:

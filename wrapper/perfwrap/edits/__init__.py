@@ -16,6 +16,7 @@ EDITS = (
     "thread_count",
     "optimizer_options",
     "zero_grad_option",
+    "transfer_option",
     "evaluation_mode",
     "summed_values",
     "kept_values",

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.edits import edit
 from perfwrap.edits.outcome import Edited, Refusal, Target, Value
 from perfwrap.edits.source_file import read_source
 from perfwrap.experiments.variants import JOINT, name_of, value_of
-from perfwrap.measures.account.lines import Line
 from perfwrap.rules.model import Finding, Location, Option
 
 LOG_EVERY, SAVE_EVERY = 50, 5
@@ -77,6 +77,14 @@ class Candidate(Struct, frozen=True):
         return self.edit in OTHER_RANDOM_NUMBERS
 
 
+class Loader(Struct, frozen=True):
+    """A DataLoader of the training: the line that creates it, and the arguments that it had."""
+
+    file: str
+    line: int
+    seen: Mapping[str, Value] = {}
+
+
 class Unedited(Struct, frozen=True):
     """A finding that no edit fixes, and why."""
 
@@ -85,11 +93,11 @@ class Unedited(Struct, frozen=True):
 
 
 def find(
-    findings: Sequence[Finding], loaders: Sequence[Line], words: Sequence[str]
+    findings: Sequence[Finding], loaders: Sequence[Loader], words: Sequence[str]
 ) -> tuple[list[Candidate], list[Unedited]]:
     """Return the edits for these findings, and why others have none.
 
-    ``loaders`` are the lines that create the training DataLoaders, ``words`` those of the command.
+    ``loaders`` are the DataLoaders of the training, ``words`` those of the command.
     """
     found: dict[tuple[object, ...], Candidate] = {}
     unedited = []
@@ -107,14 +115,15 @@ def find(
 
 
 def _of(
-    finding: Finding, loaders: Sequence[Line], words: tuple[str, ...]
+    finding: Finding, loaders: Sequence[Loader], words: tuple[str, ...]
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates of one finding, and the reasons of the edits that refused."""
     candidates, reasons = [], []
     for option, name, values, places in _wanted(finding, loaders):
         refused = []
         for file, line in places:
-            target = Target(line, values, words)
+            seen = next((one.seen for one in loaders if (one.file, one.line) == (file, line)), {})
+            target = Target(line, values, words, seen)
             try:
                 path = own_file(file)
                 done = edit(name, read_source(path).text, target)
@@ -141,7 +150,7 @@ def _of(
 
 
 def _wanted(
-    finding: Finding, loaders: Sequence[Line]
+    finding: Finding, loaders: Sequence[Loader]
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
     here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
@@ -191,7 +200,7 @@ def _optimizers(location: Location) -> list[tuple[str, int]]:
 def _others(path: Path, places: Sequence[tuple[str, int]], done: Target) -> list[tuple[Target, str]]:
     """Return the other optimizers of a file that take the same argument, e.g. of a GAN, and what changes."""
     text = read_source(path).text
-    targets = [Target(line, done.values, done.words) for _, line in places if line > done.line]
+    targets = [replace(done, line=line) for _, line in places if line > done.line]
     edits = [(target, edit("optimizer_options", text, target)) for target in targets]
     return [(target, found.sentence) for target, found in edits if isinstance(found, Edited)]
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfwrap.diagnosis.engine import diagnose
-from perfwrap.edits.outcome import Refusal
+from perfwrap.edits.outcome import Refusal, Value
 from perfwrap.experiments import judge, repeated_runs
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.plan import Planned
@@ -22,11 +22,11 @@ from perfwrap.experiments.runner import Settings, run_once
 from perfwrap.experiments.trial import Trial
 from perfwrap.experiments.variants import Variant
 from perfwrap.fixing import candidates, edited_program, equality
-from perfwrap.fixing.candidates import Candidate, Unedited
+from perfwrap.fixing.candidates import Candidate, Loader, Unedited
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality, Items, StepValues
 from perfwrap.launch import overlay_file
-from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
@@ -86,12 +86,16 @@ class Search:
             findings += self._inspected()
         wanted = [one for one in findings if not only or one.rule in only]
         timeline = read_timeline(RunFolder(self.trial.baseline.folder / "run"))
-        loaders = []
+        loaders: list[Loader] = []
         if timeline is not None:
             evidence = Evidence(timeline)
             main = evidence.get(find_main_trainer)
             uses = evidence.get(find_loaders, main) if main is not None else ()
-            loaders = [use.created for use in uses if use.training and use.created is not None]
+            loaders = [
+                Loader(use.created.file, use.created.line, _arguments_of(use))
+                for use in uses
+                if use.training and use.created is not None
+            ]
         found, self.unedited = candidates.find(wanted, loaders, self.trial.command)
         return found
 
@@ -251,7 +255,7 @@ class Search:
         """Return the measurement of edited files, in turns with the baseline."""
         planned = Planned(Variant(name, self._overlay(name, contents)), one.rule, one.predicted)
         repeated_runs.measure(self.trial, [planned], self.repeats, self.end_s)
-        rows = judge.rows(self.trial.runs, self.trial.planned, Path.cwd())
+        rows = judge.rows(self.trial.runs, self.trial.planned)
         return next((row for row in rows if row.name == name), None)
 
     def _why_not(self, row: Row | None) -> str:
@@ -269,6 +273,18 @@ class Search:
             "noise": "no gain beyond the noise of this machine",
             "not repeated": "it was measured only once (--repeats, --max-time)",
         }.get(row.judgement, "it was not measured")
+
+
+def _arguments_of(use: LoaderUse) -> dict[str, Value]:
+    """Return the arguments that a DataLoader had, as far as they are known."""
+    known = {
+        "num_workers": use.workers,
+        "batch_size": use.batch_size,
+        "pin_memory": use.pin_memory,
+        "prefetch_factor": use.prefetch_factor,
+        "persistent_workers": use.persistent_workers,
+    }
+    return {keyword: value for keyword, value in known.items() if value is not None}
 
 
 def _ratio(one: Tried) -> float:
