@@ -112,6 +112,7 @@ ALLOWED = {
         "measures",
         "timeline",
         "run_folder",
+        "units",
         "errors",
     },
     "api": {

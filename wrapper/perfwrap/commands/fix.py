@@ -33,7 +33,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
 from perfwrap.experiments.written import Written
-from perfwrap.fixing.search import Search
+from perfwrap.fixing.search import MEMORY_FACTOR, Search
 from perfwrap.reports import fix_document
 from perfwrap.reports.terminal import fix_text
 from perfwrap.reports.terminal.page import Page
@@ -56,6 +56,15 @@ Apply = Annotated[
 ]
 AllowNumerics = Annotated[
     bool, typer.Option("--allow-numerics", help="Also keep edits that change the results of the training.")
+]
+MaxMemory = Annotated[
+    float,
+    typer.Option(
+        metavar="FACTOR",
+        min=1,
+        help="Drop an edit whose peak memory is more than so many times that of the unchanged program, and more than "
+        "1 GiB above it.",
+    ),
 ]
 MaxTime = Annotated[
     float,
@@ -83,6 +92,7 @@ def fix(
     warm_up: WarmUp = "auto",
     repeats: Repeats = None,
     max_time: MaxTime = DEFAULT_MAX_TIME_S,
+    max_memory: MaxMemory = MEMORY_FACTOR,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     allow_writes: AllowWrites = False,
     out: FixOut = None,
@@ -108,7 +118,7 @@ def fix(
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
-        search = Search(trial, allow_numerics, time.monotonic() + max_time, repeats)
+        search = Search(trial, allow_numerics, time.monotonic() + max_time, repeats, max_memory)
         try:
             if trial.start():
                 found = search.find(rules)

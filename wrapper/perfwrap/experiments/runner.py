@@ -20,6 +20,7 @@ from typing import Literal
 import psutil
 from msgspec import Struct
 
+from perfwrap.experiments.tree_memory import TreeMemory
 from perfwrap.private_files import opener
 from perfwrap.run_folder import RunFolder
 
@@ -60,6 +61,8 @@ class Ended(Struct, frozen=True):
     how: How
     status: int
     wall_s: float
+    peak_bytes: int | None = None
+    """The largest memory of all its processes together, shared pages counted once; None for a timed run."""
 
     @property
     def run(self) -> RunFolder:
@@ -97,6 +100,8 @@ def run_once(
     if settings.values_seed is not None:
         variables["PYTHONHASHSEED"] = str(settings.values_seed)  # the order of sets
     began = time.monotonic()
+    # Reading the memory costs time, which a run that is timed does not have.
+    memory = TreeMemory() if settings.values_seed is not None else None
     with (
         open(folder / "stdout.txt", "wb", opener=opener) as out,
         open(folder / "stderr.txt", "wb", opener=opener) as err,
@@ -105,14 +110,15 @@ def run_once(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=variables, start_new_session=True
         )
     try:
-        how = _wait(process, folder / "run", settings, tick, limit_s)
+        how = _wait(process, folder / "run", settings, tick, limit_s, memory)
     except KeyboardInterrupt:
         _end(process, signal.SIGINT, settings.grace_s)
         how = "interrupted"
     except BaseException:
         _end(process, signal.SIGTERM, settings.grace_s)
         raise
-    return Ended(folder, how, process.wait(), time.monotonic() - began)
+    peak = memory.peak_bytes if memory is not None else None
+    return Ended(folder, how, process.wait(), time.monotonic() - began, peak)
 
 
 def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[str]:
@@ -135,6 +141,7 @@ def _wait(
     settings: Settings,
     tick: Callable[[float], None],
     limit_s: float,
+    memory: TreeMemory | None,
 ) -> How:
     """Wait for the end of the run; end it if its time is over, or if it does not leave its loop."""
     began = searched = time.monotonic()
@@ -143,6 +150,8 @@ def _wait(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_SECONDS)
             return "ended"
+        if memory is not None:
+            memory.look([process.pid, *(one.pid for one in _descendants(process.pid))])
         now = time.monotonic()
         tick(now - began)
         if measured is None and now - searched >= SEARCH_SECONDS:

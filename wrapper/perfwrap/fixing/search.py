@@ -12,13 +12,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfwrap import units
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.edits.outcome import Refusal, Value
 from perfwrap.experiments import judge, repeated_runs
 from perfwrap.experiments.judge import Row
-from perfwrap.experiments.plan import Planned
+from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import read_timeline
-from perfwrap.experiments.runner import Settings, run_once
+from perfwrap.experiments.runner import Ended, Settings, run_once
 from perfwrap.experiments.trial import Trial
 from perfwrap.experiments.variants import Variant
 from perfwrap.fixing import candidates, edited_program, equality
@@ -37,6 +38,8 @@ CHECK_STEPS = 20
 SEED, OTHER_SEED = 0, 1
 COMPUTE_BOUND = "compute-bound"
 LOG = "edited.log"
+MEMORY_FACTOR, FREE_BYTES = 1.5, 1 << 30
+"""An edit may need so many times the memory; a gibibyte more is always free: each worker needs some for itself."""
 CACHE = "cached_items"
 """The edit that must not meet random items: the first steps do not show it, since they repeat none."""
 STOPPED = "the search was interrupted before it was measured"
@@ -67,6 +70,8 @@ class Search:
     allow_numerics: bool
     end_s: float
     repeats: int | None = None
+    most_memory: float = MEMORY_FACTOR
+    """The limit of peak memory, as a multiple of the original's."""
     tried: list[Tried] = field(default_factory=list)
     unedited: list[Unedited] = field(default_factory=list)
     kept: list[Candidate] = field(default_factory=list)
@@ -75,6 +80,7 @@ class Search:
     total: Row | None = None
     """The measurement of all edits that were kept together."""
     _values: dict[str, list[StepValues]] = field(default_factory=dict)
+    _peaks: dict[str, int | None] = field(default_factory=dict)
     _items: Items = ""
     _checks: int = 0
 
@@ -128,8 +134,7 @@ class Search:
         settings = Settings(
             self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
         )
-        ended = self._run("inspect", settings)
-        timeline = read_timeline(ended)
+        timeline = read_timeline(self._run("inspect", settings).run)
         if timeline is None:
             return []
         known = {one.rule for one in self.trial.diagnosis.findings} if self.trial.diagnosis else set()
@@ -186,10 +191,12 @@ class Search:
         original = self._values_of("original")
         if len(original) < equality.MIN_STEPS:
             return "unknown", math.nan, "the losses and parameters of the program could not be read"
-        folder = self._run(f"check-{name}", self._check(SEED), self._overlay(name, contents))
-        if not (folder.path / LOG).is_file():
+        ended = self._run(f"check-{name}", self._check(SEED), self._overlay(name, contents))
+        if not (ended.run.path / LOG).is_file():
             return "unknown", math.nan, "the program did not run the edited file"
-        edited = equality.read(read_timeline(folder))
+        if reason := self.memory_reason("memory", self._peaks.get("original"), ended.peak_bytes):
+            return "unknown", math.nan, reason
+        edited = equality.read(read_timeline(ended.run))
         if len(edited) < min(len(original), CHECK_STEPS):
             return "unknown", math.nan, "the edited program failed or made fewer steps"
         if equality.is_identical(original, edited):
@@ -216,8 +223,9 @@ class Search:
         if which not in self._values:
             seed = OTHER_SEED if which == "seed" else SEED
             changes = (f"threads={_other_threads()}",) if which == "threads" else ()
-            folder = self._run(f"check-{which}", self._check(seed), None, changes)
-            timeline = read_timeline(folder)
+            ended = self._run(f"check-{which}", self._check(seed), None, changes)
+            timeline = read_timeline(ended.run)
+            self._peaks[which] = ended.peak_bytes
             self._values[which] = equality.read(timeline)
             if which == "original":
                 self._items = equality.items_of(timeline)
@@ -233,8 +241,8 @@ class Search:
 
     def _run(
         self, name: str, settings: Settings, overlay: Path | None = None, changes: tuple[str, ...] = ()
-    ) -> RunFolder:
-        """Run the command once, untimed, and return its run folder; KeyboardInterrupt if the user interrupts."""
+    ) -> Ended:
+        """Run the command once, untimed, and return how it ended; KeyboardInterrupt if the user interrupts."""
         self._checks += 1
         folder = self.trial.folder / f"{name}-{self._checks:02}"
         self.trial.progress.begins(name, self._checks)
@@ -249,7 +257,7 @@ class Search:
         self.trial.progress.stops()
         if ended.how == "interrupted":
             raise KeyboardInterrupt
-        return ended.run
+        return ended
 
     def _measure(self, name: str, contents: Contents, one: Candidate) -> Row | None:
         """Return the measurement of edited files, in turns with the baseline."""
@@ -258,10 +266,20 @@ class Search:
         rows = judge.rows(self.trial.runs, self.trial.planned)
         return next((row for row in rows if row.name == name), None)
 
+    def memory_reason(self, what: str, before: float | None, after: float | None) -> str:
+        """Return why a peak of memory (bytes) is too large; nothing if it is not, or if one of both is unknown."""
+        if not before or not after or after <= max(self.most_memory * before, before + FREE_BYTES):
+            return ""
+        return (
+            f"its peak {what} is {units.size(after)}, the original's {units.size(before)}: more than "
+            f"{units.number(self.most_memory, 3)} times (--max-memory)"
+        )
+
     def _why_not(self, row: Row | None) -> str:
         """Return why a measured edit is not kept; nothing for a gain."""
         if row is not None and row.judgement == "gain":
-            return ""
+            before = [run.reading.peak_bytes or 0.0 for run in self.trial.runs if run.name == BASELINE]
+            return self.memory_reason("GPU memory", max(before, default=0.0), row.peak_bytes)
         if self.trial.interrupted:
             return STOPPED
         if row is None:
