@@ -64,6 +64,7 @@ OWN = {
     "frozen_garbage": r"\b(for|while)\b.*:",
     "log_softmax_call": r"softmax|\blog\(",
     "retained_graph": r"retain_graph",
+    "summed_backward": r"backward\(",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
     "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",

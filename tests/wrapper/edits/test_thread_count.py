@@ -23,6 +23,8 @@ def test_it_is_set_before_the_statement(apply: Callable[..., str]) -> None:
 def test_a_call_at_the_line_gets_the_number(apply: Callable[..., str]) -> None:
     program = "import torch\ntorch.set_num_threads(8)  # here\n"
     assert "+torch.set_num_threads(1)  # here" in apply(NAME, program, threads=1)
+    program = program.replace("8", "8 * os.cpu_count()")
+    assert "+torch.set_num_threads(1)  # here" in apply(NAME, program, threads=1)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,16 @@ def test_the_values_of_the_run_tell_which_dictionary_it_used(program: Path) -> N
         )
 
 
+def test_too_many_threads_are_changed_where_the_program_sets_them(program: Path) -> None:
+    program.write_text(PROGRAM.replace("def main", "torch.set_num_threads(8 * 2)\n\n\ndef main"))
+    option = Option("Call torch.set_num_threads(2).", (0.4, 1.0), experiment="threads=2")
+    over = Finding("Too many threads.", 0.5, (), (option,), rule="thread_oversubscription")
+    (found,), _ = candidates.find([over], [], ["python", str(program)])
+    ((_, content),) = edited_program.make([found]).items()
+    assert "torch.set_num_threads(2)\n" in content.decode()
+    assert candidates.find([over], [], ["python", "-m", "train"])[0] == []
+
+
 def test_ceilings_and_numerics_are_no_edits_of_the_loader(program: Path) -> None:
     for name in ("cached-batch", "bf16", "workers=2+bf16"):
         option = Option("Something.", (0.4, 0.6), experiment=name)

@@ -26,6 +26,7 @@ EDITS = (
     "frozen_garbage",
     "log_softmax_call",
     "retained_graph",
+    "summed_backward",
     "gathered_parts",
     "hoisted_tensors",
     "buffered_tensors",

@@ -1,7 +1,7 @@
 """Sets the number of compute threads: ``torch.set_num_threads(N)`` before the statement at the line.
 
-If that line calls it with a literal, the literal is changed. Refused: a file that calls it elsewhere, and statements in
-a loop. Values: ``threads``, e.g. 1.
+If that line calls it with a number or with what it computes there, that is replaced. Refused: a file that calls it
+elsewhere, and statements in a loop. Values: ``threads``, e.g. 1.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ def edit(source: Source, target: Target) -> Edited:
 def _changed(source: Source, call: cst.Call, threads: int) -> Edited:
     """Return the source in which a call has another number."""
     given = call.args[0].value if len(call.args) == 1 else None
-    if not isinstance(given, cst.Integer) or given.value == str(threads):
+    # A name alone is an option, or is used for something else, too.
+    if not isinstance(given, cst.Integer | cst.BinaryOperation | cst.Call) or source.code(given) == str(
+        threads
+    ):
         raise Refusal(f"The file calls {FUNCTION}() with another value than a number to change.")
     return Edited(
         source.replaced({given: cst.Integer(str(threads))}),
-        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({given.value}) at line {source.line(call)}.",
+        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({source.code(given)}) at line {source.line(call)}.",
     )

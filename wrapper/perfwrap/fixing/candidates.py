@@ -14,7 +14,7 @@ from perfwrap.edits import edit
 from perfwrap.edits.outcome import Edited, Refusal, Target, Value
 from perfwrap.edits.source_file import read_source
 from perfwrap.experiments.variants import JOINT, name_of, value_of
-from perfwrap.rules.model import Finding, Location, Option
+from perfwrap.rules.model import Finding, Option
 
 LOG_EVERY, SAVE_EVERY = 50, 5
 """Rounds between two log lines and between two checkpoints."""
@@ -30,13 +30,13 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
-    "repeated_backward": (("retained_graph", {}),),
+    "repeated_backward": (("retained_graph", {}), ("summed_backward", {})),
     "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {})),
     "synchronised_accumulation": (("accumulated_sync", {}),),
     "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
     "log_of_softmax": (("log_softmax_call", {}),),
     "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {})),
-    "repeated_work": (("repeated_forward", {}),),
+    "repeated_work": (("repeated_forward", {}), ("summed_backward", {})),
     "unused_work": (("sliced_head", {}),),
     "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
     "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {})),
@@ -52,6 +52,8 @@ LOADER_ARGUMENTS = {
 }
 CACHE = "Cache the items"
 """The beginning of the option to keep the items of a data set."""
+THREAD_OPTION = re.compile(r"threads=\d+")
+THREAD_CALL = re.compile(r"\bset_num_threads\s*\(")
 OPTIMIZER = re.compile(r"\b(?:Adam\w*|SGD|Adagrad|NAdam|RAdam|RMSprop|Adadelta|ASGD|Rprop|Adafactor)\s*\(")
 
 OTHER_RANDOM_NUMBERS = frozenset({"loader_options"})
@@ -119,7 +121,7 @@ def _of(
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates of one finding, and the reasons of the edits that refused."""
     candidates, reasons = [], []
-    for option, name, values, places in _wanted(finding, loaders):
+    for option, name, values, places in _wanted(finding, loaders, words):
         refused = []
         for file, line in places:
             seen = next((one.seen for one in loaders if (one.file, one.line) == (file, line)), {})
@@ -150,7 +152,7 @@ def _of(
 
 
 def _wanted(
-    finding: Finding, loaders: Sequence[Loader]
+    finding: Finding, loaders: Sequence[Loader], words: tuple[str, ...]
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
     here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
@@ -161,9 +163,16 @@ def _wanted(
             yield option, "loader_options", values, [*here, *created]
         if option.edit.startswith(CACHE):
             yield option, "cached_items", {"most_items": MOST_ITEMS}, created
+        if THREAD_OPTION.fullmatch(option.experiment or ""):
+            yield option, "thread_count", {"threads": _threads(option)}, _lines_with(THREAD_CALL, words)
     if finding.rule == "slow_optimizer" and finding.location is not None:
         for keyword in ("fused", "foreach"):
-            yield finding.options[0], "optimizer_options", {keyword: True}, _optimizers(finding.location)
+            yield (
+                finding.options[0],
+                "optimizer_options",
+                {keyword: True},
+                _lines_with(OPTIMIZER, [finding.location.file]),
+            )
     for name, values in BY_RULE.get(finding.rule, ()):
         yield finding.options[0], name, values, here
 
@@ -188,13 +197,16 @@ def _threads(option: Option) -> int:
     return next((int(value_of(change)) for change in changes if name_of(change) == THREADS), 0)
 
 
-def _optimizers(location: Location) -> list[tuple[str, int]]:
-    """Return the lines of a file that create an optimizer."""
-    try:
-        lines = read_source(own_file(location.file)).text.splitlines()
-    except Refusal:
-        return []
-    return [(location.file, number) for number, line in enumerate(lines, 1) if OPTIMIZER.search(line)]
+def _lines_with(pattern: re.Pattern[str], names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the lines of these files that match; names of other things than files of the program count as nothing."""
+    found = []
+    for name in names:
+        try:
+            lines = read_source(own_file(name)).text.splitlines()
+        except Refusal:
+            continue
+        found += [(name, number) for number, line in enumerate(lines, 1) if pattern.search(line)]
+    return found
 
 
 def _others(path: Path, places: Sequence[tuple[str, int]], done: Target) -> list[tuple[Target, str]]:
