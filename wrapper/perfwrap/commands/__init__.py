@@ -53,5 +53,5 @@ COMMANDS = (
     Command("import", "Diagnose files of other profilers, e.g. torch.profiler traces.", "import_"),
     Command("explain", "Explain a rule, or list all rules."),
     Command("doctor", "Check what perfwrap can record on this machine.", passes_through=True),
-    Command("demo", "Profile a bundled slow script, and measure the advised edit."),
+    Command("demo", "Profile a bundled slow script, fix it, and measure it again."),
 )
