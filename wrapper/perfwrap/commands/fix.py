@@ -29,12 +29,15 @@ from perfwrap.commands.try_ import (
 )
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.edits.patch_text import patch, root_of
+from perfwrap.edits.source_file import BYTE_ORDER_MARK
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
 from perfwrap.experiments.written import Written
+from perfwrap.fixing.before_after import before_and_after
 from perfwrap.fixing.search import MEMORY_FACTOR, Search
 from perfwrap.reports import fix_document
+from perfwrap.reports.html import fix_page
 from perfwrap.reports.terminal import fix_text
 from perfwrap.reports.terminal.page import Page
 from perfwrap.rules import RULES
@@ -158,8 +161,13 @@ def _finish(search: Search, written: Written, folder: Path, apply: bool) -> None
     if text:
         path.write_bytes(text)
     root = root_of(file.path for file in search.contents) if search.contents else folder
-    document = fix_document.section(search, written, text, root)
+    document = fix_document.section(search, written, text, root, before_and_after(search))
     fix_document.write(document, folder / run_names.FIX, folder / run_names.PULL_REQUEST)
+    files = [
+        (str(file.path.relative_to(root)), file.text, new.removeprefix(BYTE_ORDER_MARK).decode(file.encoding))
+        for file, new in sorted(search.contents.items(), key=lambda pair: pair[0].path)
+    ]
+    fix_page.write(document, files, folder / run_names.FIX_PAGE)
     page = Page(sys.stdout)
     fix_text.draw(search, written, text, path, root, page)
     page.show()

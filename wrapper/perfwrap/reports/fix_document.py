@@ -9,6 +9,8 @@ FORMAT 1::
     total       the measurement of all kept edits together: "ratio", "low", "high"; null if none was kept
     patch       the unified diff; empty if none was kept
     written     files that the program wrote in its working folder; null if there are too many to check
+    account     {"before", "after"}: {"step_ns", "shares"} of the parts of a step, of the unchanged program and with all
+                kept edits; null where unknown
 
 A row has ``rule``, ``edit``, ``file``, ``line``, ``sentence``, ``state`` (kept, dropped), ``reason``, ``equality``
 (identical, rounding, other random numbers, changes the training, unknown) with the largest relative ``deviation`` of
@@ -26,6 +28,7 @@ from typing import Any
 from perfwrap import units
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.written import Written
+from perfwrap.fixing.before_after import StepAccount
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import CHECK_STEPS, Search, Tried
 from perfwrap.private_files import replace_text
@@ -34,8 +37,14 @@ from perfwrap.redaction import masked_words
 FORMAT = 1
 
 
-def section(search: Search, written: Written, patch: bytes, root: Path) -> dict[str, Any]:
-    """Return the document."""
+def section(
+    search: Search,
+    written: Written,
+    patch: bytes,
+    root: Path,
+    accounts: tuple[StepAccount | None, StepAccount | None] = (None, None),
+) -> dict[str, Any]:
+    """Return the document; ``accounts`` are those of a step before and after."""
     return {
         "format": FORMAT,
         "command": masked_words(list(search.trial.command)),
@@ -46,6 +55,7 @@ def section(search: Search, written: Written, patch: bytes, root: Path) -> dict[
         "total": _measured(search.total) if search.kept else None,
         "patch": patch.decode("utf-8", "replace"),
         "written": None if written.unknown else list(written.changed),
+        "account": dict(zip(("before", "after"), map(_account, accounts), strict=True)),
     }
 
 
@@ -81,9 +91,16 @@ def markdown(document: dict[str, Any]) -> str:
 
 def _range(measured: dict[str, Any]) -> str:
     """Return e.g. ``0.54 (0.51 to 0.57)``."""
-    low, high = measured["low"], measured["high"]
-    between = f" ({units.ratio(low)} to {units.ratio(high)})" if low is not None and high is not None else ""
-    return f"{units.ratio(measured['ratio'])}{between}" if measured["ratio"] is not None else "not measured"
+    value = measured["ratio"]
+    return "not measured" if value is None else units.ratio(value, measured["low"], measured["high"])
+
+
+def _account(found: StepAccount | None) -> dict[str, Any] | None:
+    """Return the account of a step."""
+    if found is None:
+        return None
+    shares = {part: units.significant(share, 6) for part, share in found.shares.items()}
+    return {"step_ns": round(found.step_ns), "shares": shares}
 
 
 def _row(one: Tried) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     page.blank()
     if not patch:
         page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
-        page.paragraph(f"Runs and their output: {search.trial.folder}", style="dim")
+        page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
         return
     page.paragraph(f"Together: {_ratio(search.total)}.", style="bold")
     for line in patch.decode("utf-8", "replace").splitlines():
@@ -44,7 +44,7 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     page.paragraph(
         f"Your files were not changed. To apply: {place}git apply {shlex.quote(str(path.resolve()))}"
     )
-    page.paragraph(f"Runs, fix.json and pull-request.md: {search.trial.folder}", style="dim")
+    page.paragraph(f"Runs, fix.html, fix.json and pull-request.md: {search.trial.folder}", style="dim")
 
 
 def draw_list(sentences: Sequence[str], unedited: Sequence[Unedited], page: Page) -> None:
