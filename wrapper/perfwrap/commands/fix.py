@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from perfwrap import run_folder, units
 from perfwrap.analysis import run_names
@@ -29,7 +30,6 @@ from perfwrap.commands.try_ import (
 )
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.edits.patch_text import patch, root_of
-from perfwrap.edits.source_file import BYTE_ORDER_MARK
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
@@ -164,7 +164,7 @@ def _finish(search: Search, written: Written, folder: Path, apply: bool) -> None
     document = fix_document.section(search, written, text, root, before_and_after(search))
     fix_document.write(document, folder / run_names.FIX, folder / run_names.PULL_REQUEST)
     files = [
-        (str(file.path.relative_to(root)), file.text, new.removeprefix(BYTE_ORDER_MARK).decode(file.encoding))
+        (str(file.path.relative_to(root)), file.shown_text, replace(file, content=new).shown_text)
         for file, new in sorted(search.contents.items(), key=lambda pair: pair[0].path)
     ]
     fix_page.write(document, files, folder / run_names.FIX_PAGE)

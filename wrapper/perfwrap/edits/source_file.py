@@ -1,4 +1,4 @@
-"""Reads a Python file for an edit, and encodes the edited text as the file is encoded."""
+"""Reads a Python file or a notebook for an edit, and encodes the edited text as the file is encoded."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ class SourceFile(Struct, frozen=True):
         """The text with its own line endings, without a byte order mark."""
         return self.content.removeprefix(BYTE_ORDER_MARK).decode(self.encoding)
 
+    @property
+    def shown_text(self) -> str:
+        """The text as people read it."""
+        return self.text
+
     def encoded(self, text: str) -> bytes:
         """Return the content of the file with another text; raises Refusal if the encoding lacks a character."""
         mark = BYTE_ORDER_MARK if self.content.startswith(BYTE_ORDER_MARK) else b""
@@ -45,7 +50,8 @@ def read_source(path: Path) -> SourceFile:
         real = path.resolve(strict=True)
         content = read_plain(real, MAX_BYTES)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        found = SourceFile(real, content, encoding.replace("utf-8-sig", "utf-8"))
+        kind = _notebook() if real.suffix == ".ipynb" else SourceFile
+        found = kind(real, content, encoding.replace("utf-8-sig", "utf-8"))
         # Some encodings have several byte sequences for one text: such a file could not be written unchanged.
         if found.encoded(found.text) != content:
             raise Refusal(f"{path} cannot be encoded as it is.")
@@ -54,3 +60,10 @@ def read_source(path: Path) -> SourceFile:
     except (SyntaxError, UnicodeError, RuntimeError):
         raise Refusal(f"{path} is not text in the encoding that it declares.") from None
     return found
+
+
+def _notebook() -> type[SourceFile]:
+    """Return the class of notebooks, which is a kind of source file."""
+    from perfwrap.edits.notebook_file import NotebookFile
+
+    return NotebookFile

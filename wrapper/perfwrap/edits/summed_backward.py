@@ -110,7 +110,7 @@ def _of_pair(source: Source, first: cst.Call, second: cst.Call) -> Edited:
         raise Refusal(f"Line {source.line(statement)} has a comment above it, which may be of more lines.")
     return Edited(
         source.replaced(changes),
-        f"Run one backward pass for the losses of lines {source.line(first)} and {source.line(second)}.",
+        f"Run one backward pass for the losses of line {source.line(first)} and line {source.line(second)}.",
     )
 
 

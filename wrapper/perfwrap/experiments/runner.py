@@ -21,6 +21,7 @@ import psutil
 from msgspec import Struct
 
 from perfwrap.experiments.tree_memory import TreeMemory
+from perfwrap.launch import overlay_file
 from perfwrap.private_files import opener
 from perfwrap.run_folder import RunFolder
 
@@ -94,6 +95,7 @@ def run_once(
     interrupt is returned, not raised.
     """
     folder.mkdir(mode=0o700)
+    command = _with_notebooks(command, folder, settings)
     words = [sys.executable, "-m", "perfwrap", "run", *_options(changes, folder, settings), "--", *command]
     # No byte code may be written into the program's folders.
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -119,6 +121,18 @@ def run_once(
         raise
     peak = memory.peak_bytes if memory is not None else None
     return Ended(folder, how, process.wait(), time.monotonic() - began, peak)
+
+
+def _with_notebooks(command: Sequence[str], folder: Path, settings: Settings) -> list[str]:
+    """Return the command with edited notebooks, which are files in the folder of the run, in place of the originals."""
+    edited = overlay_file.read(settings.overlay) if settings.overlay is not None else ()
+    words = list(command)
+    for file in edited:
+        if file.path.suffix == ".ipynb":
+            copy = folder / file.path.name
+            copy.write_bytes(file.after)
+            words = [str(copy) if Path(word).resolve() == file.path else word for word in words]
+    return words
 
 
 def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[str]:

@@ -11,10 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfwrap.edits import edit
+from perfwrap.edits.notebook_file import SUFFIX, NotebookFile
 from perfwrap.edits.outcome import Edited, Refusal, Target, Value
-from perfwrap.edits.source_file import read_source
+from perfwrap.edits.source_file import SourceFile, read_source
 from perfwrap.experiments.variants import JOINT, name_of, value_of
-from perfwrap.rules.model import Finding, Option
+from perfwrap.rules.model import Finding, Location, Option
+from perfwrap.timeline.notebook_cells import cell_name, cell_number, without_cell
 
 LOG_EVERY, SAVE_EVERY = 50, 5
 """Rounds between two log lines and between two checkpoints."""
@@ -43,6 +45,8 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
+PAPERMILL = "papermill"
+"""The command that runs a notebook from any folder in the present one."""
 THREADS = "threads"
 LOADER_ARGUMENTS = {
     "workers": "num_workers",
@@ -72,6 +76,13 @@ class Candidate(Struct, frozen=True):
     predicted: tuple[float, float]
     more: tuple[tuple[str, Target], ...] = ()
     """Edits of the same file that belong to it, by name."""
+    location: Location | None = None
+    """The line as a report names it, where that is not the path and line: in a cell of a notebook."""
+
+    @property
+    def place(self) -> Location:
+        """The line as a report names it."""
+        return self.location or Location(str(self.path), self.target.line)
 
     @property
     def random_numbers(self) -> bool:
@@ -95,18 +106,22 @@ class Unedited(Struct, frozen=True):
 
 
 def find(
-    findings: Sequence[Finding], loaders: Sequence[Loader], words: Sequence[str]
+    findings: Sequence[Finding],
+    loaders: Sequence[Loader],
+    words: Sequence[str],
+    cells: Mapping[str, str] = {},
 ) -> tuple[list[Candidate], list[Unedited]]:
     """Return the edits for these findings, and why others have none.
 
-    ``loaders`` are the DataLoaders of the training, ``words`` those of the command.
+    ``loaders`` are the DataLoaders of the training, ``words`` those of the command, ``cells`` the texts of the cells of
+    notebooks by the names that findings have for them.
     """
     found: dict[tuple[object, ...], Candidate] = {}
     unedited = []
     for finding in findings:
         if finding.informational:
             continue
-        own, reasons = _of(finding, loaders, tuple(words))
+        own, reasons = _of(finding, loaders, tuple(words), cells)
         for one in own:
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
@@ -117,7 +132,7 @@ def find(
 
 
 def _of(
-    finding: Finding, loaders: Sequence[Loader], words: tuple[str, ...]
+    finding: Finding, loaders: Sequence[Loader], words: tuple[str, ...], cells: Mapping[str, str]
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates of one finding, and the reasons of the edits that refused."""
     candidates, reasons = [], []
@@ -125,10 +140,13 @@ def _of(
         refused = []
         for file, line in places:
             seen = next((one.seen for one in loaders if (one.file, one.line) == (file, line)), {})
-            target = Target(line, values, words, seen)
             try:
-                path = own_file(file)
-                done = edit(name, read_source(path).text, target)
+                path, line = _in_file(file, line, cells)
+                if path.suffix == SUFFIX and not any(Path(word).name == PAPERMILL for word in words):
+                    raise Refusal(f"Only {PAPERMILL} can run a copy of {path.name} in place of it.")
+                target = Target(line, values, words, seen)
+                source = read_source(path)
+                done = edit(name, source.text, target)
             except Refusal as refusal:
                 refused.append(refusal.reason)
                 continue
@@ -142,13 +160,44 @@ def _of(
                     rest = _others(path, places, target)
                     more = tuple((name, other) for other, _ in rest)
                     sentence = " ".join([sentence, *(said for _, said in rest)])
-                candidates.append(Candidate(finding.rule, name, path, target, sentence, option.saving, more))
+                candidates.append(
+                    _candidate(finding.rule, name, source, path, target, sentence, option, more)
+                )
                 break
             refused.append(done.reason)
         reasons += refused[-1:]
         if candidates and name not in ("loader_options", "cached_items"):
             break
     return candidates, reasons
+
+
+def _candidate(
+    rule: str,
+    name: str,
+    source: SourceFile,
+    path: Path,
+    target: Target,
+    sentence: str,
+    option: Option,
+    more: tuple[tuple[str, Target], ...],
+) -> Candidate:
+    """Return a candidate; of a notebook it names cells and their lines."""
+    location = None
+    if isinstance(source, NotebookFile):
+        cell, line = source.place(target.line)
+        location, sentence = Location(cell_name(str(path), cell), line), source.in_words(sentence)
+    return Candidate(rule, name, path, target, sentence, option.saving, more, location)
+
+
+def _in_file(file: str, line: int, cells: Mapping[str, str]) -> tuple[Path, int]:
+    """Return the file and line of a location, also of one in a cell of a notebook; raises Refusal."""
+    path = own_file(without_cell(file))
+    if cell_number(file) is None:
+        return path, line
+    source = read_source(path)
+    if not isinstance(source, NotebookFile) or file not in cells:
+        raise Refusal(f"{file} is not known with its text.")
+    return path, source.line_in_text(cells[file], line)
 
 
 def _wanted(
@@ -171,7 +220,7 @@ def _wanted(
                 finding.options[0],
                 "optimizer_options",
                 {keyword: True},
-                _lines_with(OPTIMIZER, [finding.location.file]),
+                _lines_with(OPTIMIZER, [without_cell(finding.location.file)]),
             )
     for name, values in BY_RULE.get(finding.rule, ()):
         yield finding.options[0], name, values, here
@@ -220,8 +269,8 @@ def _others(path: Path, places: Sequence[tuple[str, int]], done: Target) -> list
 def own_file(name: str) -> Path:
     """Return a file of the program; raises Refusal for code of libraries and for code without a file."""
     path = Path(name)
-    if path.suffix != ".py" or not path.is_file():
-        raise Refusal(f"{path.name or name} is not a Python file on this machine.")
+    if path.suffix not in (".py", ".ipynb") or not path.is_file():
+        raise Refusal(f"{path.name or name} is neither a Python file nor a notebook of this machine.")
     real = path.resolve()
     libraries = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
     if {"site-packages", "dist-packages"} & set(real.parts) or any(

@@ -32,6 +32,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
 from perfwrap.run_folder import RunFolder
+from perfwrap.timeline.notebook_cells import SOURCES
 
 CHECK_STEPS = 20
 """The first steps, whose losses and parameters are compared."""
@@ -102,7 +103,8 @@ class Search:
                 for use in uses
                 if use.training and use.created is not None
             ]
-        found, self.unedited = candidates.find(wanted, loaders, self.trial.command)
+        cells = timeline.run.get(SOURCES) or {} if timeline is not None else {}
+        found, self.unedited = candidates.find(wanted, loaders, self.trial.command, cells)
         return found
 
     def run(self, found: Sequence[Candidate]) -> None:
@@ -192,7 +194,8 @@ class Search:
         if len(original) < equality.MIN_STEPS:
             return "unknown", math.nan, "the losses and parameters of the program could not be read"
         ended = self._run(f"check-{name}", self._check(SEED), self._overlay(name, contents))
-        if not (ended.run.path / LOG).is_file():
+        is_run = any(file.path.suffix == ".py" for file in contents)
+        if is_run and not (ended.run.path / LOG).is_file():
             return "unknown", math.nan, "the program did not run the edited file"
         if reason := self.memory_reason("memory", self._peaks.get("original"), ended.peak_bytes):
             return "unknown", math.nan, reason

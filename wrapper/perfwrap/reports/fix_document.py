@@ -33,6 +33,7 @@ from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import CHECK_STEPS, Search, Tried
 from perfwrap.private_files import replace_text
 from perfwrap.redaction import masked_words
+from perfwrap.timeline.notebook_cells import at_line
 
 FORMAT = 1
 
@@ -78,15 +79,18 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         "| edit | results | step time alone |",
         "|---|---|---|",
-        *(
-            f"| {Path(row['file']).name}:{row['line']}: {row['sentence']} | {WORDS[row['equality']]} | {_range(row)} |"
-            for row in kept
-        ),
+        *map(_line, kept),
         "",
         f"Results are the losses and all parameters after each of the first {CHECK_STEPS} steps, with equal seeds.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Return one line of the table."""
+    place = at_line(Path(row["file"]).name, row["line"])
+    return f"| {place}: {row['sentence']} | {WORDS[row['equality']]} | {_range(row)} |"
 
 
 def _range(measured: dict[str, Any]) -> str:
@@ -108,8 +112,8 @@ def _row(one: Tried) -> dict[str, Any]:
     return {
         "rule": one.candidate.rule,
         "edit": one.candidate.edit,
-        "file": str(one.candidate.path),
-        "line": one.candidate.target.line,
+        "file": one.candidate.place.file,
+        "line": one.candidate.place.line,
         "sentence": one.candidate.sentence,
         "state": one.state,
         "reason": one.reason or None,

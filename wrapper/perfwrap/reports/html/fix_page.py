@@ -12,6 +12,7 @@ from perfwrap import units
 from perfwrap.fixing.equality import WORDS
 from perfwrap.private_files import replace_text
 from perfwrap.reports.html.encoding import clipped
+from perfwrap.timeline.notebook_cells import at_line
 
 STYLE = Path(__file__).with_name("assets") / "fix.css"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -109,7 +110,7 @@ def _edits(rows: list[Mapping[str, Any]]) -> Iterator[str]:
             figures.append(("predicted", f"{units.ratio(low)} to {units.ratio(high)}"))
         if row["reason"]:
             figures.append(("why not", row["reason"]))
-        where = f"{Path(row['file']).name}:{row['line']}"
+        where = at_line(Path(row["file"]).name, row["line"])
         yield f"<article class={row['state']}><p><b>{row['state']}</b> <span class=quiet>{_safe(where)}, "
         yield f"{_safe(row['rule'])}</span></p><p>{_safe(row['sentence'])}</p><dl>"
         yield "".join(f"<div><dt>{name}</dt><dd>{_safe(text)}</dd></div>" for name, text in figures)
