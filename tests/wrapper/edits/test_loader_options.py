@@ -309,6 +309,22 @@ def test_items_that_are_set_and_updates_with_keywords_are_followed(apply: Callab
     )
 
 
+def test_an_attribute_with_options_is_followed(apply: Callable[..., str]) -> None:
+    program = """
+    from torch.utils.data import DataLoader
+
+    class Data:
+        def __init__(self):
+            self.options = {"num_workers": 0}
+
+        def make(self):
+            return DataLoader(data, **self.options)  # here
+    """
+    assert apply(NAME, program, num_workers=2) == (
+        '-        self.options = {"num_workers": 0}\n+        self.options = {"num_workers": 2}'
+    )
+
+
 def test_what_two_loaders_share_is_said(apply: Callable[..., str]) -> None:
     found = edit(NAME, VAE.lstrip(), Target(3, {"num_workers": 2}, (), {"num_workers": 0}))
     assert isinstance(found, Edited)

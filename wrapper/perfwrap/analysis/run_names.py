@@ -22,8 +22,8 @@ TRY = "try.json"
 """The file that a trial writes at its end."""
 FIX, PATCH, PULL_REQUEST, FIX_PAGE = "fix.json", "perfwrap.patch", "pull-request.md", "fix.html"
 """The files that `perfwrap fix` writes at its end; its runs are those of a trial."""
-OVERLAY = ".overlay"
-"""The suffix of the files with edited source, one for each edit that `perfwrap fix` tries."""
+OVERLAY, NOTEBOOK = ".overlay", ".ipynb"
+"""The suffixes of the files with edited source, one for each edit that `perfwrap fix` tries, and of edited notebooks."""
 MAX_NAMED = 5
 """Maximum number of matching runs in an error message."""
 
@@ -98,7 +98,9 @@ def why_no_trial(path: Path) -> str:
     strange -= variants | {TRY, run_folder.REPORT, FIX, PATCH, PULL_REQUEST, FIX_PAGE}
     for variant in sorted(variants):
         strange |= {
-            f"{variant}/{one.name}" for one in (path / variant).iterdir() if one.name not in OF_VARIANT
+            f"{variant}/{one.name}"
+            for one in (path / variant).iterdir()
+            if one.name not in OF_VARIANT and one.suffix != NOTEBOOK
         }
         why = RunFolder(path / variant / TRIAL_RUN).why_not_ours()
         if why:

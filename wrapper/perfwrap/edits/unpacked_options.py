@@ -13,7 +13,7 @@ import libcst as cst
 from msgspec import Struct
 
 from perfwrap.edits.call_arguments import has_value, is_method
-from perfwrap.edits.names import is_stored, mentions, parameter_of, writes
+from perfwrap.edits.names import is_stored, mentions, parameter_of, writes, writes_anywhere
 from perfwrap.edits.outcome import Refusal, Value
 from perfwrap.edits.source_tree import Source, dotted_name
 from perfwrap.edits.value_origin import assigned_value, is_literal, key_of
@@ -47,7 +47,7 @@ def parts_of(source: Source, name: cst.BaseExpression, is_user: Callable[[cst.Ca
     if not dotted:
         raise Refusal(f"{source.code(name)} at line {source.line(name)} is no name of a dictionary.")
     home = _home(source, dotted, name)
-    stores = writes(source, home, dotted)
+    stores = _stores(source, home, dotted)
     values = [assigned_value(source, store) for store in stores]
     found = [one for value in values for one in (_alternatives(value) if value is not None else [None])]
     if not found or any(not isinstance(one, cst.Dict | cst.Call) for one in found):
@@ -90,7 +90,9 @@ def place_of(
 
 def _home(source: Source, dotted: str, node: cst.CSTNode) -> cst.CSTNode:
     """Return the function or module in which a name gets its value."""
-    scope = source.scope(node)
+    scope = source.module if "." in dotted else source.scope(node)
+    if "." in dotted and _stores(source, scope, dotted):
+        return scope
     while True:
         if isinstance(scope, cst.FunctionDef) and parameter_of(scope, dotted) is not None:
             raise Refusal(f"{dotted} is a parameter of {scope.name.value}().")
@@ -101,10 +103,15 @@ def _home(source: Source, dotted: str, node: cst.CSTNode) -> cst.CSTNode:
         scope = source.scope(scope)
 
 
+def _stores(source: Source, home: cst.CSTNode, dotted: str) -> list[cst.CSTNode]:
+    """Return where a name gets its value: a variable in its scope, an attribute anywhere."""
+    return writes_anywhere(source, dotted) if "." in dotted else writes(source, home, dotted)
+
+
 def _mentions(source: Source, home: cst.CSTNode, dotted: str) -> Iterator[cst.CSTNode]:
     """Return where the name of a scope is read, there and in the functions inside that have none of that name."""
     for node in mentions(source, home, dotted):
-        scope = source.scope(node)
+        scope = home if "." in dotted else source.scope(node)
         while scope is not home and not (
             isinstance(scope, cst.FunctionDef)
             and (parameter_of(scope, dotted) is not None or writes(source, scope, dotted))
@@ -235,7 +242,7 @@ def _reaches(source: Source, dotted: str, node: cst.CSTNode, name: cst.BaseExpre
 
     Raises Refusal for a statement behind that call or in a loop, which may add to them later.
     """
-    stores = writes(source, _home(source, dotted, name), dotted)
+    stores = _stores(source, _home(source, dotted, name), dotted)
     is_early = any(source.line(store) > source.line(node) for store in stores)
     if is_early or source.loop(node) is not None or source.line(node) >= source.line(name):
         raise Refusal(f"{dotted} is changed at line {source.line(node)}.")
