@@ -67,6 +67,7 @@ OWN = {
     "summed_backward": r"backward\(",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
+    "hoisted_calls": r"no_grad\(|inference_mode\(",
     "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",
     "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
     "checkpoint_interval": r"save",

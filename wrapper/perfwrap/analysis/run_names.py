@@ -23,7 +23,7 @@ TRY = "try.json"
 FIX, PATCH, PULL_REQUEST, FIX_PAGE = "fix.json", "perfwrap.patch", "pull-request.md", "fix.html"
 """The files that `perfwrap fix` writes at its end; its runs are those of a trial."""
 OVERLAY, NOTEBOOK = ".overlay", ".ipynb"
-"""The suffixes of the files with edited source, one for each edit that `perfwrap fix` tries, and of edited notebooks."""
+"""The suffixes of the files with edited source, one for each edit that `perfwrap fix` tries, and of its notebooks."""
 MAX_NAMED = 5
 """Maximum number of matching runs in an error message."""
 

@@ -29,6 +29,7 @@ EDITS = (
     "summed_backward",
     "gathered_parts",
     "hoisted_tensors",
+    "hoisted_calls",
     "buffered_tensors",
     "averaged_weights",
     "checkpoint_interval",

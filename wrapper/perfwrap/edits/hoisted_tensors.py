@@ -146,11 +146,11 @@ def _check_use(source: Source, name: str, assign: cst.Assign, loop: Loop) -> Non
     if any(source.line(node) < source.line(assign) for node in mentions(source, scope, name)):
         raise Refusal(f"{name} is used before line {source.line(assign)}.")
     for node in reads(source, loop, name):
-        if _passes_on(source, node):
+        if passes_on(source, node):
             raise Refusal(f"Line {source.line(node)} gives {name} another name, which may change it.")
 
 
-def _passes_on(source: Source, node: cst.CSTNode) -> bool:
+def passes_on(source: Source, node: cst.CSTNode) -> bool:
     """Return whether the tensor itself gets another name, or becomes a part of something that lasts."""
     parent = source.parent(node)
     if isinstance(parent, cst.Element):

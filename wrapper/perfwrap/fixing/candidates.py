@@ -37,7 +37,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "synchronised_accumulation": (("accumulated_sync", {}),),
     "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
     "log_of_softmax": (("log_softmax_call", {}),),
-    "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {})),
+    "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {}), ("hoisted_calls", {})),
     "repeated_work": (("repeated_forward", {}), ("summed_backward", {})),
     "unused_work": (("sliced_head", {}),),
     "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
