@@ -94,11 +94,7 @@ def _check_frozen(source: Source, model: str, call: cst.Call) -> None:
             method = parent.attr.value
             if method == "eval":
                 is_evaluated = True
-            elif method == "requires_grad_" and [source.code(found.value) for found in outer.args] == [
-                "False"
-            ]:
-                is_frozen = True
-            elif method == "parameters" and _freezes(source, outer):
+            elif _freezes(source, outer):
                 is_frozen = True
             elif method not in MOVES:
                 raise Refusal(f"Line {source.line(node)} calls {model}.{method}().")
@@ -108,10 +104,12 @@ def _check_frozen(source: Source, model: str, call: cst.Call) -> None:
         raise Refusal(f"The file does not freeze {model} and switch it to evaluation.")
 
 
-def _freezes(source: Source, parameters: cst.Call) -> bool:
-    """Return whether ``model.parameters()`` is that of a loop that only freezes them."""
-    loop = source.parent(parameters)
-    if not isinstance(loop, cst.For) or loop.iter is not parameters:
+def _freezes(source: Source, call: cst.Call) -> bool:
+    """Return whether a call is ``model.requires_grad_(False)``, or the parameters of a loop that only freezes them."""
+    if is_method(call, "requires_grad_"):
+        return [source.code(found.value) for found in call.args] == ["False"]
+    loop = source.parent(call)
+    if not is_method(call, "parameters") or not isinstance(loop, cst.For) or loop.iter is not call:
         return False
     each = dotted_name(loop.target)
     text = source.code(loop.body).strip().partition("#")[0].strip()
