@@ -31,8 +31,8 @@ from pathlib import Path
 
 from perfwrap import units
 from perfwrap.commands.try_progress import TryProgress
-from perfwrap.edits.patch_text import patch
-from perfwrap.edits.source_file import read_source
+from perfwrap.edits.files.patch_text import patch
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.experiments import judge, repeated_runs
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.plan import Planned

@@ -28,9 +28,9 @@ from importlib import import_module
 from pathlib import Path
 
 from perfwrap.edits import EDITS
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_file import read_source
-from perfwrap.edits.source_tree import Source, parse
+from perfwrap.edits.syntax.source_tree import Source, parse
 
 MOST_READ = 6000
 """Files that are read to choose from."""

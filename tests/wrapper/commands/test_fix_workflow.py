@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perfwrap.edits.patch_text import patch
-from perfwrap.edits.source_file import read_source
+from perfwrap.edits.files.patch_text import patch
+from perfwrap.edits.files.source_reader import read_source
 
 
 @pytest.fixture

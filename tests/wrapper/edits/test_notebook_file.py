@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from perfwrap.edits.edited_text import with_edit
-from perfwrap.edits.notebook_file import NotebookFile
+from perfwrap.edits.files.edited_text import with_edit
+from perfwrap.edits.files.notebook_file import NotebookFile
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Refusal, Target
-from perfwrap.edits.source_file import read_source
 
 CELLS = [
     "%matplotlib inline\nimport torch\nfrom torch.utils.data import DataLoader\n!ls 'a' \"b\"",

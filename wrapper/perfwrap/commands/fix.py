@@ -29,7 +29,7 @@ from perfwrap.commands.try_ import (
     check_command,
 )
 from perfwrap.commands.try_progress import TryProgress
-from perfwrap.edits.patch_text import patch, root_of
+from perfwrap.edits.files.patch_text import patch, root_of
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched

@@ -45,7 +45,7 @@ EDITS = (
 
 def edit(name: str, text: str, target: Target) -> Edited | Refused:
     """Return what the edit of that name makes of a source text, or why it makes nothing of it."""
-    from perfwrap.edits.source_tree import parse
+    from perfwrap.edits.syntax.source_tree import parse
 
     try:
         source = parse(text)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.blocks import changed_in_place
-from perfwrap.edits.call_arguments import called_name, is_method, receiver
 from perfwrap.edits.hoisted_tensors import passes_on
-from perfwrap.edits.names import changed_names, is_stored, mentions, read_names, reads, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Loop, Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines
+from perfwrap.edits.syntax.blocks import changed_in_place
+from perfwrap.edits.syntax.call_arguments import called_name, is_method, receiver
+from perfwrap.edits.syntax.names import changed_names, is_stored, mentions, read_names, reads, writes
+from perfwrap.edits.syntax.source_tree import Loop, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines
 
 WITHOUT_GRADIENTS = ("torch.no_grad", "torch.inference_mode")
 MOVES = ("to", "cuda", "cpu", "float", "half", "bfloat16")

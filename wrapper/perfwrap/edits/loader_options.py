@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import (
+from perfwrap.edits.outcome import Edited, Refusal, Target, Value
+from perfwrap.edits.syntax.call_arguments import (
     argument_of,
     find_call,
     has_value,
@@ -22,10 +23,9 @@ from perfwrap.edits.call_arguments import (
     unpacked,
     with_arguments,
 )
-from perfwrap.edits.outcome import Edited, Refusal, Target, Value
-from perfwrap.edits.source_tree import Change, Source, dotted_name
-from perfwrap.edits.unpacked_options import Part, parts_of, place_of, with_items
-from perfwrap.edits.value_origin import Origin, find_origin, is_literal
+from perfwrap.edits.syntax.source_tree import Change, Source, dotted_name
+from perfwrap.edits.syntax.unpacked_options import Part, parts_of, place_of, with_items
+from perfwrap.edits.syntax.value_origin import Origin, find_origin, is_literal
 
 LOADER = re.compile(r"\w*DataLoader")
 POSITIONS = {"batch_size": 1, "num_workers": 5, "pin_memory": 7}

@@ -6,7 +6,8 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import (
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.syntax.call_arguments import (
     argument_of,
     find_call,
     literal,
@@ -15,8 +16,7 @@ from perfwrap.edits.call_arguments import (
     with_arguments,
     without_argument,
 )
-from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Change, Source
+from perfwrap.edits.syntax.source_tree import Change, Source
 
 FUSED = "Adam|AdamW|SGD|Adagrad"
 FOREACH = f"{FUSED}|NAdam|RAdam|RMSprop|Adadelta|Adamax|ASGD|Rprop|Adafactor"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import called_name, is_method, receiver
-from perfwrap.edits.counted_rounds import counter_of, under_condition
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.read_values import is_now_and_then
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines
+from perfwrap.edits.syntax.call_arguments import called_name, is_method, receiver
+from perfwrap.edits.syntax.counted_rounds import counter_of, under_condition
+from perfwrap.edits.syntax.read_values import is_now_and_then
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines
 
 OWN_METHODS = (
     *("add_scalar", "add_scalars", "add_histogram"),

@@ -11,13 +11,13 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.blocks import block_of, changed_in_place, index_in
-from perfwrap.edits.call_arguments import argument_of, called_name, find_call, is_method
-from perfwrap.edits.names import free_name, is_stored, stored_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.read_values import is_read
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines, with_lines
+from perfwrap.edits.syntax.blocks import block_of, changed_in_place, index_in
+from perfwrap.edits.syntax.call_arguments import argument_of, called_name, find_call, is_method
+from perfwrap.edits.syntax.names import free_name, is_stored, stored_names
+from perfwrap.edits.syntax.read_values import is_read
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines, with_lines
 
 GRADIENTS = re.compile(r"(?i)grad|step|backward|optim|clip|sync|hook")
 """What a call that may use or change gradients has in its name."""

@@ -13,12 +13,12 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import is_method, receiver
-from perfwrap.edits.names import is_stored, mentions, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.read_values import device_value, find_read, is_now_and_then, is_read_after
-from perfwrap.edits.source_tree import Loop, Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines, with_lines
+from perfwrap.edits.syntax.call_arguments import is_method, receiver
+from perfwrap.edits.syntax.names import is_stored, mentions, writes
+from perfwrap.edits.syntax.read_values import device_value, find_read, is_now_and_then, is_read_after
+from perfwrap.edits.syntax.source_tree import Loop, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines, with_lines
 
 FLOATS = re.compile(r"\.float\(\)\.(sum|mean)\(\)|\.mean\(\)")
 COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import argument_of, find_call, is_method, literal, unpacked, with_arguments
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Change, Source
+from perfwrap.edits.syntax.call_arguments import (
+    argument_of,
+    find_call,
+    is_method,
+    literal,
+    unpacked,
+    with_arguments,
+)
+from perfwrap.edits.syntax.source_tree import Change, Source
 
 
 def edit(source: Source, target: Target) -> Edited:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from perfwrap.edits.edited_text import with_edit
+from perfwrap.edits.files.edited_text import with_edit
+from perfwrap.edits.files.patch_text import patch, root_of
+from perfwrap.edits.files.source_file import SourceFile
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Refusal, Target, Value
-from perfwrap.edits.patch_text import patch, root_of
-from perfwrap.edits.source_file import SourceFile, read_source
 from perfwrap.experiments.snippets import snippet
 from perfwrap.experiments.variants import name_of, value_of
 from perfwrap.timeline.notebook_cells import at_line

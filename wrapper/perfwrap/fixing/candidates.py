@@ -11,9 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perfwrap.edits import edit
-from perfwrap.edits.notebook_file import SUFFIX, NotebookFile
+from perfwrap.edits.files.notebook_file import SUFFIX, NotebookFile
+from perfwrap.edits.files.source_file import SourceFile
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Edited, Refusal, Target, Value
-from perfwrap.edits.source_file import SourceFile, read_source
 from perfwrap.experiments.variants import JOINT, name_of, value_of
 from perfwrap.rules.model import Finding, Location, Option
 from perfwrap.timeline.notebook_cells import cell_name, cell_number, without_cell

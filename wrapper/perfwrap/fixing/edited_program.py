@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from perfwrap.edits.edited_text import with_edit
-from perfwrap.edits.source_file import SourceFile, read_source
+from perfwrap.edits.files.edited_text import with_edit
+from perfwrap.edits.files.source_file import SourceFile
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.launch.options import EditedFile
 

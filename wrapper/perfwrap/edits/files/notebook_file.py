@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from perfwrap.edits.files.source_file import SourceFile
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_file import SourceFile
 
 SUFFIX = ".ipynb"
 BORDER = "__perfwrap_cell__ = "

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import libcst as cst
 from msgspec import Struct
 
-from perfwrap.edits.call_arguments import argument_of, is_method, unpacked
-from perfwrap.edits.names import is_stored, parameter_of, reads, writes, writes_anywhere
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.call_arguments import argument_of, is_method, unpacked
+from perfwrap.edits.syntax.names import is_stored, parameter_of, reads, writes, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 MAX_HOPS = 6
 PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 import libcst as cst
 from msgspec import Struct
 
-from perfwrap.edits.call_arguments import has_value, is_method
-from perfwrap.edits.names import is_stored, mentions, parameter_of, writes, writes_anywhere
 from perfwrap.edits.outcome import Refusal, Value
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.value_origin import assigned_value, is_literal, key_of
+from perfwrap.edits.syntax.call_arguments import has_value, is_method
+from perfwrap.edits.syntax.names import is_stored, mentions, parameter_of, writes, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.value_origin import assigned_value, is_literal, key_of
 
 DEFAULTS: dict[str, Value] = {
     "num_workers": 0,
