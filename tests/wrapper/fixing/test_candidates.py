@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -98,6 +99,31 @@ def test_the_values_of_the_run_tell_which_dictionary_it_used(program: Path) -> N
         )
 
 
+@pytest.mark.parametrize("is_papermill", [True, False])
+def test_a_cell_of_a_notebook_is_edited_where_papermill_runs_it(is_papermill: bool, tmp_path: Path) -> None:
+    cells = [
+        "import torch\nfrom torch.utils.data import DataLoader",
+        "loader = DataLoader([1])",
+        "train(loader)",
+    ]
+    path = tmp_path / "a.ipynb"
+    entries = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": [cell]} for cell in cells]
+    content = {"cells": entries, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    where = f"{path}, cell [2]"
+    option = Option("Pass num_workers=2 to it.", (0.4, 0.6), experiment="workers=2")
+    words = ["python", "-m", "papermill" if is_papermill else "nbconvert", str(path)]
+    found, unedited = candidates.find([finding("slow_item", where, 1, option)], [], words, {where: cells[1]})
+    if not is_papermill:
+        assert not found and "Only papermill" in unedited[0].reason
+        return
+    (one,) = found
+    assert (one.place.file, one.place.line) == (where, 1)
+    assert one.sentence == "Add num_workers=2: the DataLoader at cell [2], line 1."
+    ((_, edited),) = edited_program.make(found).items()
+    assert edited.decode() == path.read_text().replace("DataLoader([1])", "DataLoader([1], num_workers=2)")
+
+
 def test_too_many_threads_are_changed_where_the_program_sets_them(program: Path) -> None:
     program.write_text(PROGRAM.replace("def main", "torch.set_num_threads(8 * 2)\n\n\ndef main"))
     option = Option("Call torch.set_num_threads(2).", (0.4, 1.0), experiment="threads=2")
@@ -118,8 +144,8 @@ def test_code_of_libraries_and_code_without_a_file_is_not_edited() -> None:
     for name, said in (
         (pytest.__file__, "belongs to a library"),
         (str(Path(sys.modules["json"].__file__ or "")), "belongs to a library"),
-        ("<stdin>", "is not a Python file"),
-        ("/gone/train.py", "is not a Python file"),
+        ("<stdin>", "neither a Python file"),
+        ("/gone/train.py", "neither a Python file"),
     ):
         with pytest.raises(Refusal, match=said):
             candidates.own_file(name)
