@@ -191,7 +191,7 @@ def run_workloads(options: argparse.Namespace) -> int:
         (base / "scripts").mkdir()
         for script in labelled(options.words, options.healthy, base / "scripts"):
             rules = [] if options.healthy else [read_label(script).expected]
-            command = [*(launcher_of(script) or [options.python]), str(script)]
+            command = [*(launcher_of(script) or [str(options.python)]), str(script)]
             twin = None
             if not options.healthy:
                 file = read_source(script)

@@ -76,8 +76,8 @@ def test_a_count_stays_a_whole_number(count: str, apply: Callable[..., str]) -> 
 
 
 def test_a_mean_of_floats_is_a_float(apply: Callable[..., str]) -> None:
-    program = "a = 0\nfor x in y:\n    a += (x == 1).float().mean().item()  # here\nprint(a)\n"
-    assert "+    a += (x == 1).float().mean().detach().double()  # here" in apply(NAME, program)
+    program = "right = 0\nfor x in y:\n    right += (x == 1).float().mean().item()  # here\nprint(right)\n"
+    assert "+    right += (x == 1).float().mean().detach().double()  # here" in apply(NAME, program)
 
 
 @pytest.mark.parametrize("begin", ["0.0", "None"])
