@@ -4,6 +4,7 @@
     python scripts/fixes/fix_table.py gc_ worker              only those whose names contain one of the words
     python scripts/fixes/fix_table.py --healthy               the healthy workloads: none may get a patch
     python scripts/fixes/fix_table.py --sources DIR [NAME]    public programs of scripts/cost/programs.toml
+    python scripts/fixes/fix_table.py --compare               compare results only, for a machine with other work
     python scripts/fixes/fix_table.py --keep DIR              keep the patches and fix.json in DIR
     python scripts/fixes/fix_table.py --python PATH           with another interpreter and its torch
 
@@ -40,7 +41,7 @@ from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
 from perfwrap.experiments.variants import Variant
 from perfwrap.fixing import edited_program
-from perfwrap.fixing.candidates import BY_RULE
+from perfwrap.fixing.candidates import BY_RULE, Candidate
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import Search
@@ -81,6 +82,13 @@ class Outcome:
         return (1 - total.ratio.value) / max(0.01, 1 - twin.ratio.value)
 
 
+class Comparison(Search):
+    """A search that times nothing."""
+
+    def _measure(self, name: str, contents: Contents, one: Candidate) -> None:
+        return None
+
+
 def fix(
     command: list[str],
     folder: Path,
@@ -95,11 +103,11 @@ def fix(
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, Settings(STEPS, "auto", 0.02, 600.0), progress)
         written = watched(Path.cwd(), folder)
-        search = Search(trial, False, began + seconds, None)
+        search = (Search if seconds else Comparison)(trial, False, began + seconds, None)
         measured = None
         if trial.start():
             search.run(search.find(rules))
-            if twin is not None:
+            if twin is not None and seconds:
                 measured = measure(trial, twin, time.monotonic() + seconds / 2)
     content = patch(search.contents)
     if content:
@@ -146,9 +154,10 @@ def show(outcome: Outcome, with_twin: bool) -> None:
         said = " ".join(one.candidate.sentence for one in kept)
         results = ", ".join(sorted({WORDS[one.equality] for one in kept}))
     else:
-        dropped = [f"{one.candidate.edit}: {one.reason}" for one in search.tried]
+        dropped = [f"{one.candidate.sentence} {one.reason}" for one in search.tried]
+        results = ", ".join(sorted({WORDS[one.equality] for one in search.tried}))
         dropped += [f"no edit for {one.rule}: {one.reason}" for one in search.unedited]
-        said, results = "; ".join(dropped) or "nothing to gain", ""
+        said = "; ".join(dropped) or "nothing to gain"
     cells = [outcome.name, said, results, _ratio(search.total if outcome.patch else None)]
     if with_twin:
         share = outcome.share
@@ -252,8 +261,11 @@ def main() -> int:
     parser.add_argument("--sources", type=Path)
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--seconds", type=float, default=120.0, help="for the timed runs of each program")
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
+    if options.compare:
+        options.seconds = 0.0
     if options.keep is not None:
         options.keep = options.keep.resolve()
     os.environ.update(FIXED)

@@ -134,6 +134,21 @@ def test_too_many_threads_are_changed_where_the_program_sets_them(program: Path)
     assert candidates.find([over], [], ["python", "-m", "train"])[0] == []
 
 
+def test_garbage_collection_without_a_line_is_edited_at_the_training_loop(program: Path) -> None:
+    pause = Finding("Garbage collection.", 0.5, (), (Option("Freeze.", (0.5, 0.8)),), rule="gc_pause")
+    (found,), _ = candidates.find([pause], [], [], {}, (str(program), STEP))
+    assert found.edit == "frozen_garbage"
+    assert candidates.find([pause], [], [])[0] == []
+
+
+def test_workers_that_only_live_longer_keep_their_items(program: Path) -> None:
+    program.write_text(PROGRAM.replace("batch_size=4", "batch_size=4, num_workers=2"))
+    longer = Option("Pass persistent_workers=True.", (0.5, 0.8), experiment="persistent-workers")
+    more = Option("Pass num_workers=4.", (0.5, 0.8), experiment="workers=4")
+    found, _ = candidates.find([finding("worker_restart", program, LOADER, longer, more)], [], [])
+    assert [one.keeps_workers for one in found] == [True, False]
+
+
 def test_ceilings_and_numerics_are_no_edits_of_the_loader(program: Path) -> None:
     for name in ("cached-batch", "bf16", "workers=2+bf16"):
         option = Option("Something.", (0.4, 0.6), experiment=name)

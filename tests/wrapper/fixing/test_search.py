@@ -45,7 +45,9 @@ class Simulated(Search):
     interrupted_at: int = 0
     runs: list[str] = field(default_factory=list)
 
-    def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
+    def _compare(
+        self, name: str, contents: Contents, random: bool, keeps_workers: bool
+    ) -> tuple[Equality, float, str]:
         self._next(name)
         return "identical", 0.0, ""
 

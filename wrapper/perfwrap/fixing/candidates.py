@@ -33,7 +33,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
-    "repeated_backward": (("retained_graph", {}), ("summed_backward", {})),
+    "repeated_backward": (("summed_backward", {}), ("retained_graph", {})),
     "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {})),
     "synchronised_accumulation": (("accumulated_sync", {}),),
     "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
@@ -48,6 +48,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
 
 PAPERMILL = "papermill"
 """The command that runs a notebook from any folder in the present one."""
+FREEZE = "frozen_garbage"
 THREADS = "threads"
 LOADER_ARGUMENTS = {
     "workers": "num_workers",
@@ -90,6 +91,11 @@ class Candidate(Struct, frozen=True):
         """Whether random transforms may draw other numbers after it."""
         return self.edit in OTHER_RANDOM_NUMBERS
 
+    @property
+    def keeps_workers(self) -> bool:
+        """Whether only the lives of workers change: the program itself then draws fewer numbers, one for each start."""
+        return self.random_numbers and set(self.target.values) == {"persistent_workers"}
+
 
 class Loader(Struct, frozen=True):
     """A DataLoader of the training: the line that creates it, and the arguments that it had."""
@@ -111,18 +117,19 @@ def find(
     loaders: Sequence[Loader],
     words: Sequence[str],
     cells: Mapping[str, str] = {},
+    loop: tuple[str, int] | None = None,
 ) -> tuple[list[Candidate], list[Unedited]]:
     """Return the edits for these findings, and why others have none.
 
     ``loaders`` are the DataLoaders of the training, ``words`` those of the command, ``cells`` the texts of the cells of
-    notebooks by the names that findings have for them.
+    notebooks by the names that findings have for them, ``loop`` a line of the training loop.
     """
     found: dict[tuple[object, ...], Candidate] = {}
     unedited = []
     for finding in findings:
         if finding.informational:
             continue
-        own, reasons = _of(finding, loaders, tuple(words), cells)
+        own, reasons = _of(finding, loaders, tuple(words), cells, loop)
         for one in own:
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
@@ -133,11 +140,15 @@ def find(
 
 
 def _of(
-    finding: Finding, loaders: Sequence[Loader], words: tuple[str, ...], cells: Mapping[str, str]
+    finding: Finding,
+    loaders: Sequence[Loader],
+    words: tuple[str, ...],
+    cells: Mapping[str, str],
+    loop: tuple[str, int] | None,
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates of one finding, and the reasons of the edits that refused."""
     candidates, reasons = [], []
-    for option, name, values, places in _wanted(finding, loaders, words):
+    for option, name, values, places in _wanted(finding, loaders, words, loop):
         refused = []
         for file, line in places:
             seen = next((one.seen for one in loaders if (one.file, one.line) == (file, line)), {})
@@ -202,7 +213,10 @@ def _in_file(file: str, line: int, cells: Mapping[str, str]) -> tuple[Path, int]
 
 
 def _wanted(
-    finding: Finding, loaders: Sequence[Loader], words: tuple[str, ...]
+    finding: Finding,
+    loaders: Sequence[Loader],
+    words: tuple[str, ...],
+    loop: tuple[str, int] | None,
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
     here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
@@ -224,7 +238,13 @@ def _wanted(
                 _lines_with(OPTIMIZER, [without_cell(finding.location.file)]),
             )
     for name, values in BY_RULE.get(finding.rule, ()):
-        yield finding.options[0], name, values, here
+        # What runs by itself, such as garbage collection, has no line of its own.
+        yield (
+            finding.options[0],
+            name,
+            values,
+            here or [place for place in (loop,) if place and name == FREEZE],
+        )
 
 
 def _loader_values(option: Option) -> dict[str, Value]:

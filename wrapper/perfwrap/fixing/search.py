@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -32,6 +33,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
 from perfwrap.run_folder import RunFolder
+from perfwrap.timeline.model import Timeline
 from perfwrap.timeline.notebook_cells import SOURCES
 
 CHECK_STEPS = 20
@@ -104,7 +106,9 @@ class Search:
                 if use.training and use.created is not None
             ]
         cells = timeline.run.get(SOURCES) or {} if timeline is not None else {}
-        found, self.unedited = candidates.find(wanted, loaders, self.trial.command, cells)
+        found, self.unedited = candidates.find(
+            wanted, loaders, self.trial.command, cells, _loop_of(timeline) if timeline is not None else None
+        )
         return found
 
     def run(self, found: Sequence[Candidate]) -> None:
@@ -149,7 +153,7 @@ class Search:
         except Refusal as refusal:
             return Tried(one, number, "dropped", refusal.reason)
         name = f"edit{number}"
-        same, apart, reason = self._compare(name, contents, one.random_numbers)
+        same, apart, reason = self._compare(name, contents, one.random_numbers, one.keeps_workers)
         if not reason and one.edit == CACHE and self._items == "random":
             reason = "the data set draws random numbers for its items"
         if reason:
@@ -171,7 +175,12 @@ class Search:
         )
         try:
             contents = edited_program.make(together)
-            _, _, reason = self._compare(name, contents, any(each.random_numbers for each in together))
+            _, _, reason = self._compare(
+                name,
+                contents,
+                any(each.random_numbers for each in together),
+                any(each.keeps_workers for each in together),
+            )
         except Refusal as refusal:
             return refusal.reason
         if reason:
@@ -188,8 +197,13 @@ class Search:
         self.kept, self.total, self.contents = together, row, contents
         return ""
 
-    def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
-        """Return whether edited files compute the same, the largest deviation, and why they are not kept."""
+    def _compare(
+        self, name: str, contents: Contents, random: bool, keeps_workers: bool
+    ) -> tuple[Equality, float, str]:
+        """Return whether edited files compute the same, the largest deviation, and why they are not kept.
+
+        Other random numbers count as the same if the data set draws them, or if workers only live longer.
+        """
         original = self._values_of("original")
         if len(original) < equality.MIN_STEPS:
             return "unknown", math.nan, "the losses and parameters of the program could not be read"
@@ -214,7 +228,7 @@ class Search:
         within, apart = equality.compare(original, edited, self._values_of("threads"), again)
         if within:
             return "rounding", apart, ""
-        if random and self._items != "fixed":
+        if random and (self._items != "fixed" or keeps_workers):
             within, apart = equality.compare(original, edited, self._values_of("seed"))
             if within:
                 return "other random numbers", apart, ""
@@ -294,6 +308,13 @@ class Search:
             "noise": "no gain beyond the noise of this machine",
             "not repeated": "it was measured only once (--repeats, --max-time)",
         }.get(row.judgement, "it was not measured")
+
+
+def _loop_of(timeline: Timeline) -> tuple[str, int] | None:
+    """Return the line of most backward passes, which is in the training loop or in what that calls."""
+    passes = timeline.spans.filter(pl.col("operation") == "backward", pl.col("file").is_not_null())
+    lines = passes.group_by("file", "line").len().sort("len", descending=True)
+    return (str(lines["file"][0]), int(lines["line"][0])) if lines.height else None
 
 
 def _arguments_of(use: LoaderUse) -> dict[str, Value]:
