@@ -68,8 +68,10 @@ def edit(source: Source, target: Target) -> Edited:
 
 
 def _check_library(source: Source, call: cst.Call) -> None:
-    """Refuse an optimizer that is imported from elsewhere than torch."""
+    """Refuse an optimizer that the file defines itself, or imports from elsewhere than torch."""
     name = source.name(call.func)
+    if any(found.name.value == name for found in source.inside(source.module, cst.ClassDef, cst.FunctionDef)):
+        raise Refusal(f"{name} is not an optimizer of torch.optim, but of this file.")
     module = name.rpartition(".")[0]
     if module and not module.startswith("torch.optim"):
         raise Refusal(f"{name} is not an optimizer of torch.optim.")
