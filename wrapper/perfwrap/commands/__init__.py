@@ -69,5 +69,5 @@ COMMANDS = (
     Command("doctor", "Check what perfwrap can record on this machine.", passes_through=True),
     Command("mcp", "Serve language-model agents (MCP) for the scripts of one folder.", "mcp_"),
     Command("skill", "Print a skill file for language-model agents."),
-    Command("demo", "Profile a bundled slow script, and measure the advised edit."),
+    Command("demo", "Profile a bundled slow script, fix it, and measure it again."),
 )

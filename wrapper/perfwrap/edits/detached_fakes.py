@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.adversaries import (
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.syntax.adversaries import (
     DISCRIMINATOR,
     GENERATOR,
     backward_after,
@@ -16,10 +17,9 @@ from perfwrap.edits.adversaries import (
     check_steps,
     is_of,
 )
-from perfwrap.edits.call_arguments import called_name, find_call
-from perfwrap.edits.names import mentions, writes
-from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.call_arguments import called_name, find_call
+from perfwrap.edits.syntax.names import mentions, writes
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 
 def edit(source: Source, target: Target) -> Edited:
