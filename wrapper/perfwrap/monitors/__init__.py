@@ -3,8 +3,8 @@
 MODULES = {
     "host": "host.host_load",
     "cgroup": "host.cgroup",
-    "rapl": "host.rapl",
     "processes": "processes.processes",
+    "rapl": "host.rapl",
     "gpu": "gpu.nvidia",
     "gpm": "gpu.gpm",
     "nvlink": "gpu.nvlink",
@@ -17,10 +17,9 @@ MODULES = {
 """Each monitor, and the module whose ``watch()`` opens it."""
 
 MONITORS = (
-    (("host", "cgroup", "processes"), True),
+    (("host", "cgroup", "processes", "rapl"), True),
     (("gpu",), True),
     (("gpm", "nvlink", "gpu_health", "pcie"), False),
-    (("rapl",), False),
     (("pyspy",), True),
     (("stalls", "metrics"), False),
 )
