@@ -14,7 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -63,11 +63,17 @@ class NsysFile:
         return pl.concat(self.pieces(table, integers, texts, where))
 
     def pieces(
-        self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
+        self,
+        table: str,
+        integers: tuple[str, ...] = (),
+        texts: tuple[str, ...] = (),
+        where: str = "",
+        instead: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Return the result of ``read`` in pieces, of which the first has no rows.
 
-        Of rows with a start, only those of ``part`` are returned.
+        Of rows with a start, only those of ``part`` are returned. ``instead`` has, for an integer column, the columns
+        whose value is taken where it has none.
         """
         schema: dict[str, pl.DataType] = {
             **dict.fromkeys(integers, pl.Int64()),
@@ -76,11 +82,12 @@ class NsysFile:
         yield pl.DataFrame(schema=schema)
         if table not in self.columns:
             return
+        alike = {name: (name, *(instead or {}).get(name, ())) for name in schema}
+        known = {
+            name: [each for each in names if each in self.columns[table]] for name, names in alike.items()
+        }
         chosen = ", ".join(
-            f"CAST({_quoted(name)} AS {'INTEGER' if name in integers else 'TEXT'})"
-            if name in self.columns[table]
-            else "NULL"
-            for name in schema
+            _cast(names, "INTEGER" if name in integers else "TEXT") for name, names in known.items()
         )
         conditions = [where] if where else []
         if self.part and "start" in schema and "start" in self.columns[table]:
@@ -248,10 +255,22 @@ def _unpack(path: Path, to: IO[bytes]) -> None:
             to.write(piece)
 
 
+def _cast(names: list[str], kind: str) -> str:
+    """Return the SQL for the first value of some columns, NULL without columns."""
+    cast = [f"CAST({_quoted(name)} AS {kind})" for name in names]
+    return f"coalesce({', '.join(cast)})" if len(cast) > 1 else "".join(cast) or "NULL"
+
+
 def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """Return rows as columns; at least one row."""
-    cells = zip(*rows, strict=True)
-    return pl.DataFrame({name: pl.Series(list(next(cells)), dtype=kind) for name, kind in schema.items()})
+    cells = list(chain.from_iterable(rows))
+    width = len(schema)
+    return pl.DataFrame(
+        {
+            name: pl.Series(cells[place::width], dtype=kind)
+            for place, (name, kind) in enumerate(schema.items())
+        }
+    )
 
 
 def _text(value: bytes) -> str:
