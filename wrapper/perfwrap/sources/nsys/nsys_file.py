@@ -54,7 +54,7 @@ class NsysFile:
         for (name,) in connection.execute(listed).fetchall():
             found = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
             self.columns[name] = frozenset(str(row[1]) for row in found)
-        self._strings: tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pl.Series] | None = None
+        self._strings: dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pl.Series]] = {}
 
     def read(
         self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
@@ -152,14 +152,18 @@ class NsysFile:
                 return dict(zip(rows["name"].to_list(), rows["id"].to_list(), strict=True))
         return dict(known)
 
-    def strings(self, ids: pl.Series) -> pl.Series:
-        """Return the text of each id, null for an id without one."""
-        if self._strings is None:
+    def strings(self, ids: pl.Series, without: str = "") -> pl.Series:
+        """Return the text of each id, null for an id without one; ``without`` is a pattern that is cut out of it."""
+        if without not in self._strings:
             table = self.read("StringIds", integers=("id",), texts=("value",))
             table = table.drop_nulls("id").unique("id").sort("id")
             values = pl.concat([table["value"], pl.Series("value", [None], dtype=pl.String)])
-            self._strings = table["id"].to_numpy(), values
-        known, values = self._strings
+            # Once for each text, not for each event: then the events also share its memory.
+            self._strings[without] = (
+                table["id"].to_numpy(),
+                values.str.replace(without, "") if without else values,
+            )
+        known, values = self._strings[without]
         wanted = ids.fill_null(-1).to_numpy()
         places = np.searchsorted(known, wanted)
         if known.size:

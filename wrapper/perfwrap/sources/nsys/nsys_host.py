@@ -42,14 +42,15 @@ def add_calls(capture: Capture) -> pl.DataFrame:
     """Add the calls of the CUDA runtime and driver; return pid, link, start, end and is_launch of each."""
     added = []
     for rows in capture.file.pieces(RUNTIME, integers=(*CALL, "correlationId")):
-        whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
-        whole = whole.with_columns(
-            pl.col("name").fill_null("CUDA call without a name").str.replace(VERSION_SUFFIX, ""),
-            capture.pids(whole["globalTid"]),
-        )
+        names = capture.file.strings(rows["nameId"], VERSION_SUFFIX).fill_null("CUDA call without a name")
+        whole = _whole(rows.with_columns(names.alias("name")))
+        whole = whole.with_columns(capture.pids(whole["globalTid"]))
         whole = whole.with_columns(capture.links(whole["pid"], whole["correlationId"]))
         _add(capture, whole, operation=pl.col("name"), link=pl.col("link"))
-        is_launch = pl.col("name").str.contains(LAUNCH).alias("is_launch")
+        known = whole["name"].unique()
+        is_launch = (
+            pl.col("name").is_in(known.filter(known.str.contains(LAUNCH)).implode()).alias("is_launch")
+        )
         added.append(whole.select(pl.col("pid").cast(pl.Int32), "link", "start", "end", is_launch))
     return pl.concat(added)
 
