@@ -40,10 +40,12 @@ NOTE = "note: "
 """The prefix of lines that are for the user."""
 
 PERFWRAP = """
-import os, sys
+import gc, os, sys
 from pathlib import Path
 from perfwrap.commands import FREED_MEMORY
-os.environ.setdefault(*FREED_MEMORY)  # as perfwrap import does
+# As `perfwrap import` does.
+os.environ.setdefault(*FREED_MEMORY)
+gc.set_threshold(250_000)
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.steps.steps import find_steps

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from perfwrap.redaction import masked
+from perfwrap.timeline.constant_columns import without_copies
 from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
 from perfwrap.timeline.operation_window import OperationWindow
 
@@ -223,10 +224,12 @@ class TimelineBuilder:
         pieces.clear()
         in_order = (time.diff() > 0) | ((time.diff() == 0) & (later.diff() >= 0))
         if whole.select(in_order.fill_null(True).all()).item():
-            return whole
+            return without_copies(whole)
         order = whole.select(pl.arg_sort_by(time, later, maintain_order=True).alias("order"))["order"]
         # Column by column, so that there are never two copies of a large table.
-        return pl.DataFrame([whole.drop_in_place(name).gather(order) for name in whole.columns])
+        return without_copies(
+            pl.DataFrame([whole.drop_in_place(name).gather(order) for name in whole.columns])
+        )
 
     def _track(self, key: tuple[object, ...], **columns: object) -> int:
         """Return the id of the track with that key; the first request creates it."""

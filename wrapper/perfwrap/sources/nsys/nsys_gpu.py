@@ -39,11 +39,10 @@ def add(capture: Capture) -> pl.DataFrame:
 
 def _kernels(capture: Capture) -> pl.DataFrame:
     """Add the kernels with their most specific name: a template's short name is often just ``Kernel``."""
-    names = ("demangledName", "shortName", "mangledName")
+    names = {"demangledName": ("shortName", "mangledName")}
     added = []
-    for rows in capture.file.pieces(KERNEL, integers=(*PLACE, *names)):
-        texts = [capture.file.strings(rows[name]) for name in names]
-        name = pl.coalesce(*texts, pl.lit("kernel without a name"))
+    for rows in capture.file.pieces(KERNEL, integers=(*PLACE, *names), instead=names):
+        name = capture.file.strings(rows["demangledName"]).fill_null("kernel without a name")
         added.append(_add(capture, rows.with_columns(name=name), "kernel", operation=pl.lit("kernel")))
     return pl.concat(added)
 
