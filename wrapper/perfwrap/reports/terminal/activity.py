@@ -20,7 +20,7 @@ MIN_SHARE = 0.005
 WORDS = {
     "data": "waiting for data",
     "sync": "refilling after a sync",
-    "transfer": "setting up copies",
+    "transfer": "in calls that copy",
     "dispatch": "launching",
     "python": "Python",
     "queued": "between queued kernels",
