@@ -105,7 +105,7 @@ def test_from_the_question_to_a_proven_patch_in_four_calls_and_4000_tokens(tmp_p
         answer = fixed.content[0].text
         assert not fixed.is_error, answer
         assert answer.startswith("Proven: step time 0.")
-        patch = answer[answer.index("--- ") :]
+        patch = answer[answer.index("diff --git ") :]
         assert agent.calls <= MAX_CALLS
         assert agent.tokens <= MAX_TOKENS, agent.tokens
 
