@@ -164,8 +164,8 @@ def test_it_comments_the_verdict_and_fails_on_a_regression(workflow: Workflow, g
     assert github.tokens == {"Bearer secret"}
 
     stretches = diagnosis["steps"]["stretches"]
-    stretches["mean_ns"] = [mean / 3 for mean in stretches["mean_ns"]]
-    diagnosis["steps"]["median_ns"] /= 3
+    stretches["mean_ns"] = [mean // 3 for mean in stretches["mean_ns"]]
+    diagnosis["steps"]["median_ns"] //= 3
     (workflow.folder / "baseline.json").write_text(json.dumps(diagnosis))
     done, outputs = workflow.measure(command, PERFWRAP_BASELINE="baseline.json", PERFWRAP_ALLOW="load")
     assert done.returncode == 10, done.stdout + done.stderr
