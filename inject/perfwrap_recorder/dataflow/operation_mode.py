@@ -173,8 +173,12 @@ class Watched:
         reads, fresh, tracked, complete = self._reads(inputs)
         if tracked and not bits & (flags.NO_GRAD | flags.BACKWARD):
             bits |= flags.TRACKED
+        without = bits & flags.NO_GRAD
         if kind.is_mode_dependent and mode_dependent.is_one(
-            kind.name, arguments, tracked, bits & flags.NO_GRAD
+            kind.name,
+            arguments,
+            tracked and not without,
+            without and mode_dependent.may_run_again(frame),
         ):
             self.mode_dependent = self.mode_dependent or kind.name
         nth, key = -1, None
