@@ -49,7 +49,7 @@ MAX_NAME = 200
 SUMMARY = "Find out why a PyTorch training command is slow, without changing it."
 EXAMPLES = f"""{SUMMARY}
 
-  perfwrap demo                      profile a slow example in two minutes
+  perfwrap demo                      profile and fix a slow example
   perfwrap run -- python train.py    profile your own training
   perfwrap fix -- python train.py    write a patch that is proven to be faster
 

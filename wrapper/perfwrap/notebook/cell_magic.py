@@ -135,8 +135,9 @@ class _Watcher:
 
 def _show(folder: Path) -> None:
     """Show the report of a run; print why if there is none."""
-    from IPython.display import display
+    from IPython import display as shown
 
+    display: Any = shown.display
     done = subprocess.run(
         [*COMMAND, "report", str(folder), "--html"],
         stdin=subprocess.DEVNULL,
