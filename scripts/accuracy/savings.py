@@ -37,7 +37,7 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.run_folder import RunFolder
 from perfwrap.sources.journals import run_journals
 
-WORKERS = re.compile(r"num_workers=\d+")
+WORKERS = re.compile(r"num[-_]workers\W.*\d+")
 UNFIXED = re.compile(r"(?m)^ *# fixed:.*$")
 """The lines that a script has only for its fixed twin."""
 LOADERS = (

@@ -51,8 +51,8 @@ def watch_profilers(torch, begins):
 def is_one(name, arguments, is_tracked, is_without):
     """Return whether the derivative of that call depends on the mode, if it is computed.
 
-    ``is_tracked``: an argument needs a gradient. ``is_without``: gradients are off; then activation checkpointing may
-    run the operation, and again with gradients inside of backward, too late to remove the mode.
+    ``is_tracked``: an argument needs a gradient, and gradients are on. ``is_without``: they are off, but the operation
+    ``may_run_again`` with gradients.
     """
     if name in DECOMPOSITIONS:
         return is_tracked
@@ -62,6 +62,20 @@ def is_one(name, arguments, is_tracked, is_without):
         value = arguments[FILLED] if len(arguments) > FILLED else None
         return getattr(value, "requires_grad", False)
     return is_tracked or (is_without and (arguments[0].is_floating_point() or arguments[0].is_complex()))
+
+
+def may_run_again(frame):
+    """Return whether a frame seems to run inside of the forward method of an ``autograd.Function``.
+
+    Gradients are off in it. That of activation checkpointing runs the operation again with gradients inside of
+    backward, too late to remove the mode. Such a method is static: its first argument is the context, or an input.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "forward" and code.co_varnames[:1] != ("self",):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _pass(state, result):

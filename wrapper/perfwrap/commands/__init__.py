@@ -67,5 +67,7 @@ COMMANDS = (
     ),
     Command("explain", "Explain a rule, or list all rules."),
     Command("doctor", "Check what perfwrap can record on this machine.", passes_through=True),
-    Command("demo", "Profile a bundled slow script, and measure the advised edit."),
+    Command("mcp", "Serve language-model agents (MCP) for the scripts of one folder.", "mcp_"),
+    Command("skill", "Print a skill file for language-model agents."),
+    Command("demo", "Profile a bundled slow script, fix it, and measure it again."),
 )

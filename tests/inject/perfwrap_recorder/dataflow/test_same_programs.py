@@ -621,3 +621,13 @@ def test_other_fillings_and_products_have_windows(same) -> None:
     call = "x.masked_fill(x > 1, 0.5) * torch.tensor([2, 3]).prod() + x.max(1, True)[0] + x.detach().max()"
     done = same(PRODUCT.format(call=call, around="of(weight * 1.1)"))
     assert all(map(is_window, notes(done)))
+
+
+def test_signs_and_products_without_derivatives_have_windows(same) -> None:
+    program = PRODUCT.format(call="x * area(x.relu())", around="of(weight * 1.1)").replace(
+        "def of(x)", "@torch.no_grad()\ndef area(x): return x.prod(1, True)\ndef of(x)"
+    )
+    done = same(
+        program.replace(".backward()", ".add(nn.functional.l1_loss(weight, weight * 0.5)).backward()")
+    )
+    assert all(map(is_window, notes(done)))

@@ -41,6 +41,8 @@ class BatchTimes(Struct, frozen=True):
     """From one batch to the next request, with receiving the batch: no queue makes that shorter."""
     waits: tuple[float, ...]
     """The wait after each use, without receiving."""
+    received: tuple[float, ...] = ()
+    """Part of each use: receiving the batch from a worker."""
 
 
 class SharedCores(Struct, frozen=True):
@@ -131,11 +133,11 @@ def find_batch_times(evidence: Evidence, trainer: Trainer, loader: LoaderUse) ->
     ).sort("start")
     starts = _epoch_starts(own)
     inside = pl.col("start").is_between(account.start, account.end, closed="left")
-    using, waits = _uses(
+    using, waits, received = _uses(
         timeline, evidence.get(find_steps, trainer), own.filter(inside, operation="data"), loader.name, starts
     )
     making = _fetches(timeline, trainer, account, loader.name, starts) if loader.workers else waits
-    return BatchTimes(tuple(making), tuple(using), tuple(waits))
+    return BatchTimes(tuple(making), tuple(using), tuple(waits), tuple(received))
 
 
 def _fetches(
@@ -155,10 +157,10 @@ def _fetches(
 
 def _uses(
     timeline: Timeline, steps: Steps, waits: pl.DataFrame, name: str, starts: tuple[Integers, Integers]
-) -> tuple[list[float], list[float]]:
-    """Return the times from one batch to the next request and the waits, where both were recorded in detail.
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the times from one batch to the next request, the waits, and the part of the uses that receives the batch.
 
-    Receiving a batch belongs to its use: no queue makes it shorter.
+    Of batches that were recorded in detail. Receiving a batch belongs to its use: no queue makes it shorter.
     """
     start, took = waits["start"].to_numpy(), waits["duration"].to_numpy()
     queue = timeline.marks.filter(
@@ -170,7 +172,8 @@ def _uses(
     step = np.searchsorted(steps.table["end"].to_numpy(), start, side="right")
     near = (np.diff(step) <= 1) & ~_among(start, starts)[:-1] & ~_among(start, starts)[1:]
     uses = (start[1:] - start[:-1] - took[:-1] + received[:-1])[near]
-    return uses.astype(float).tolist(), (took - received)[:-1][near].astype(float).tolist()
+    apart = ((took - received)[:-1][near], received[:-1][near])
+    return uses.astype(float).tolist(), *(each.astype(float).tolist() for each in apart)
 
 
 def _epoch_starts(own: pl.DataFrame) -> tuple[Integers, Integers]:

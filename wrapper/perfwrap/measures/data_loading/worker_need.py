@@ -21,25 +21,21 @@ from perfwrap.measures.data_loading.loader_inputs import (
     find_shared_cores,
 )
 from perfwrap.measures.data_loading.loader_simulation import (
-    RECEIVE_NS,
     RECEIVE_NS_PER_BYTE,
-    SEND_NS,
-    SEND_NS_PER_BYTE,
     Cores,
     Load,
     Simulated,
     simulate,
 )
 from perfwrap.measures.data_loading.loaders import LoaderUse
+from perfwrap.measures.data_loading.measured_load import batch_bytes, mean, measured_load
 from perfwrap.measures.data_loading.worker_states import (
     cpu_starvation,
-    find_making_states,
     running_and_used,
 )
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.processors import RUNNABLE_PER_CORE, WANTED_PER_CORE, find_processors
-from perfwrap.measures.ranks.concurrent_loops import find_ranks_together
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 
@@ -81,6 +77,17 @@ workers with less work make receiving faster."""
 REPLY_NS = 5_000_000
 """The interval after which Python passes its lock to another thread (sys.getswitchinterval)."""
 
+SHARED_NS = 400_000
+"""What making a small batch in a worker takes beyond making it in the training thread, mostly for its shared memory:
+0.4 ms in scripts/workloads/needless_workers_sensors.py."""
+
+DISTURBED_NS = 600_000
+"""What using a batch takes longer if the training thread sleeps until a worker has sent it, beyond receiving: wake-ups,
+other cores, cold caches; 0.5 and 0.6 ms in the same scripts."""
+
+IDLE_RECEIVE_NS = 1_400_000
+"""Receiving a small ready batch from an idle worker: mostly waiting for its reply. In the same scripts."""
+
 SLOW_RECEIVE = 2.0
 """How many times as long as on a free core receiving takes at most: with both cores busy, 0.9 ms."""
 
@@ -110,6 +117,8 @@ class Step(Struct, frozen=True):
     today: Load
     """The same as measured, if ``load`` is that of a changed program."""
     shared: SharedCores
+    least_receive_ns: float = 0.0
+    """Receiving a batch on a free core from an idle worker."""
     used_cores: float | None = None
     """The mean number of cores that the training process used."""
 
@@ -124,8 +133,8 @@ class Step(Struct, frozen=True):
         if self.used_cores is not None:
             return self.used_cores * self.now_ns
         making, using = (
-            self.load.making_cpu * _mean(self.load.making),
-            self.load.width * _mean(self.load.using),
+            self.load.making_cpu * mean(self.load.making),
+            self.load.width * (mean(self.load.using) + (self.load.receive_ns if self.workers else 0.0)),
         )
         return self.batches * (making + using)
 
@@ -181,10 +190,13 @@ class Step(Struct, frozen=True):
         made = self.load.making_cpu
         kept = 1.0 - removed_share
         left = max(0.0, made - removed_share) if cpu else min(made, kept)
+        least = min(self.load.receive_ns, self.least_receive_ns)
         load = replace(
             self.load,
             making=tuple(kept * each for each in self.load.making),
             making_cpu=left / kept if kept > 0.0 else 1.0,
+            # A worker that makes a batch holds its interpreter lock (GIL), and the training waits for it.
+            receive_ns=least + kept * (self.load.receive_ns - least),
         )
         return replace(self, fetch_ns=kept * self.fetch_ns, load=load)
 
@@ -202,17 +214,20 @@ class Scenario(Struct, frozen=True):
     scaling: float
     """1 if the work of threads that are removed remains and takes longer on fewer cores; 0 if it was only waiting for
     each other."""
+    alone: tuple[float, float] = (0.0, 0.0)
+    """Nanoseconds by which making and using a batch are shorter without workers."""
 
     def simulated(self, load: Load, workers: int, prefetch: int, threads: int = 0) -> Simulated:
         """Return the loop with so many workers; ``threads`` limits those of the training."""
         width, (making, using) = load.width, self.speeds
+        shorter = (0.0, 0.0) if workers else self.alone
         if 0 < threads < width:
             using *= (width / threads) ** self.scaling
             width = float(threads)
         changed = replace(
             load,
-            making=tuple(making * each for each in load.making),
-            using=tuple(using * each for each in load.using),
+            making=tuple(_less(making * each, shorter[0]) for each in load.making),
+            using=tuple(_less(using * each, shorter[1]) for each in load.using),
             width=width,
             receive_ns=self.receive * load.receive_ns,
             send_ns=self.receive * load.send_ns,
@@ -250,10 +265,18 @@ def _scenarios(step: Step, workers: int, *, waits_overlap: bool = False) -> tupl
     at_once = max(1, step.workers) if workers > step.workers and not waits_overlap else None
     fair, kept = step.shared.fair(running), step.shared.taken_away()
     tasks = (running, running) if step.workers else (step.today.making_cpu, step.today.width)
+    alone = (SHARED_NS, DISTURBED_NS) if step.workers else (0, 0)
+    # A loader with workers has measured how long receiving takes.
+    slow = 1.0 if step.workers else SLOW_RECEIVE
     return (
-        Scenario(fair, _speeds(fair, tasks), 1.0, 0.0, None, 0.0),
-        Scenario(kept, _speeds(kept, tasks), SLOW_RECEIVE, REPLY_NS, at_once, 1.0),
+        Scenario(fair, _speeds(fair, tasks), 1.0, 0.0, None, 0.0, alone),
+        Scenario(kept, _speeds(kept, tasks), slow, REPLY_NS, at_once, 1.0),
     )
+
+
+def _less(time_ns: float, shorter_ns: float) -> float:
+    """Return a time that is shorter by so much, but at least a fifth of it."""
+    return max(0.2 * time_ns, time_ns - shorter_ns)
 
 
 def _speeds(cores: Cores, tasks: tuple[float, float]) -> tuple[float, float]:
@@ -291,7 +314,7 @@ def measured_step(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> St
     if min(len(times.making), len(times.using)) < MIN_BATCHES:
         times = BatchTimes((fetch_ns / per_step,), (rest_ns / per_step,), (loader.share * now_ns / per_step,))
     threads = 1 if on_gpu else processors.threads_per_trainer or 1
-    load = _load(evidence, trainer, loader, times, threads, on_gpu)
+    load = measured_load(evidence, trainer, loader, times, threads, on_gpu)
     return Step(
         now_ns=now_ns,
         rest_ns=rest_ns,
@@ -303,79 +326,13 @@ def measured_step(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> St
         crowded=evidence.get(find_other_programs, trainer) is not None,
         prefetch=loader.prefetch_factor or DEFAULT_PREFETCH,
         batches=per_step,
-        batch_ns=_mean(times.using) + _mean(times.waits),
+        batch_ns=mean(times.using) + mean(times.waits),
         load=load,
         today=load,
         shared=evidence.get(find_shared_cores, trainer, loader),
+        least_receive_ns=IDLE_RECEIVE_NS + batch_bytes(loader) * RECEIVE_NS_PER_BYTE,
         used_cores=running_and_used(evidence.timeline, trainer, evidence.get(find_account, trainer))[1],
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _load(
-    evidence: Evidence, trainer: Trainer, loader: LoaderUse, times: BatchTimes, threads: int, on_gpu: bool
-) -> Load:
-    """Return the work of a loader's batches, without the time in which they waited for a core."""
-    running, used = running_and_used(evidence.timeline, trainer, evidence.get(find_account, trainer))
-    # The part of the time in which the training thread wanted a core and had one.
-    had = min(1.0, used / running) if running and used is not None else 1.0
-    states = evidence.get(find_making_states, trainer, loader)
-    # If a GPU does the rest, the host thread may wait for it, which says nothing about making batches.
-    wanted = 1.0 if states is None or (on_gpu and not loader.workers) else states.wanting_share
-    lost = 0.0 if states is None else min(states.cpu_starvation, wanted)
-    if (
-        states is not None
-        and not loader.workers
-        and not on_gpu
-        and len(evidence.get(find_ranks_together)) > 1
-    ):
-        # A rank also waits for others.
-        wanted = 1.0 - states.disk_share
-        lost = wanted * (1.0 - had)
-    kept = max(1e-3, 1.0 - lost)
-    making_cpu = min(1.0, (wanted - lost) / kept)
-    made = loader.making
-    size = made.batch_bytes if made is not None and made.batch_bytes else 0.0
-    # The times of a loader with workers contain receiving.
-    receive = 0.0 if loader.workers else RECEIVE_NS + size * RECEIVE_NS_PER_BYTE
-    send = 0.0 if loader.workers else SEND_NS + size * SEND_NS_PER_BYTE
-    return Load(
-        making=tuple(kept * each for each in times.making),
-        using=tuple(had * each for each in times.using),
-        making_cpu=making_cpu,
-        width=_width(evidence, trainer, loader, used, kept * making_cpu, threads, had) if not on_gpu else 1.0,
-        receive_ns=receive,
-        send_ns=send,
-        reply_ns=0.0,
-        epoch=max(1, loader.batches // max(1, loader.starts)) if loader.starts else MAX_EPOCH,
-    )
-
-
-MAX_EPOCH = 1_000_000
-"""Batches of an epoch whose end was not recorded."""
-
-
-def _width(
-    evidence: Evidence,
-    trainer: Trainer,
-    loader: LoaderUse,
-    used: float | None,
-    making_cpu: float,
-    threads: int,
-    had: float,
-) -> float:
-    """Return how many cores the training's own work uses; all its threads if that was not sampled.
-
-    ``making_cpu`` is the part of making batches that ran.
-    """
-    if used is None:
-        return float(threads)
-    made = 0.0 if loader.workers else loader.share
-    rest = max(1e-3, 1.0 - made)
-    return min(float(threads), max(0.1, (used - made * making_cpu) / (rest * had)))
 
 
 def best_workers(step: Step) -> int:

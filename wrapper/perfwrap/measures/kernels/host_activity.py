@@ -21,6 +21,8 @@ WAITING = (
     r"|sleep|clock_nanosleep|read|readv|recv|recvfrom|recvmsg|accept|waitpid|wait4|connect)"
 )
 """System calls in which a thread waits."""
+RECORDER = "recorder"
+"""The source of what perfwrap's recorder wrote."""
 LOADER = r"^enumerate\(DataLoader\)#"
 """The name of the range in which PyTorch's DataLoader waits for a batch."""
 
@@ -55,8 +57,8 @@ def find_host_activity(timeline: Timeline, events: pl.DataFrame, process: int) -
     # Not collected, so that a million functions are not copied with their names.
     spans = timeline.spans.lazy().filter(pl.col("track").is_in(threads))
     category, operation = pl.col("category").cast(pl.String), pl.col("operation")
-    operations, names = (
-        spans.select(pl.col(text).unique()).collect()[text] for text in ("operation", "name")
+    operations, names, sources = (
+        spans.select(pl.col(text).unique()).collect()[text] for text in ("operation", "name", "source")
     )
     has_ops = "op" in operations
     layers = {
@@ -79,7 +81,8 @@ def find_host_activity(timeline: Timeline, events: pl.DataFrame, process: int) -
         found["dispatch"] = _closed(found["dispatch"], MAX_DISPATCH_GAP_NS, between)
     return HostActivity(
         layers=found,
-        otherwise="python" if has_ops else "host",
+        # The recorder sees all that torch is called for, so the rest is the program's Python.
+        otherwise="python" if has_ops or RECORDER in sources else "host",
         blocked=union([found["sync"], found["transfer"]]),
         between_steps=between,
     )

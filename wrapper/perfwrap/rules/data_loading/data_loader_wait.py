@@ -8,8 +8,8 @@ Why it costs
 
 How the gain is estimated
     Measured: the wait for batches in the step account. At best all of it disappears. At worst only the part that
-    workers can overlap on the usable cores; if all cores are already busy, nothing. Without workers, the training
-    thread makes the batches: of the time to receive one, that to make one remains.
+    workers can overlap on the usable cores; if all cores are already busy, nothing. Without workers, a
+    simulation predicts the step; this is only an option if its whole range gains 3 %.
 
 How to fix
     If cores are free, use more workers: enough to make batches as fast as the rest of the step needs them. If all cores
@@ -29,8 +29,9 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import HALF, NOTHING, without, without_measured
+from perfwrap.measures.account.what_if import HALF, NOTHING, without
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
+from perfwrap.measures.data_loading.worker_need import MIN_GAIN, measured_step, saved
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.trainers import Trainer
@@ -78,17 +79,13 @@ def _receiving(
     step_ns = mean_step_ns(evidence, trainer)
     where = named("the DataLoader", loader.created)
     received_ns = loader.wait_ns / max(1, loader.batches)
-    cheap = loader.fetch_ns is not None and loader.fetch_ns <= received_ns
-    made = units.duration(loader.fetch_ns)
-    # The training thread then makes the batches instead of receiving them.
-    less = share * (1.0 - (loader.fetch_ns or 0.0) / received_ns) if cheap else 0.0
-    alone = Option(
-        f"Pass num_workers=0 to {where}.",
-        without_measured(less),
-        f"making a batch takes only {made}",
-        "workers=0",
-        f"Making a batch takes only {made}.",
+    step = measured_step(evidence, trainer, loader)
+    alone = saved(step, 0) if step is not None else (1.0, 1.0)
+    cheap = alone[1] <= 1.0 - MIN_GAIN
+    made = (
+        f"aking a batch takes {units.duration(loader.fetch_ns)}, receiving it {units.duration(received_ns)}"
     )
+    in_training = Option(f"Pass num_workers=0 to {where}.", alone, f"m{made}", "workers=0", f"M{made}.")
     fewer = Option(
         f"Send fewer or smaller batches: larger batches in {where}, or fewer tensors per batch.",
         (1.0 - share, 1.0),
@@ -103,7 +100,7 @@ def _receiving(
             f"{_setting(loader)}; the rest of the step takes {units.duration((1.0 - loader.share) * step_ns)}.",
             f"Waits for batches that are not ready take {units.share(loader.late_share)} of the loop.",
         ),
-        options=(alone, fewer) if cheap else (fewer,),
+        options=(in_training, fewer) if cheap else (fewer,),
         verdict="data-bound" if share >= limits.receiving_problem_share else None,
         location=locate(loader.created),
         confidence="inferred",
