@@ -22,6 +22,8 @@ from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
 HEAD_BYTES = 1 << 18
+OWN_FORMAT = "journal"
+"""What perfwrap itself writes; these files are not imported."""
 MAX_FILES = 1024
 """Maximum number of files in a folder; one machine cannot read a job with more ranks."""
 
@@ -135,7 +137,8 @@ def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
 
 def _recognising(path: Path, head: bytes) -> Iterator[str]:
     """Return the formats that recognise a file."""
-    return (name for name in formats() if _recognises(name, path, head))
+    # Not of formats(), which imports all readers: the first that recognises the file is enough.
+    return (name for name in SOURCES if name != OWN_FORMAT and _recognises(name, path, head))
 
 
 def _recognises(name: str, path: Path, head: bytes) -> bool:
