@@ -90,6 +90,7 @@ ALLOWED = {
         "errors",
     },
     "experiments": {
+        "edits",
         "private_files",
         "launch",
         "diagnosis",
@@ -111,6 +112,7 @@ ALLOWED = {
         "measures",
         "timeline",
         "run_folder",
+        "units",
         "errors",
     },
     "api": {
@@ -126,7 +128,26 @@ ALLOWED = {
         "units",
         "errors",
     },
-    "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
+    "agents": {
+        "analysis",
+        "reports",
+        "rules",
+        "run_folder",
+        "private_files",
+        "units",
+        "errors",
+    },
+    "notebook": {"launch", "run_folder", "units", "errors"},
+    "exporters": {
+        "diagnosis",
+        "reports",
+        "timeline",
+        "run_folder",
+        "private_files",
+        "shown_text",
+        "units",
+        "errors",
+    },
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

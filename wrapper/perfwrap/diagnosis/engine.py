@@ -14,6 +14,7 @@ from perfwrap.diagnosis.attribution import resolve_overlaps
 from perfwrap.diagnosis.guard import guarded
 from perfwrap.diagnosis.merged_ranks import merge_ranks, order
 from perfwrap.diagnosis.model import Diagnosis, Verdict
+from perfwrap.diagnosis.prices import Price, find_cost
 from perfwrap.diagnosis.run_figures import (
     gpu_activity,
     overview_of,
@@ -33,12 +34,14 @@ from perfwrap.measures.host.conditions import find_conditions
 from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.process_roles import process_roles
 from perfwrap.measures.host.processors import find_processors
+from perfwrap.measures.kernels.phase_idle import find_phase_idle
 from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import find_skew
 from perfwrap.measures.recorder.after_window import find_slower_after
 from perfwrap.measures.recorder.own_cost import find_own_cost
 from perfwrap.measures.recorder.windows import window_notes
+from perfwrap.measures.run.energy import find_energy
 from perfwrap.measures.run.whole_run import find_whole_run
 from perfwrap.measures.steps.step_blocks import StepBlocks, find_step_blocks
 from perfwrap.measures.steps.steps import find_steps
@@ -66,16 +69,17 @@ def diagnose(
     thresholds: Thresholds | None = None,
     overview: bool = False,
     account: Mapping[str, int] | None = None,
+    price: Price | None = None,
 ) -> Diagnosis:
     """Return the diagnosis of a timeline; it may have no verdict, but it never raises.
 
     ``skipped`` maps rules that do not run to the reason; ``thresholds`` has those that differ from the rules' own.
     ``overview`` adds the data for the overview chart. ``account`` is that of all training threads, if only some
-    are in the timeline. KeyError or TypeError for an unknown rule or threshold.
+    are in the timeline; ``price`` gives the cost of the run. KeyError or TypeError for an unknown rule or threshold.
     """
     limits = limits_of(rules, thresholds or {})
     diagnosis, failure = guarded(
-        lambda: _diagnose(timeline, rules, skipped or {}, limits, overview, account), None
+        lambda: _diagnose(timeline, rules, skipped or {}, limits, overview, account, price), None
     )
     diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
     changed = tuple(
@@ -93,6 +97,7 @@ def _diagnose(
     limits: Mapping[str, Any],
     overview: bool,
     of_all: Mapping[str, int] | None,
+    price: Price | None,
 ) -> Diagnosis:
     """Return the diagnosis; raises if a measure fails that everything depends on."""
     evidence = Evidence(timeline)
@@ -120,13 +125,14 @@ def _diagnose(
     main = evidence.get(find_main_trainer)
     verdict = judge(evidence, findings, account)
     findings = tuple(sorted(findings, key=partial(_asides, verdict, _largest_named(findings))))
+    energy, steps = guarded(lambda: evidence.get(find_energy), None)[0], step_figures(evidence)
     return Diagnosis(
         verdict=verdict,
         findings=findings,
         would_not_help=guarded(lambda: find_unhelpful(evidence, findings), NONE_UNHELPFUL)[0],
         outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
         account=account if has_phases else unknown_account(account),
-        steps=step_figures(evidence),
+        steps=steps,
         ranks=tuple(rank_figures(evidence, trainer, has_phases) for trainer in evidence.get(find_trainers)),
         skew=guarded(lambda: evidence.get(find_skew), None)[0],
         processes=evidence.get(process_roles),
@@ -139,6 +145,9 @@ def _diagnose(
         else None,
         gpus=guarded(lambda: evidence.get(find_gpus), NO_GPUS)[0],
         gpu_activity=guarded(lambda: gpu_activity(evidence), None)[0] or (),
+        phase_idle=guarded(lambda: evidence.get(find_phase_idle, main), None)[0] if main else None,
+        energy=energy,
+        cost=find_cost(price, energy, timeline.run, steps.median_ns),
         gpu_memory=guarded(lambda: evidence.get(find_gpu_memory), NO_MEMORY)[0],
         kernels=tuple(guarded(lambda: evidence.get(roofline).to_dicts(), None)[0] or ()),
         run=timeline.run,
