@@ -43,9 +43,25 @@ def test_power_far_below_the_limit_with_lowered_clocks_is_capped_elsewhere(tmp_p
     assert "what caps the power" in finding.advice
 
 
+def test_limits_that_the_log_does_not_contain_are_those_of_the_board(tmp_path: Path) -> None:
+    lines = ["timestamp, name, index, utilization.gpu [%], power.draw [W], clocks.sm [MHz]"]
+    for second in range(40):
+        at = f"2026/01/01 12:00:{second:02}.000"
+        lines += [
+            f"{at}, NVIDIA H100 80GB HBM3, {gpu}, 100 %, 40{second % 4} W, 1395 MHz" for gpu in range(8)
+        ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([*lines, ""]))
+    timeline, _ = files.read([path], {})
+    verdict = diagnose(timeline).verdict
+    assert verdict.id == "throttled"
+    assert "8 GPUs never exceed 403 of 700 W" in verdict.sentence
+
+
 def test_a_card_at_its_own_limit_is_capped_by_it(tmp_path: Path) -> None:
     finding = found(logged(tmp_path / "a.csv", [400, 396] * 20, 1_300, limit=400))
     assert "raised (nvidia-smi -pl)" in finding.advice
+    assert finding.severity == "minor"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.gpu.board_limits import limits_named
 from perfwrap.measures.gpu.gpu_state import Gpu, find_gpus
 from perfwrap.timeline.lookup import facts_of, track_samples
 
@@ -23,7 +24,7 @@ class GpuUse(Struct, frozen=True):
     ``work_share`` is the mean utilization from the first sample that is not idle to the last one, None if all are idle;
     ``before_ns`` and ``after_ns`` are the idle times around. ``top_watts`` is the maximum power, ``loaded_watts`` and
     ``loaded_hertz`` are means of the loaded samples, ``top_hertz`` the highest clock known: the card's own, or the
-    highest sample. None if not in the log.
+    highest sample; it and ``limit_watts`` are known of some boards by their names. None if not in the log.
     """
 
     gpu: Gpu
@@ -65,7 +66,11 @@ def _use(evidence: Evidence, gpu: Gpu) -> GpuUse | None:
     power, clock = read("power_watts").sort("time"), read("sm_clock_hertz").sort("time")
     loaded = rows.filter(pl.col("value") >= LOADED_FROM).select("time")
     of_load = partial(_mean_at, loaded)
-    top_clock = _number(facts.get("sm_clock_max_hertz")) or _top(clock)
+    board = limits_named(facts.get("name", ""))
+    top_clock = _number(facts.get("sm_clock_max_hertz")) or max(
+        (known for known in (_top(clock), board and board.sm_clock_hertz) if known), default=None
+    )
+    limit = gpu.power_limit_watts or _number(facts.get("power_limit_default_watts"))
     return GpuUse(
         gpu=gpu,
         samples=rows.height,
@@ -79,7 +84,7 @@ def _use(evidence: Evidence, gpu: Gpu) -> GpuUse | None:
         loaded=loaded.height,
         top_watts=_top(power),
         loaded_watts=of_load(power),
-        limit_watts=gpu.power_limit_watts or _number(facts.get("power_limit_default_watts")),
+        limit_watts=limit or (board.watts if board is not None else None),
         loaded_hertz=of_load(clock),
         top_hertz=top_clock,
     )

@@ -3,9 +3,9 @@
 What it finds
     In a log of GPUs (nvidia-smi, dmon) without a record of the program: reasons for lowered clocks that the driver
     reports in at least 10 % of the samples; or, at a utilization of at least 90 %, clocks at least 8 % below the
-    highest one known, while the power stays within a narrow band below a ceiling. If that ceiling is below 90 % of the
-    power limit in the log, something else limits the GPUs: the power supply of the machine or rack, heat, or a lower
-    limit.
+    highest one known (in the log, or of the board with that name), while the power stays within a narrow band below a
+    ceiling. If that ceiling is below 90 % of the power limit, something else limits the GPUs: the power supply of the
+    machine or rack, heat, or a lower limit.
 
 Why it costs
     Compute-bound kernels take longer by the loss of clock speed.
@@ -123,6 +123,7 @@ def _by_power(uses: Sequence[GpuUse], limits: Limits) -> Finding:
         verdict="throttled",
         confidence="inferred",
         scope=Scope.RECORDING,
+        max_severity="critical" if _is_below(uses, limits) else "minor",
         min_severity="minor",
     )
 
@@ -158,7 +159,7 @@ def _words(uses: Sequence[GpuUse], limits: Limits) -> tuple[str, ...]:
         )
     if _is_below(uses, limits):
         words.append(
-            "That is far below the power limit in the log, so the limit of the card is not the cause: the power of the "
+            "That is far below the power limit, so the limit of the card is not the cause: the power of the "
             "machine or rack, heat, or a limit that the log does not show."
         )
     return tuple(words)

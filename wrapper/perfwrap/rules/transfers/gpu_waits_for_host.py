@@ -50,7 +50,7 @@ from perfwrap.rules.loop import (
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, Rule, Scope
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.ranks import exposed_communication, small_collectives
-from perfwrap.rules.transfers import allocator_retries, exposed_transfer, launch_bound
+from perfwrap.rules.transfers import allocator_retries, empty_cache_in_step, exposed_transfer, launch_bound
 
 NEEDS = ("trainer", "kernels")
 
@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True):
 OTHERS: dict[str, tuple[Rule, ...]] = {
     "data": (gpu_waits_for_data,),
     "dispatch": (launch_bound,),
-    "allocation": (allocator_retries,),
+    "allocation": (allocator_retries, empty_cache_in_step),
     "transfer": (exposed_transfer,),
     "collective": (small_collectives, exposed_communication),
     "sync": (host_sync_in_step, explicit_synchronize),
