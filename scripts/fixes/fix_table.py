@@ -101,7 +101,7 @@ def fix(
     began = time.monotonic()
     name = folder.name
     with TryProgress(sys.stderr) as progress:
-        trial = Trial(command, folder, Settings(STEPS, "auto", 0.02, 600.0), progress)
+        trial = Trial(command, folder, Settings(STEPS, "auto", 0.02, 600.0, allow_writes=True), progress)
         written = watched(Path.cwd(), folder)
         search = (Search if seconds else Comparison)(trial, False, began + seconds, None)
         measured = None

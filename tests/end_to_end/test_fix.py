@@ -157,6 +157,15 @@ def test_a_list_proves_nothing_and_a_dirty_work_tree_is_not_patched(tmp_path: Pa
     assert len(list(out.iterdir())) == 1, "only the baseline ran"
 
 
+def test_a_program_that_reads_what_it_saves_is_told_the_option(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "train.py").write_text('import torch\ntorch.save({}, "a.pt")\ntorch.load("a.pt")\n')
+    done, _, document = fixed(folder)
+    assert done.returncode == 2 and not document
+    assert "--allow-writes" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

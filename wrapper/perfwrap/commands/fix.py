@@ -142,7 +142,12 @@ def fix(
         reading = trial.baseline.reading
         raise PerfwrapError(
             f"The unchanged program could not be measured: {reading.reason or reading.status}.",
-            f"Its output: {trial.baseline.folder}",
+            (
+                "torch.save wrote nothing: if the program reads what it saved, pass --allow-writes. "
+                if reading.skipped_writes
+                else ""
+            )
+            + f"Its output: {trial.baseline.folder}",
         )
     _finish(search, written(), folder, apply)
 
