@@ -90,6 +90,7 @@ ALLOWED = {
         "errors",
     },
     "experiments": {
+        "edits",
         "private_files",
         "launch",
         "diagnosis",
@@ -111,6 +112,7 @@ ALLOWED = {
         "measures",
         "timeline",
         "run_folder",
+        "units",
         "errors",
     },
     "api": {

@@ -39,6 +39,13 @@ def test_no_workflow_may_write_but_the_one_that_publishes() -> None:
     ],
 )
 def test_what_github_reads_is_valid(schema: str, files: list[Path]) -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        f"vendor.{schema}",
+        *map(str, files),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

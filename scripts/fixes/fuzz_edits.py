@@ -28,9 +28,9 @@ from importlib import import_module
 from pathlib import Path
 
 from perfwrap.edits import EDITS
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_file import read_source
-from perfwrap.edits.source_tree import Source, parse
+from perfwrap.edits.syntax.source_tree import Source, parse
 
 MOST_READ = 6000
 """Files that are read to choose from."""
@@ -54,6 +54,7 @@ OWN = {
     "thread_count": r"DataLoader\(",
     "optimizer_options": r"(Adam|AdamW|SGD|RMSprop)\(",
     "zero_grad_option": r"zero_grad\(",
+    "transfer_option": r"\.(to|cuda)\(",
     "evaluation_mode": r"\b(for|while)\b.*:",
     "summed_values": r"\+=.*(item\(\)|float\()",
     "kept_values": r"append\(.*(item\(\)|float\()",
@@ -63,8 +64,10 @@ OWN = {
     "frozen_garbage": r"\b(for|while)\b.*:",
     "log_softmax_call": r"softmax|\blog\(",
     "retained_graph": r"retain_graph",
+    "summed_backward": r"backward\(",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
+    "hoisted_calls": r"no_grad\(|inference_mode\(",
     "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",
     "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
     "checkpoint_interval": r"save",

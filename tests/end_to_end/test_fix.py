@@ -52,13 +52,15 @@ def program(folder: Path, pause: float, noise: str = "") -> Path:
     return folder
 
 
-def fixed(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], Path, dict[str, Any]]:
+def fixed(
+    folder: Path, *words: str, command: tuple[str, ...] = ("train.py",)
+) -> tuple[subprocess.CompletedProcess[str], Path, dict[str, Any]]:
     """Run ``perfwrap fix`` in a folder, its own files beside it."""
     pytest.importorskip("torch")
     out = folder.parent / f"{folder.name}-out"
     options = ["--steps", "25", "--repeats", "2", "--out", str(out), *words]
     done = subprocess.run(
-        [sys.executable, "-m", "perfwrap", "fix", *options, "--", sys.executable, "train.py"],
+        [sys.executable, "-m", "perfwrap", "fix", *options, "--", sys.executable, *command],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
         capture_output=True,
@@ -99,6 +101,40 @@ def test_a_gain_becomes_a_patch_that_applies_and_no_file_is_touched(
         (copy / "train.py").write_bytes((folder / "train.py").read_bytes())
         subprocess.run([*command, str(out / "perfwrap.patch")], cwd=copy, check=True, capture_output=True)
         assert "num_workers=" in (copy / "train.py").read_text()
+
+
+@pytest.mark.timing
+def test_a_notebook_that_papermill_runs_gets_a_patch_of_its_cell(tmp_path: Path) -> None:
+    for needed in ("papermill", "ipykernel"):
+        pytest.importorskip(needed, reason=f"needs {needed} in the environment of the tests")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    text = PROGRAM.format(pause=0.01, noise="")
+    head, _, main = text.partition("def main():")
+    cells = [head.strip(), "def main():" + main.partition("if __name__")[0].rstrip()]
+    entries = [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "metadata": {},
+            "outputs": [],
+            "source": cell.splitlines(True),
+        }
+        for cell in [*cells, "main()"]
+    ]
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    content = {"cells": entries, "metadata": kernel, "nbformat": 4, "nbformat_minor": 4}
+    (folder / "a.ipynb").write_text(json.dumps(content, indent=1) + "\n")
+    before = (folder / "a.ipynb").read_bytes()
+    done, out, document = fixed(folder, command=("-m", "papermill", "a.ipynb", str(tmp_path / "b.ipynb")))
+    assert done.returncode == 0, done.stderr + done.stdout
+    (row,) = [row for row in document["edits"] if row["state"] == "kept"]
+    assert row["file"] == f"{folder}/a.ipynb, cell [2]"
+    assert (folder / "a.ipynb").read_bytes() == before
+    subprocess.run(["git", "apply", str(out / "perfwrap.patch")], cwd=folder, check=True, capture_output=True)
+    edited = json.loads((folder / "a.ipynb").read_text())
+    assert "num_workers=" in "".join(edited["cells"][1]["source"])
+    assert [edited["cells"][0], edited["cells"][2]] == [entries[0], entries[2]]
 
 
 @pytest.mark.timing

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from perfwrap.commands.fix import _apply
-from perfwrap.edits.patch_text import patch
-from perfwrap.edits.source_file import read_source
+from perfwrap.edits.files.patch_text import patch
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.errors import PerfwrapError
 
 OLD, NEW = "a = 1\nb = 2\n", "a = 1\nb = 3\n"

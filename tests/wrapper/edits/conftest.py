@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from perfwrap.edits import edit
 from perfwrap.edits.outcome import Edited, Refused, Target, Value
 
@@ -32,20 +33,26 @@ def changed(old: str, new: str) -> str:
 def apply() -> Callable[..., str]:
     """Return the changed lines, after the checks that hold for every edit."""
 
-    def check(name: str, program: str, words: tuple[str, ...] = (), **values: Value) -> str:
+    def check(
+        name: str,
+        program: str,
+        words: tuple[str, ...] = (),
+        seen: dict[str, Value] | None = None,
+        **values: Value,
+    ) -> str:
         program = textwrap.dedent(program).lstrip("\n")
-        target = Target(line_of(program), values, words)
+        target = Target(line_of(program), values, words, seen or {})
         found = edit(name, program, target)
         assert isinstance(found, Edited), found
         assert found.sentence.endswith(".")
         compile(found.text, "edited.py", "exec")
         # A second application finds nothing to do.
-        again = Target(line_of(found.text), values, words) if MARK in found.text else target
+        again = replace(target, line=line_of(found.text)) if MARK in found.text else target
         assert isinstance(edit(name, found.text, again), Refused)
         # Unusual white space around it, and other line ends, stay.
         odd = ODD_STYLE + program + ODD_STYLE
         lines = len(ODD_STYLE.splitlines())
-        moved = edit(name, odd, Target(target.line + lines, values, words))
+        moved = edit(name, odd, replace(target, line=target.line + lines))
         assert isinstance(moved, Edited)
         assert sorted(changed(odd, moved.text).splitlines()) == sorted(
             changed(program, found.text).splitlines()
@@ -62,9 +69,15 @@ def apply() -> Callable[..., str]:
 def refuse() -> Callable[..., str]:
     """Return why an edit is refused."""
 
-    def check(name: str, program: str, words: tuple[str, ...] = (), **values: Value) -> str:
+    def check(
+        name: str,
+        program: str,
+        words: tuple[str, ...] = (),
+        seen: dict[str, Value] | None = None,
+        **values: Value,
+    ) -> str:
         program = textwrap.dedent(program).lstrip("\n")
-        found = edit(name, program, Target(line_of(program), values, words))
+        found = edit(name, program, Target(line_of(program), values, words, seen or {}))
         assert isinstance(found, Refused), found
         return found.reason
 

@@ -34,6 +34,11 @@ def test_fakes_are_detached(apply: Callable[..., str]) -> None:
     )
 
 
+def test_fakes_are_also_found_from_the_line_that_makes_them(apply: Callable[..., str]) -> None:
+    program = LOOP.replace("fake = netG(torch.ones(4))", "fake = netG(torch.ones(4))  # here")
+    assert "+        errD = f(netD(fake.detach()))" in apply("detached_fakes", program)
+
+
 def test_the_discriminator_is_frozen_for_the_generator(apply: Callable[..., str]) -> None:
     assert apply("frozen_discriminator", GENERATOR) == (
         "+        netD.requires_grad_(False)\n+        netD.requires_grad_(True)"

@@ -41,3 +41,8 @@ def test_foreach_is_set(apply: Callable[..., str]) -> None:
 def test_what_may_not_work_is_refused(refuse: Callable[..., str], call: str, reason: str) -> None:
     program = f"import apex\nfrom torch.optim import Adam, RMSprop\no = {call}  # here\n"
     assert reason in refuse(NAME, program, fused=True)
+
+
+def test_an_optimizer_of_the_file_itself_is_refused(refuse: Callable[..., str]) -> None:
+    program = "import torch\n\nclass AdamW(torch.optim.Optimizer):\n    pass\n\no = AdamW(p)  # here\n"
+    assert "but of this file" in refuse(NAME, program, fused=True)

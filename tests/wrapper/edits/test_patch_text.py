@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from perfwrap.edits.patch_text import patch, root_of
-from perfwrap.edits.source_file import read_source
+from perfwrap.edits.files.patch_text import patch, root_of
+from perfwrap.edits.files.source_reader import read_source
 
 CHANGES: Mapping[str, tuple[bytes, bytes]] = {
     "one.py": (b"a = 1\nb = 2\nc = 3\n", b"a = 1\nb = 20\nc = 3\n"),

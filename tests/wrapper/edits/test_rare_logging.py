@@ -34,6 +34,21 @@ def test_a_loop_without_a_counter_gets_one(apply: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        'sys.stdout.write("%d: %f" % (i, loss.item()))',
+        "t.set_description(f'{loss.item():.2f}')",
+        "self.board.add_scalar('loss', loss.item(), i)",
+        "accelerator.print(loss)",
+        "self.logger.info('%s', loss)",
+    ],
+)
+def test_the_forms_of_real_programs_are_known(line: str, apply: Callable[..., str]) -> None:
+    changed = apply(NAME, f"for i, x in enumerate(loader):\n    {line}  # here\n", every=50)
+    assert changed == f"-    {line}  # here\n+    if i % 50 == 0:\n+        {line}  # here"
+
+
+@pytest.mark.parametrize(
     ("line", "reason"),
     [
         ("total = print(loss)", "more than print or log"),
@@ -42,7 +57,7 @@ def test_a_loop_without_a_counter_gets_one(apply: Callable[..., str]) -> None:
         ("print(loss.backward())", "calls loss.backward()"),
         ("print(1); loss.backward()", "not one statement"),
         ("if i % 10 == 0: print(1)", "not one statement"),
-        ("results.add_scalar(loss)", "more than print or log"),
+        ("results.write(loss)", "more than print or log"),
         ("print((n := n + 1))", "more than print or log"),
     ],
 )

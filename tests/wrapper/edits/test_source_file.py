@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_file import read_source
 
 
 @pytest.mark.parametrize(

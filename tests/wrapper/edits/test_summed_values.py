@@ -62,6 +62,30 @@ def test_reads_now_and_then_are_read_there(apply: Callable[..., str]) -> None:
     )
 
 
+@pytest.mark.parametrize("count", ["(output == y).sum()", "output.argmax(1).eq(y).sum()"])
+def test_a_count_stays_a_whole_number(count: str, apply: Callable[..., str]) -> None:
+    program = f"""
+    correct, seen = 0, 0
+    for x, y in loader:
+        correct += {count}.item()  # here
+    print(correct / seen)
+    """
+    assert apply(NAME, program) == (
+        f"-    correct += {count}.item()  # here\n+    correct += {count}  # here\n+correct = int(correct)"
+    )
+
+
+def test_a_mean_of_floats_is_a_float(apply: Callable[..., str]) -> None:
+    program = "right = 0\nfor x in y:\n    right += (x == 1).float().mean().item()  # here\nprint(right)\n"
+    assert "+    right += (x == 1).float().mean().detach().double()  # here" in apply(NAME, program)
+
+
+@pytest.mark.parametrize("begin", ["0.0", "None"])
+def test_a_count_that_does_not_begin_as_a_whole_number_stays(begin: str, refuse: Callable[..., str]) -> None:
+    program = f"a = {begin}\nfor x in y:\n    a += (x == 1).sum().item()  # here\nprint(a)\n"
+    assert "does not begin" in refuse(NAME, program)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

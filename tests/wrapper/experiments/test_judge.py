@@ -38,7 +38,7 @@ def rows(runs: Sequence[Run], predicted: tuple[float, float] | None = None) -> d
         for name in dict.fromkeys(one.name for one in runs)
         if name != BASELINE
     ]
-    return {row.name: row for row in judge.rows(runs, planned, HERE)}
+    return {row.name: row for row in judge.rows(runs, planned)}
 
 
 def turns(name: str, times_ms: float, **more: object) -> list[Run]:
@@ -141,7 +141,7 @@ def test_the_fixes_that_gain_are_tried_together_the_best_of_each_and_nothing_els
     runs = [base]
     for name, time in several.items():
         runs += [run(name, steps(time)), base]
-    found = judge.rows(runs, [Planned(parse(name)) for name in several], HERE)
+    found = judge.rows(runs, [Planned(parse(name)) for name in several])
     together = judge.combination(found)
     assert together is not None and together.name == "workers=4+gc-freeze"
     best = judge.best(found)
@@ -192,12 +192,11 @@ def test_a_checkpoint_that_only_the_baseline_has_still_costs_what_it_costs() -> 
     assert ratio is not None and ratio.value == pytest.approx(500 / 990, rel=0.01)
 
 
-def test_the_edit_names_the_places_where_the_change_was_made(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("loader = DataLoader(data)\n")
+def test_a_row_names_the_places_where_the_change_was_made() -> None:
     made = {"workers=2": Made("applied", "", (judge.Site("train.py", 1, "num_workers=0", "num_workers=2"),))}
     runs = turns("workers=2", 5.0, made=made)
-    row = judge.rows(runs, [Planned(parse("workers=2"))], tmp_path)[1]
-    assert "+loader = DataLoader(data, num_workers=2)" in row.edit.diff
+    row = judge.rows(runs, [Planned(parse("workers=2"))])[1]
+    assert row.sites == {"workers=2": made["workers=2"].sites}
 
 
 def test_files_that_the_program_writes_are_named(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_to_look_after_every_run_does_not_make_differences_of_noise() -> None:
     for seed in range(8):
         trial, planned = simulated({"none": 1.0}, 0.03, seed)
         repeated_runs.measure(trial, planned, None, time.monotonic() + HOUR_S)
-        judged.append(judge.rows(trial.runs, trial.planned, Path())[1].judgement)
+        judged.append(judge.rows(trial.runs, trial.planned)[1].judgement)
     # With plain 95 % intervals two of these are called different.
     assert judged.count("noise") >= 7
 

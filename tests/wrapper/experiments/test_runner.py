@@ -69,6 +69,28 @@ def test_a_change_that_finds_nothing_to_change_is_said_to_be_unused(tmp_path: Pa
     assert reading.status == "unused"
 
 
+def test_the_memory_of_all_processes_is_known_where_nothing_is_timed(tmp_path: Path) -> None:
+    text = (
+        "import subprocess, sys, time\n"
+        "held = bytearray({own} << 20)\n"
+        "code = 'import time; held = bytearray({child} << 20); time.sleep(2)'\n"
+        "subprocess.run([sys.executable, '-c', code])\n"
+    )
+    peaks = []
+    for name, own, child in (("small", 1, 1), ("own", 200, 1), ("child", 1, 200)):
+        script = tmp_path / f"{name}.py"
+        script.write_text(text.format(own=own, child=child))
+        settings = Settings(values_seed=0)
+        command = [sys.executable, str(script)]
+        ended = run_once(command, (), tmp_path / name, settings, lambda _: None, PATIENT)
+        assert ended.peak_bytes is not None
+        peaks.append(ended.peak_bytes)
+    for more in peaks[1:]:
+        assert 150 << 20 < more - peaks[0] < 250 << 20
+    script.write_text("")
+    assert run_once(command, (), tmp_path / "timed", Settings(), lambda _: None, PATIENT).peak_bytes is None
+
+
 def test_a_program_that_hangs_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     hangs = (
         "import signal, subprocess, sys, time\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 from perfwrap.edits.outcome import Refusal
 from perfwrap.fixing import candidates, edited_program
-from perfwrap.measures.account.lines import Line
+from perfwrap.fixing.candidates import Loader
 from perfwrap.rules.model import Finding, Location, Option
 
 PROGRAM = """import torch
@@ -76,8 +77,76 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
 def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:
     option = Option("Pass num_workers=2 to the DataLoader.", (0.4, 0.6), experiment="workers=2")
     slow = finding("slow_item", program, STEP, option)
-    (found,), _ = candidates.find([slow], [Line(str(program), LOADER, "main")], [])
+    (found,), _ = candidates.find([slow], [Loader(str(program), LOADER)], [])
     assert found.target.line == LOADER
+
+
+def test_the_values_of_the_run_tell_which_dictionary_it_used(program: Path) -> None:
+    text = PROGRAM.replace("batch_size=4)", "**options)").replace(
+        "    loader", "    options = {'num_workers': 1} if torch.cuda.is_available() else {}\n    loader"
+    )
+    program.write_text(text)
+    option = Option("Pass num_workers=2 to the DataLoader.", (0.4, 0.6), experiment="workers=2")
+    for seen, expected in (
+        (0, "{'num_workers': 1} if torch.cuda.is_available() else {\"num_workers\": 2}"),
+        (1, "{'num_workers': 2} if torch.cuda.is_available() else {}"),
+    ):
+        loader = Loader(str(program), LOADER + 1, {"num_workers": seen})
+        (found,), _ = candidates.find([finding("slow_item", program, STEP, option)], [loader], [])
+        ((_, content),) = edited_program.make([found]).items()
+        assert content.decode() == text.replace(
+            "{'num_workers': 1} if torch.cuda.is_available() else {}", expected
+        )
+
+
+@pytest.mark.parametrize("is_papermill", [True, False])
+def test_a_cell_of_a_notebook_is_edited_where_papermill_runs_it(is_papermill: bool, tmp_path: Path) -> None:
+    cells = [
+        "import torch\nfrom torch.utils.data import DataLoader",
+        "loader = DataLoader([1])",
+        "train(loader)",
+    ]
+    path = tmp_path / "a.ipynb"
+    entries = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": [cell]} for cell in cells]
+    content = {"cells": entries, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    where = f"{path}, cell [2]"
+    option = Option("Pass num_workers=2 to it.", (0.4, 0.6), experiment="workers=2")
+    words = ["python", "-m", "papermill" if is_papermill else "nbconvert", str(path)]
+    found, unedited = candidates.find([finding("slow_item", where, 1, option)], [], words, {where: cells[1]})
+    if not is_papermill:
+        assert not found and "Only papermill" in unedited[0].reason
+        return
+    (one,) = found
+    assert (one.place.file, one.place.line) == (where, 1)
+    assert one.sentence == "Add num_workers=2: the DataLoader at cell [2], line 1."
+    ((_, edited),) = edited_program.make(found).items()
+    assert edited.decode() == path.read_text().replace("DataLoader([1])", "DataLoader([1], num_workers=2)")
+
+
+def test_too_many_threads_are_changed_where_the_program_sets_them(program: Path) -> None:
+    program.write_text(PROGRAM.replace("def main", "torch.set_num_threads(8 * 2)\n\n\ndef main"))
+    option = Option("Call torch.set_num_threads(2).", (0.4, 1.0), experiment="threads=2")
+    over = Finding("Too many threads.", 0.5, (), (option,), rule="thread_oversubscription")
+    (found,), _ = candidates.find([over], [], ["python", str(program)])
+    ((_, content),) = edited_program.make([found]).items()
+    assert "torch.set_num_threads(2)\n" in content.decode()
+    assert candidates.find([over], [], ["python", "-m", "train"])[0] == []
+
+
+def test_garbage_collection_without_a_line_is_edited_at_the_training_loop(program: Path) -> None:
+    pause = Finding("Garbage collection.", 0.5, (), (Option("Freeze.", (0.5, 0.8)),), rule="gc_pause")
+    (found,), _ = candidates.find([pause], [], [], {}, (str(program), STEP))
+    assert found.edit == "frozen_garbage"
+    assert candidates.find([pause], [], [])[0] == []
+
+
+def test_workers_that_only_live_longer_keep_their_items(program: Path) -> None:
+    program.write_text(PROGRAM.replace("batch_size=4", "batch_size=4, num_workers=2"))
+    longer = Option("Pass persistent_workers=True.", (0.5, 0.8), experiment="persistent-workers")
+    more = Option("Pass num_workers=4.", (0.5, 0.8), experiment="workers=4")
+    found, _ = candidates.find([finding("worker_restart", program, LOADER, longer, more)], [], [])
+    assert [one.keeps_workers for one in found] == [True, False]
 
 
 def test_ceilings_and_numerics_are_no_edits_of_the_loader(program: Path) -> None:
@@ -90,8 +159,8 @@ def test_code_of_libraries_and_code_without_a_file_is_not_edited() -> None:
     for name, said in (
         (pytest.__file__, "belongs to a library"),
         (str(Path(sys.modules["json"].__file__ or "")), "belongs to a library"),
-        ("<stdin>", "is not a Python file"),
-        ("/gone/train.py", "is not a Python file"),
+        ("<stdin>", "neither a Python file"),
+        ("/gone/train.py", "neither a Python file"),
     ):
         with pytest.raises(Refusal, match=said):
             candidates.own_file(name)

@@ -45,7 +45,9 @@ class Simulated(Search):
     interrupted_at: int = 0
     runs: list[str] = field(default_factory=list)
 
-    def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
+    def _compare(
+        self, name: str, contents: Contents, random: bool, keeps_workers: bool
+    ) -> tuple[Equality, float, str]:
         self._next(name)
         return "identical", 0.0, ""
 
@@ -92,3 +94,23 @@ def test_the_best_proven_edit_survives_an_interrupt(
     kept = [row["edit"] for row in document["edits"] if row["state"] == "kept"]
     assert ("foreach=True" in changed) is ("optimizer_options" in kept)
     assert ("set_to_none=False" not in changed) is (not changed or "zero_grad_option" in kept)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_too_much"),
+    [
+        (4 << 30, 5 << 30, False),
+        (4 << 30, 7 << 30, True),
+        (300 << 20, 1200 << 20, False),
+        (300 << 20, 1400 << 20, True),
+        (None, 7 << 30, False),
+        (4 << 30, None, False),
+    ],
+)
+def test_memory_may_grow_by_half_and_always_by_what_workers_need(
+    before: int | None, after: int | None, is_too_much: bool, tmp_path: Path
+) -> None:
+    search = Search(Trial(["python", "train.py"], tmp_path, Settings(), Silent()), False, 0.0)
+    reason = search.memory_reason("memory", before, after)
+    assert bool(reason) is is_too_much
+    assert not reason or "--max-memory" in reason

@@ -20,10 +20,10 @@ OF_VARIANT = (TRIAL_RUN, PRINTED, "stderr.txt")
 """All that is in the folder of one run of a trial."""
 TRY = "try.json"
 """The file that a trial writes at its end."""
-FIX, PATCH, PULL_REQUEST = "fix.json", "perfwrap.patch", "pull-request.md"
+FIX, PATCH, PULL_REQUEST, FIX_PAGE = "fix.json", "perfwrap.patch", "pull-request.md", "fix.html"
 """The files that `perfwrap fix` writes at its end; its runs are those of a trial."""
-OVERLAY = ".overlay"
-"""The suffix of the files with edited source, one for each edit that `perfwrap fix` tries."""
+OVERLAY, NOTEBOOK = ".overlay", ".ipynb"
+"""The suffixes of the files with edited source, one for each edit that `perfwrap fix` tries, and of its notebooks."""
 MAX_NAMED = 5
 """Maximum number of matching runs in an error message."""
 
@@ -95,10 +95,12 @@ def why_no_trial(path: Path) -> str:
     """Return why a folder is not a trial without other files, as the rest of a sentence that begins with its path."""
     variants = {run.parent.name for run in runs_of(path)}
     strange = {one.name for one in path.iterdir() if one.suffix != OVERLAY or not one.is_file()}
-    strange -= variants | {TRY, run_folder.REPORT, FIX, PATCH, PULL_REQUEST}
+    strange -= variants | {TRY, run_folder.REPORT, FIX, PATCH, PULL_REQUEST, FIX_PAGE}
     for variant in sorted(variants):
         strange |= {
-            f"{variant}/{one.name}" for one in (path / variant).iterdir() if one.name not in OF_VARIANT
+            f"{variant}/{one.name}"
+            for one in (path / variant).iterdir()
+            if one.name not in OF_VARIANT and one.suffix != NOTEBOOK
         }
         why = RunFolder(path / variant / TRIAL_RUN).why_not_ours()
         if why:

@@ -1,8 +1,10 @@
-"""Profile a bundled slow training script, make the edit that the diagnosis advises, and measure it."""
+"""Profile a bundled slow training script, have `perfwrap fix` write a proven patch, apply it, and measure again."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,16 +14,18 @@ from typing import Annotated, Any
 import typer
 
 from perfwrap import run_folder
+from perfwrap.analysis import run_names
+from perfwrap.commands.fix import NO_GAIN
 from perfwrap.commands.run_report import diagnosed
-from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.patch_text import patch
 from perfwrap.errors import PerfwrapError
-from perfwrap.fixing import candidates, edited_program
+from perfwrap.fixing import candidates
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.reports.terminal.difference import print_difference
 from perfwrap.rules.model import MIN_REPORTED_SHARE
 from perfwrap.shown_text import say
 
+FAST = ("--steps", "15", "--repeats", "2")
+"""Options of ``perfwrap fix`` for a gain that is large and steps that are alike."""
 SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 
@@ -32,14 +36,14 @@ def demo(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Folder for both runs; must be new or empty.",
+            help="Folder for all runs; must be new or empty.",
             show_default="perfwrap-runs/<UTC time>-demo",
         ),
     ] = None,
 ) -> None:
-    """Profile a bundled slow script, and measure the advised edit.
+    """Profile a bundled slow script, fix it, and measure it again.
 
-    Takes less than two minutes on two CPU cores. Needs no GPU and no download.
+    Takes about a minute on two CPU cores. Needs no GPU and no download.
     """
     missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
     if missing:
@@ -50,21 +54,19 @@ def demo(
     folder = run_folder.create_parent(out, "demo")
     script = folder / SCRIPT.name
     script.write_bytes(SCRIPT.read_bytes())
-    slow = _profile(script, folder / "slow", "1 of 2: a slow training script")
+    slow = _profile(script, folder / "slow", "1 of 3: a slow training script")
     edit = _advised(folder / "slow")
     if edit is None:
         say("The diagnosis advises no edit on this machine whose gain is certain: its cores may be busy.")
         return
-    edited, text = _edited(edit, folder)
-    say("")
-    say("── The advised edit ──")
-    for line in text.splitlines()[1:]:
-        say(line)
-    fixed = _profile(edited, folder / "fixed", "2 of 2: the same script with this edit")
+    if not _fixed(script, folder / "fix", edit.rule):
+        say("No edit is proven to gain on this machine: its cores may be busy.")
+        return
+    fixed = _profile(script, folder / "fixed", "3 of 3: the script with the patch")
     print_difference(slow, fixed, edit.predicted, folder)
     say("")
-    say("On your own script, `perfwrap fix -- python train.py` makes such an edit and proves it, and")
-    say("`perfwrap inspect -- python train.py` shows the cost of each line.")
+    say("On your own script: `perfwrap fix -- python train.py`. What each line costs:")
+    say("`perfwrap inspect -- python train.py`.")
 
 
 def _advised(run: Path) -> Candidate | None:
@@ -73,18 +75,31 @@ def _advised(run: Path) -> Candidate | None:
     return next((one for one in found if one.predicted[1] <= 1.0 - MIN_REPORTED_SHARE), None)
 
 
-def _edited(edit: Candidate, folder: Path) -> tuple[Path, str]:
-    """Write the edited script next to the original, and return it with the diff."""
-    try:
-        contents = edited_program.make([edit])
-    except Refusal as refusal:
+def _fixed(script: Path, out: Path, rule: str) -> bool:
+    """Run ``perfwrap fix`` for a rule and apply its patch; return whether there was one."""
+    words = ["fix", "--only", rule, *FAST]
+    say("")
+    say("── 2 of 3: an edit of it, its proof, and the patch ──")
+    say(f"$ perfwrap {' '.join(words)} -- python {script.name}")
+    say("")
+    command = [sys.executable, "-m", "perfwrap", *words, "--out", str(out), "--", sys.executable, script.name]
+    status = subprocess.run(command, cwd=script.parent).returncode
+    if status == NO_GAIN:
+        return False
+    document = out / run_names.FIX
+    if status != 0 or not document.is_file():
         raise PerfwrapError(
-            f"The advised edit was not possible: {refusal.reason}", "Read the report of the first run above."
-        ) from None
-    ((_, content),) = contents.items()
-    edited = folder / f"{SCRIPT.stem}_fixed.py"
-    edited.write_bytes(content)
-    return edited, patch(contents).decode("utf-8")
+            f"perfwrap fix failed with exit code {status}.", f"See its output above. Its runs: {out}"
+        )
+    patch = (out / run_names.PATCH).resolve()
+    applied = ["git", "apply", str(patch)] if shutil.which("git") else ["patch", "-p1", "-i", str(patch)]
+    say(f"$ {shlex.join(applied)}")
+    root = json.loads(document.read_text(encoding="utf-8"))["root"]
+    try:
+        subprocess.run(applied, cwd=root, check=True, stdout=sys.stderr)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise PerfwrapError(f"The patch could not be applied: {error}.", "Install git or patch.") from None
+    return True
 
 
 def _profile(script: Path, out: Path, title: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from perfwrap import run_folder, units
 from perfwrap.analysis import run_names
@@ -28,13 +29,15 @@ from perfwrap.commands.try_ import (
     check_command,
 )
 from perfwrap.commands.try_progress import TryProgress
-from perfwrap.edits.patch_text import patch, root_of
+from perfwrap.edits.files.patch_text import patch, root_of
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
 from perfwrap.experiments.written import Written
-from perfwrap.fixing.search import Search
+from perfwrap.fixing.before_after import before_and_after
+from perfwrap.fixing.search import MEMORY_FACTOR, Search
 from perfwrap.reports import fix_document
+from perfwrap.reports.html import fix_page
 from perfwrap.reports.terminal import fix_text
 from perfwrap.reports.terminal.page import Page
 from perfwrap.rules import RULES
@@ -56,6 +59,15 @@ Apply = Annotated[
 ]
 AllowNumerics = Annotated[
     bool, typer.Option("--allow-numerics", help="Also keep edits that change the results of the training.")
+]
+MaxMemory = Annotated[
+    float,
+    typer.Option(
+        metavar="FACTOR",
+        min=1,
+        help="Drop an edit whose peak memory is more than so many times that of the unchanged program, and more than "
+        "1 GiB above it.",
+    ),
 ]
 MaxTime = Annotated[
     float,
@@ -83,6 +95,7 @@ def fix(
     warm_up: WarmUp = "auto",
     repeats: Repeats = None,
     max_time: MaxTime = DEFAULT_MAX_TIME_S,
+    max_memory: MaxMemory = MEMORY_FACTOR,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     allow_writes: AllowWrites = False,
     out: FixOut = None,
@@ -108,7 +121,7 @@ def fix(
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress)
         written = watched(Path.cwd(), folder)
-        search = Search(trial, allow_numerics, time.monotonic() + max_time, repeats)
+        search = Search(trial, allow_numerics, time.monotonic() + max_time, repeats, max_memory)
         try:
             if trial.start():
                 found = search.find(rules)
@@ -148,8 +161,13 @@ def _finish(search: Search, written: Written, folder: Path, apply: bool) -> None
     if text:
         path.write_bytes(text)
     root = root_of(file.path for file in search.contents) if search.contents else folder
-    document = fix_document.section(search, written, text, root)
+    document = fix_document.section(search, written, text, root, before_and_after(search))
     fix_document.write(document, folder / run_names.FIX, folder / run_names.PULL_REQUEST)
+    files = [
+        (str(file.path.relative_to(root)), file.shown_text, replace(file, content=new).shown_text)
+        for file, new in sorted(search.contents.items(), key=lambda pair: pair[0].path)
+    ]
+    fix_page.write(document, files, folder / run_names.FIX_PAGE)
     page = Page(sys.stdout)
     fix_text.draw(search, written, text, path, root, page)
     page.show()

@@ -9,7 +9,7 @@ import typer
 
 from perfwrap.analysis import run_names
 from perfwrap.commands.options.option_values import choice
-from perfwrap.commands.options.output_options import Ignore, Rules, Run, put
+from perfwrap.commands.options.output_options import Ignore, Price, Rules, Run, put
 from perfwrap.commands.run_report import choose_rules, diagnose_and_keep, show, write_html, write_trace
 from perfwrap.reports import json, markdown, workflow
 from perfwrap.reports.ci import code_quality, sarif
@@ -36,6 +36,7 @@ def report(
     every: Every = False,
     rules: Rules = "",
     ignore: Ignore = "",
+    price: Price = "",
 ) -> None:
     """Print the report of a recorded run.
 
@@ -46,7 +47,7 @@ def report(
     """
     form = choice("--format", format, FORMATS)
     folder = RunFolder(run_names.find(str(run)))
-    chosen = choose_rules(rules, ignore)
+    chosen = choose_rules(rules, ignore, price)
     if form == "terminal":
         show(folder.path, html, chosen, every)
         return

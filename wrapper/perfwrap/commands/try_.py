@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from perfwrap import run_folder, units
 from perfwrap.commands.options.option_values import percentage
@@ -19,6 +20,7 @@ from perfwrap.commands.run_report import write_trial_page
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments import batch_size, judge, plan, repeated_runs
+from perfwrap.experiments.edits import edit_for
 from perfwrap.experiments.plan import Planned
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
@@ -222,14 +224,17 @@ def _measure(trial: Trial, planned: tuple[Planned, ...] | None, repeats: int | N
             f"{units.duration((end_s - time.monotonic()) * 1e9)} (--max-time)"
         )
     repeated_runs.measure(trial, planned, repeats, end_s)
-    combined = judge.combination(judge.rows(trial.runs, trial.planned, Path.cwd()))
+    combined = judge.combination(judge.rows(trial.runs, trial.planned))
     if combined is not None and not trial.interrupted:
         repeated_runs.measure(trial, [plan.Planned(combined)], repeats, end_s)
 
 
 def _show(trial: Trial, written: Written) -> None:
     """Print the results to standard output, and write them to files."""
-    rows = judge.rows(trial.runs, trial.planned, Path.cwd())
+    rows = tuple(
+        replace(row, edit=edit_for(row.sites, Path.cwd(), trial.command))
+        for row in judge.rows(trial.runs, trial.planned)
+    )
     document = trial_json.section(trial, rows, written)
     trial_json.write(document, trial.folder)
     page = Page(sys.stdout)

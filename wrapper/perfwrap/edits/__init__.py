@@ -16,6 +16,7 @@ EDITS = (
     "thread_count",
     "optimizer_options",
     "zero_grad_option",
+    "transfer_option",
     "evaluation_mode",
     "summed_values",
     "kept_values",
@@ -25,8 +26,10 @@ EDITS = (
     "frozen_garbage",
     "log_softmax_call",
     "retained_graph",
+    "summed_backward",
     "gathered_parts",
     "hoisted_tensors",
+    "hoisted_calls",
     "buffered_tensors",
     "averaged_weights",
     "checkpoint_interval",
@@ -42,7 +45,7 @@ EDITS = (
 
 def edit(name: str, text: str, target: Target) -> Edited | Refused:
     """Return what the edit of that name makes of a source text, or why it makes nothing of it."""
-    from perfwrap.edits.source_tree import parse
+    from perfwrap.edits.syntax.source_tree import parse
 
     try:
         source = parse(text)

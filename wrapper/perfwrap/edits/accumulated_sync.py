@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.blocks import block_of, index_in, is_unchanged_between
-from perfwrap.edits.call_arguments import callee, find_call, is_method
-from perfwrap.edits.counted_rounds import counter_of
-from perfwrap.edits.names import free_name, read_names, writes_anywhere
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Result, Source, dotted_name
-from perfwrap.edits.statements import Changes, module_name
+from perfwrap.edits.syntax.blocks import block_of, index_in, is_unchanged_between
+from perfwrap.edits.syntax.call_arguments import callee, find_call, is_method
+from perfwrap.edits.syntax.counted_rounds import counter_of
+from perfwrap.edits.syntax.names import free_name, read_names, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Result, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, module_name
 
 WRAPPERS = ("DistributedDataParallel", "DDP")
 

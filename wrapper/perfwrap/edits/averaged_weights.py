@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import argument_of, is_method
-from perfwrap.edits.names import free_name, reads
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines, module_name
+from perfwrap.edits.syntax.call_arguments import argument_of, is_method
+from perfwrap.edits.syntax.names import free_name, reads
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines, module_name
 
 
 def edit(source: Source, target: Target) -> Edited:

@@ -12,12 +12,12 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.blocks import changed_in_place
-from perfwrap.edits.call_arguments import argument_of, called_name
-from perfwrap.edits.names import free_name, is_stored, reads, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, with_lines
+from perfwrap.edits.syntax.blocks import changed_in_place
+from perfwrap.edits.syntax.call_arguments import argument_of, called_name
+from perfwrap.edits.syntax.names import free_name, is_stored, reads, writes
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, with_lines
 
 FACTORIES = tuple(
     f"torch.{name}" for name in ("tensor", "ones", "zeros", "full", "eye", "arange", "linspace")

@@ -12,12 +12,12 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import argument_of, find_call, matches
 from perfwrap.edits.loader_options import LOADER, is_iterable
-from perfwrap.edits.names import stored_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Change, Result, Source, dotted_name
-from perfwrap.edits.statements import Changes
+from perfwrap.edits.syntax.call_arguments import argument_of, find_call, matches
+from perfwrap.edits.syntax.names import stored_names
+from perfwrap.edits.syntax.source_tree import Change, Result, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes
 
 NAME = "CachedItems"
 CLASS = '''

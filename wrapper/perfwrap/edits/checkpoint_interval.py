@@ -10,11 +10,11 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import find_call, is_method
-from perfwrap.edits.counted_rounds import counter_of, under_condition
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines
+from perfwrap.edits.syntax.call_arguments import find_call, is_method
+from perfwrap.edits.syntax.counted_rounds import counter_of, under_condition
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines
 
 SAVES = ("torch.save", "safetensors.torch.save_file", "torch.distributed.checkpoint.save")
 METHODS = ("save_pretrained", "save_checkpoint", "save_state", "save_weights")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import find_call
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
-from perfwrap.edits.statements import without_statement
+from perfwrap.edits.syntax.call_arguments import find_call
+from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.statements import without_statement
 
 NAMES = tuple(f"torch.{device}.empty_cache" for device in ("cuda", "mps", "xpu", "accelerator.memory"))
 CLEANUPS = (*NAMES, "torch.cuda.ipc_collect", "gc.collect")

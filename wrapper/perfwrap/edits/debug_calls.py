@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import argument_of, callee, find_call, without_argument
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
-from perfwrap.edits.statements import without_statement
+from perfwrap.edits.syntax.call_arguments import argument_of, callee, find_call, without_argument
+from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.statements import without_statement
 
 NAMES = ("set_detect_anomaly", "detect_anomaly")
 

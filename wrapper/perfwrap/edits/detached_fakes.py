@@ -1,5 +1,6 @@
 """Detaches the generator's samples in the discriminator's step: ``D(fake)`` becomes ``D(fake.detach())``.
 
+The line is that of the discriminator's call, or of the generator's whose samples it gets next.
 Its backward pass then ends at the samples. Refused unless the names say that the next step is the discriminator's, and
 ``zero_grad()`` clears the generator's gradients before its own backward pass: then results stay. Values: none.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.adversaries import (
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.syntax.adversaries import (
     DISCRIMINATOR,
     GENERATOR,
     backward_after,
@@ -16,17 +18,16 @@ from perfwrap.edits.adversaries import (
     check_steps,
     is_of,
 )
-from perfwrap.edits.call_arguments import called_name, find_call
-from perfwrap.edits.names import mentions, writes
-from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.call_arguments import called_name, find_call
+from perfwrap.edits.syntax.names import mentions, writes
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 
 def edit(source: Source, target: Target) -> Edited:
     """Return the source in which the discriminator's call at the line gets detached samples; raises Refusal."""
     call = find_call(
         source,
-        target.line,
+        _line_of_discriminator(source, target.line),
         lambda call: is_of(dotted_name(call.func), DISCRIMINATOR) and bool(_fakes(source, call)),
         "a discriminator with samples of a generator",
     )
@@ -47,6 +48,26 @@ def edit(source: Source, target: Target) -> Edited:
         source.replaced({fake: detached}),
         f"Pass {source.code(fake)}.detach() to the discriminator at line {source.line(call)}.",
     )
+
+
+def _line_of_discriminator(source: Source, line: int) -> int:
+    """Return the line of the first discriminator's call that gets what a generator makes at a line; else the line."""
+    for assign in source.at_line(line, cst.Assign):
+        made = assign.value
+        name = assign.targets[0].target
+        if (
+            isinstance(made, cst.Call)
+            and is_of(dotted_name(made.func), GENERATOR)
+            and isinstance(name, cst.Name)
+        ):
+            for call in source.inside(source.scope(assign), cst.Call):
+                if (
+                    source.line(call) > line
+                    and is_of(dotted_name(call.func), DISCRIMINATOR)
+                    and name.value in {fake.value for fake in _fakes(source, call)}
+                ):
+                    return source.line(call)
+    return line
 
 
 def _fakes(source: Source, call: cst.Call) -> list[cst.Name]:

@@ -14,11 +14,11 @@ from functools import lru_cache
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import called_name, is_method, receiver
-from perfwrap.edits.names import changed_names, ingredients, read_names, stored_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Change, Result, Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines, module_name
+from perfwrap.edits.syntax.call_arguments import called_name, is_method, receiver
+from perfwrap.edits.syntax.names import changed_names, ingredients, read_names, stored_names
+from perfwrap.edits.syntax.source_tree import Change, Result, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines, module_name
 
 MODES = ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad")
 TRAINS = ("backward", "zero_grad", "manual_backward", "requires_grad_", "grad", "unscale_")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.adversaries import (
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.syntax.adversaries import (
     DISCRIMINATOR,
     GENERATOR,
     backward_after,
@@ -17,12 +18,11 @@ from perfwrap.edits.adversaries import (
     check_steps,
     is_of,
 )
-from perfwrap.edits.blocks import block_of, index_in
-from perfwrap.edits.call_arguments import callee, find_call, is_method
-from perfwrap.edits.names import is_stored, read_names
-from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, with_lines
+from perfwrap.edits.syntax.blocks import block_of, index_in
+from perfwrap.edits.syntax.call_arguments import callee, find_call, is_method
+from perfwrap.edits.syntax.names import is_stored, read_names
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, with_lines
 
 WRAPPERS = (
     "DataParallel",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
-from perfwrap.edits.statements import Changes, module_name, with_lines
+from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.statements import Changes, module_name, with_lines
 
 
 def edit(source: Source, target: Target) -> Edited:

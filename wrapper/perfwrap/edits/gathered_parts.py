@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.names import free_name, mentions
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
-from perfwrap.edits.statements import Changes, with_lines
 from perfwrap.edits.summed_values import check_variable
+from perfwrap.edits.syntax.names import free_name, mentions
+from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.statements import Changes, with_lines
 
 JOINS = tuple(
     f"{module}.{name}"

@@ -10,12 +10,12 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.blocks import changed_in_place
-from perfwrap.edits.call_arguments import argument_of, is_method
-from perfwrap.edits.names import ADDING, changed_names, mentions, read_names, reads, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Loop, Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines
+from perfwrap.edits.syntax.blocks import changed_in_place
+from perfwrap.edits.syntax.call_arguments import argument_of, is_method
+from perfwrap.edits.syntax.names import ADDING, changed_names, mentions, read_names, reads, writes
+from perfwrap.edits.syntax.source_tree import Loop, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines
 
 FACTORIES = re.compile(
     r"torch\.(tensor|ones|zeros|full|eye|arange|linspace|logspace|tril|triu|hann_window|hamming_window|device)"
@@ -146,11 +146,11 @@ def _check_use(source: Source, name: str, assign: cst.Assign, loop: Loop) -> Non
     if any(source.line(node) < source.line(assign) for node in mentions(source, scope, name)):
         raise Refusal(f"{name} is used before line {source.line(assign)}.")
     for node in reads(source, loop, name):
-        if _passes_on(source, node):
+        if passes_on(source, node):
             raise Refusal(f"Line {source.line(node)} gives {name} another name, which may change it.")
 
 
-def _passes_on(source: Source, node: cst.CSTNode) -> bool:
+def passes_on(source: Source, node: cst.CSTNode) -> bool:
     """Return whether the tensor itself gets another name, or becomes a part of something that lasts."""
     parent = source.parent(node)
     if isinstance(parent, cst.Element):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import is_method
-from perfwrap.edits.names import free_name, mentions, writes
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.read_values import device_value, find_read
-from perfwrap.edits.source_tree import Loop, Source
-from perfwrap.edits.statements import Changes, with_lines
 from perfwrap.edits.summed_values import LOSS, check_variable
+from perfwrap.edits.syntax.call_arguments import is_method
+from perfwrap.edits.syntax.names import free_name, mentions, writes
+from perfwrap.edits.syntax.read_values import device_value, find_read
+from perfwrap.edits.syntax.source_tree import Loop, Source
+from perfwrap.edits.syntax.statements import Changes, with_lines
 
 
 def edit(source: Source, target: Target) -> Edited:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.blocks import is_unchanged_between, value_before
-from perfwrap.edits.call_arguments import is_method
-from perfwrap.edits.names import read_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
+from perfwrap.edits.syntax.blocks import is_unchanged_between, value_before
+from perfwrap.edits.syntax.call_arguments import is_method
+from perfwrap.edits.syntax.names import read_names
+from perfwrap.edits.syntax.source_tree import Source
 
 SOFTMAX = ("torch.softmax", "torch.nn.functional.softmax")
 

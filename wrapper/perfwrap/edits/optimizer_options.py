@@ -6,7 +6,8 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import (
+from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.syntax.call_arguments import (
     argument_of,
     find_call,
     literal,
@@ -15,8 +16,7 @@ from perfwrap.edits.call_arguments import (
     with_arguments,
     without_argument,
 )
-from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Change, Source
+from perfwrap.edits.syntax.source_tree import Change, Source
 
 FUSED = "Adam|AdamW|SGD|Adagrad"
 FOREACH = f"{FUSED}|NAdam|RAdam|RMSprop|Adadelta|Adamax|ASGD|Rprop|Adafactor"
@@ -68,8 +68,10 @@ def edit(source: Source, target: Target) -> Edited:
 
 
 def _check_library(source: Source, call: cst.Call) -> None:
-    """Refuse an optimizer that is imported from elsewhere than torch."""
+    """Refuse an optimizer that the file defines itself, or imports from elsewhere than torch."""
     name = source.name(call.func)
+    if any(found.name.value == name for found in source.inside(source.module, cst.ClassDef, cst.FunctionDef)):
+        raise Refusal(f"{name} is not an optimizer of torch.optim, but of this file.")
     module = name.rpartition(".")[0]
     if module and not module.startswith("torch.optim"):
         raise Refusal(f"{name} is not an optimizer of torch.optim.")

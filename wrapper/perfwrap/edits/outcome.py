@@ -18,6 +18,8 @@ class Target(Struct, frozen=True):
     """What the edit needs, e.g. ``{"num_workers": 4}``; each edit's docstring lists its names."""
     words: tuple[str, ...] = ()
     """The words of the user's command: an option that is on it makes its default useless."""
+    seen: Mapping[str, Value] = {}
+    """What the run had, by the keywords of the call at the line: it tells which of two branches of the source ran."""
 
 
 class Edited(Struct, frozen=True):

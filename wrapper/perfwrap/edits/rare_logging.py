@@ -8,38 +8,22 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import called_name, receiver
-from perfwrap.edits.counted_rounds import counter_of, under_condition
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.read_values import is_now_and_then
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes, check_own_lines
+from perfwrap.edits.syntax.call_arguments import called_name, is_method, receiver
+from perfwrap.edits.syntax.counted_rounds import counter_of, under_condition
+from perfwrap.edits.syntax.read_values import is_now_and_then
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes, check_own_lines
 
-METHODS = (
-    "add_scalar",
-    "add_scalars",
-    "add_histogram",
-    "set_description",
-    "set_postfix",
-    "set_postfix_str",
-    "write",
-    "info",
-    "debug",
-    "warning",
-    "log",
+OWN_METHODS = (
+    *("add_scalar", "add_scalars", "add_histogram"),
+    *("set_description", "set_description_str", "set_postfix", "set_postfix_str"),
 )
+"""Methods that only TensorBoard's writers and progress bars have, whatever their variables are called."""
+METHODS = ("write", "info", "debug", "warning", "log", "print")
 LOGGERS = (
-    "wandb",
-    "logging",
-    "logger",
-    "log",
-    "writer",
-    "tb",
-    "summary_writer",
-    "pbar",
-    "tqdm",
-    "bar",
-    "progress_bar",
+    *("wandb", "logging", "logger", "log", "writer", "tb", "summary_writer", "accelerator"),
+    *("pbar", "tqdm", "bar", "progress_bar", "stdout", "stderr", "console"),
 )
 """The last name of what has such a method."""
 
@@ -112,6 +96,8 @@ def _statement_at(source: Source, line: int) -> cst.SimpleStatementLine:
 def _logs(call: cst.Call) -> bool:
     """Return whether a call only prints or logs."""
     if dotted_name(call.func) == "print":
+        return True
+    if is_method(call, *OWN_METHODS):
         return True
     owner = receiver(call).rpartition(".")[2].lstrip("_").lower()
     return isinstance(call.func, cst.Attribute) and call.func.attr.value in METHODS and owner in LOGGERS

@@ -11,12 +11,12 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.blocks import block_of, index_in, is_unchanged_between
-from perfwrap.edits.call_arguments import is_method
-from perfwrap.edits.names import free_name, read_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
-from perfwrap.edits.statements import Changes, with_lines
+from perfwrap.edits.syntax.blocks import block_of, index_in, is_unchanged_between
+from perfwrap.edits.syntax.call_arguments import is_method
+from perfwrap.edits.syntax.names import free_name, read_names
+from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.statements import Changes, with_lines
 
 LAYERS = re.compile(r"(?i)\bdropout|batch_?norm")
 RANDOM = re.compile(r"(?i)rand|sampl|noise|normal|next|pop|read|recv|perf_counter|time\.|input\(")

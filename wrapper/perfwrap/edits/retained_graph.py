@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import argument_of, find_call, is_method, without_argument
-from perfwrap.edits.names import ingredients, read_names
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
+from perfwrap.edits.syntax.call_arguments import argument_of, find_call, is_method, without_argument
+from perfwrap.edits.syntax.names import ingredients, read_names
+from perfwrap.edits.syntax.source_tree import Source
 
 PASSES = ("backward", "grad")
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import callee, find_call
-from perfwrap.edits.names import is_stored, read_names, reads, writes, writes_anywhere
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source, dotted_name
-from perfwrap.edits.statements import Changes
+from perfwrap.edits.syntax.call_arguments import callee, find_call
+from perfwrap.edits.syntax.names import is_stored, read_names, reads, writes, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes
 
 
 def edit(source: Source, target: Target) -> Edited:

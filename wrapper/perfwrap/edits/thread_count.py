@@ -1,6 +1,7 @@
 """Sets the number of compute threads: ``torch.set_num_threads(N)`` before the statement at the line.
 
-Refused: a file that sets it already, and statements in a loop. Values: ``threads``, e.g. 1.
+If that line calls it with a number or with what it computes there, that is replaced. Refused: a file that calls it
+elsewhere, and statements in a loop. Values: ``threads``, e.g. 1.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
-from perfwrap.edits.statements import Changes, module_name, with_lines
+from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.statements import Changes, module_name, with_lines
 
 FUNCTION = "set_num_threads"
 
@@ -19,7 +20,14 @@ def edit(source: Source, target: Target) -> Edited:
     threads = target.values.get("threads")
     if not isinstance(threads, int) or threads < 1:
         raise Refusal("The edit needs threads=N.")
-    if any(source.name(call.func).endswith(FUNCTION) for call in source.inside(source.module, cst.Call)):
+    calls = [
+        call
+        for call in source.inside(source.module, cst.Call)
+        if source.name(call.func).rpartition(".")[2] == FUNCTION
+    ]
+    if len(calls) == 1 and source.line(calls[0]) == target.line:
+        return _changed(source, calls[0], threads)
+    if calls:
         raise Refusal(f"The file calls {FUNCTION}().")
     found = source.at_line(target.line, cst.SimpleStatementLine)
     if not found:
@@ -34,4 +42,18 @@ def edit(source: Source, target: Target) -> Edited:
     changes[statement] = with_lines(source, statement, [f"{torch}.{FUNCTION}({threads})"], [])
     return Edited(
         source.replaced(changes), f"Call torch.{FUNCTION}({threads}) before line {source.line(statement)}."
+    )
+
+
+def _changed(source: Source, call: cst.Call, threads: int) -> Edited:
+    """Return the source in which a call has another number."""
+    given = call.args[0].value if len(call.args) == 1 else None
+    # A name alone is an option, or is used for something else, too.
+    if not isinstance(given, cst.Integer | cst.BinaryOperation | cst.Call) or source.code(given) == str(
+        threads
+    ):
+        raise Refusal(f"The file calls {FUNCTION}() with another value than a number to change.")
+    return Edited(
+        source.replaced({given: cst.Integer(str(threads))}),
+        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({source.code(given)}) at line {source.line(call)}.",
     )

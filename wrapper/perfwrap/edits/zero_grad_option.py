@@ -10,9 +10,9 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import argument_of, find_call, is_method, without_argument
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_tree import Source
+from perfwrap.edits.syntax.call_arguments import argument_of, find_call, is_method, without_argument
+from perfwrap.edits.syntax.source_tree import Source
 
 NONE = re.compile(r"\.grad\s+is\s+(not\s+)?None")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from perfwrap import units
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import CEILING, FIX
-from perfwrap.experiments.edits import Edit, Site, edit_for
+from perfwrap.experiments.edits import Edit, Site
 from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import Reading, Status, Steps
 from perfwrap.experiments.standstills import without_standstills
@@ -62,7 +62,10 @@ class Row(Struct, frozen=True):
     """Runs that were measured but do not count, because something else on the machine disturbed them."""
     rule: str = ""
     predicted: tuple[float, float] | None = None
+    sites: Mapping[str, tuple[Site, ...]] = {}
+    """Where each change was made."""
     edit: Edit = Edit()
+    """Filled in by ``edits.edit_for``, once for the report."""
     skipped_writes: int = 0
     folder: Path | None = None
 
@@ -75,15 +78,15 @@ class Row(Struct, frozen=True):
         return min(0.0, self.ratio.value - low) + max(0.0, self.ratio.value - high)
 
 
-def rows(runs: Sequence[Run], planned: Sequence[Planned], folder: Path) -> tuple[Row, ...]:
-    """Return the baseline's row and one for each variant that was run; ``folder`` is where the program runs."""
+def rows(runs: Sequence[Run], planned: Sequence[Planned]) -> tuple[Row, ...]:
+    """Return the baseline's row and one for each variant that was run."""
     warm = _without_the_cold(runs)
     odd = _disturbed(warm)
     counted = [run for run in warm if not any(run is other for other in odd)]
     variants = [Planned(Variant(BASELINE)), *(one for one in planned if _readings(runs, one.variant.name))]
     return tuple(
         replace(
-            _row(counted, one, folder),
+            _row(counted, one),
             left_out=sum(run.name == one.variant.name for run in odd),
             folder=next(run.folder for run in runs if run.name == one.variant.name),
         )
@@ -140,7 +143,7 @@ def _value(row: Row) -> float:
     return row.ratio.value if row.ratio is not None else math.inf
 
 
-def _row(runs: Sequence[Run], planned: Planned, folder: Path) -> Row:
+def _row(runs: Sequence[Run], planned: Planned) -> Row:
     """Return the row of one variant."""
     name = planned.variant.name
     readings = _readings(runs, name)
@@ -164,7 +167,7 @@ def _row(runs: Sequence[Run], planned: Planned, folder: Path) -> Row:
         runs=len(good),
         rule=planned.rule,
         predicted=planned.predicted,
-        edit=Edit() if name == BASELINE else edit_for(_sites(last, planned.variant), folder),
+        sites=_sites(last, planned.variant),
         skipped_writes=last.skipped_writes,
     )
 

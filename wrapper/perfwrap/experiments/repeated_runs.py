@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from perfwrap import units
 from perfwrap.experiments import judge
@@ -52,7 +51,7 @@ def _announce(trial: Trial, planned: Sequence[Planned], end_s: float) -> None:
 
 def _is_clear(trial: Trial, planned: Planned) -> bool:
     """Return whether the result of a variant is clear."""
-    baseline, *rows = judge.rows(trial.runs, trial.planned, Path())
+    baseline, *rows = judge.rows(trial.runs, trial.planned)
     row = next(row for row in rows if row.name == planned.variant.name)
     is_known = row.status != "measured" or row.runs + baseline.runs >= LEAST_RUNS
     return is_known and judge.is_clear(row)

@@ -20,6 +20,8 @@ from typing import Literal
 import psutil
 from msgspec import Struct
 
+from perfwrap.experiments.tree_memory import TreeMemory
+from perfwrap.launch import overlay_file
 from perfwrap.private_files import opener
 from perfwrap.run_folder import RunFolder
 
@@ -60,6 +62,8 @@ class Ended(Struct, frozen=True):
     how: How
     status: int
     wall_s: float
+    peak_bytes: int | None = None
+    """The largest memory of all its processes together, shared pages counted once; None for a timed run."""
 
     @property
     def run(self) -> RunFolder:
@@ -91,12 +95,15 @@ def run_once(
     interrupt is returned, not raised.
     """
     folder.mkdir(mode=0o700)
+    command = _with_notebooks(command, folder, settings)
     words = [sys.executable, "-m", "perfwrap", "run", *_options(changes, folder, settings), "--", *command]
     # No byte code may be written into the program's folders.
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     if settings.values_seed is not None:
         variables["PYTHONHASHSEED"] = str(settings.values_seed)  # the order of sets
     began = time.monotonic()
+    # Reading the memory costs time, which a run that is timed does not have.
+    memory = TreeMemory() if settings.values_seed is not None else None
     with (
         open(folder / "stdout.txt", "wb", opener=opener) as out,
         open(folder / "stderr.txt", "wb", opener=opener) as err,
@@ -105,14 +112,27 @@ def run_once(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=variables, start_new_session=True
         )
     try:
-        how = _wait(process, folder / "run", settings, tick, limit_s)
+        how = _wait(process, folder / "run", settings, tick, limit_s, memory)
     except KeyboardInterrupt:
         _end(process, signal.SIGINT, settings.grace_s)
         how = "interrupted"
     except BaseException:
         _end(process, signal.SIGTERM, settings.grace_s)
         raise
-    return Ended(folder, how, process.wait(), time.monotonic() - began)
+    peak = memory.peak_bytes if memory is not None else None
+    return Ended(folder, how, process.wait(), time.monotonic() - began, peak)
+
+
+def _with_notebooks(command: Sequence[str], folder: Path, settings: Settings) -> list[str]:
+    """Return the command with edited notebooks, which are files in the folder of the run, in place of the originals."""
+    edited = overlay_file.read(settings.overlay) if settings.overlay is not None else ()
+    words = list(command)
+    for file in edited:
+        if file.path.suffix == ".ipynb":
+            copy = folder / file.path.name
+            copy.write_bytes(file.after)
+            words = [str(copy) if Path(word).resolve() == file.path else word for word in words]
+    return words
 
 
 def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[str]:
@@ -135,6 +155,7 @@ def _wait(
     settings: Settings,
     tick: Callable[[float], None],
     limit_s: float,
+    memory: TreeMemory | None,
 ) -> How:
     """Wait for the end of the run; end it if its time is over, or if it does not leave its loop."""
     began = searched = time.monotonic()
@@ -143,6 +164,8 @@ def _wait(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_SECONDS)
             return "ended"
+        if memory is not None:
+            memory.look([process.pid, *(one.pid for one in _descendants(process.pid))])
         now = time.monotonic()
         tick(now - began)
         if measured is None and now - searched >= SEARCH_SECONDS:

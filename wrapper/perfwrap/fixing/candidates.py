@@ -8,13 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.edits import edit
+from perfwrap.edits.files.notebook_file import SUFFIX, NotebookFile
+from perfwrap.edits.files.source_file import SourceFile
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Edited, Refusal, Target, Value
-from perfwrap.edits.source_file import read_source
 from perfwrap.experiments.variants import JOINT, name_of, value_of
-from perfwrap.measures.account.lines import Line
 from perfwrap.rules.model import Finding, Location, Option
+from perfwrap.timeline.notebook_cells import cell_name, cell_number, without_cell
 
 LOG_EVERY, SAVE_EVERY = 50, 5
 """Rounds between two log lines and between two checkpoints."""
@@ -30,19 +33,22 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
-    "repeated_backward": (("retained_graph", {}),),
+    "repeated_backward": (("summed_backward", {}), ("retained_graph", {})),
     "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {})),
     "synchronised_accumulation": (("accumulated_sync", {}),),
     "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
     "log_of_softmax": (("log_softmax_call", {}),),
-    "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {})),
-    "repeated_work": (("repeated_forward", {}),),
+    "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {}), ("hoisted_calls", {})),
+    "repeated_work": (("repeated_forward", {}), ("summed_backward", {})),
     "unused_work": (("sliced_head", {}),),
     "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
     "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {})),
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
+PAPERMILL = "papermill"
+"""The command that runs a notebook from any folder in the present one."""
+FREEZE = "frozen_garbage"
 THREADS = "threads"
 LOADER_ARGUMENTS = {
     "workers": "num_workers",
@@ -52,6 +58,8 @@ LOADER_ARGUMENTS = {
 }
 CACHE = "Cache the items"
 """The beginning of the option to keep the items of a data set."""
+THREAD_OPTION = re.compile(r"threads=\d+")
+THREAD_CALL = re.compile(r"\bset_num_threads\s*\(")
 OPTIMIZER = re.compile(r"\b(?:Adam\w*|SGD|Adagrad|NAdam|RAdam|RMSprop|Adadelta|ASGD|Rprop|Adafactor)\s*\(")
 
 OTHER_RANDOM_NUMBERS = frozenset({"loader_options"})
@@ -70,11 +78,31 @@ class Candidate(Struct, frozen=True):
     predicted: tuple[float, float]
     more: tuple[tuple[str, Target], ...] = ()
     """Edits of the same file that belong to it, by name."""
+    location: Location | None = None
+    """The line as a report names it, where that is not the path and line: in a cell of a notebook."""
+
+    @property
+    def place(self) -> Location:
+        """The line as a report names it."""
+        return self.location or Location(str(self.path), self.target.line)
 
     @property
     def random_numbers(self) -> bool:
         """Whether random transforms may draw other numbers after it."""
         return self.edit in OTHER_RANDOM_NUMBERS
+
+    @property
+    def keeps_workers(self) -> bool:
+        """Whether only the lives of workers change: the program itself then draws fewer numbers, one for each start."""
+        return self.random_numbers and set(self.target.values) == {"persistent_workers"}
+
+
+class Loader(Struct, frozen=True):
+    """A DataLoader of the training: the line that creates it, and the arguments that it had."""
+
+    file: str
+    line: int
+    seen: Mapping[str, Value] = {}
 
 
 class Unedited(Struct, frozen=True):
@@ -85,18 +113,23 @@ class Unedited(Struct, frozen=True):
 
 
 def find(
-    findings: Sequence[Finding], loaders: Sequence[Line], words: Sequence[str]
+    findings: Sequence[Finding],
+    loaders: Sequence[Loader],
+    words: Sequence[str],
+    cells: Mapping[str, str] = {},
+    loop: tuple[str, int] | None = None,
 ) -> tuple[list[Candidate], list[Unedited]]:
     """Return the edits for these findings, and why others have none.
 
-    ``loaders`` are the lines that create the training DataLoaders, ``words`` those of the command.
+    ``loaders`` are the DataLoaders of the training, ``words`` those of the command, ``cells`` the texts of the cells of
+    notebooks by the names that findings have for them, ``loop`` a line of the training loop.
     """
     found: dict[tuple[object, ...], Candidate] = {}
     unedited = []
     for finding in findings:
         if finding.informational:
             continue
-        own, reasons = _of(finding, loaders, tuple(words))
+        own, reasons = _of(finding, loaders, tuple(words), cells, loop)
         for one in own:
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
@@ -107,17 +140,25 @@ def find(
 
 
 def _of(
-    finding: Finding, loaders: Sequence[Line], words: tuple[str, ...]
+    finding: Finding,
+    loaders: Sequence[Loader],
+    words: tuple[str, ...],
+    cells: Mapping[str, str],
+    loop: tuple[str, int] | None,
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates of one finding, and the reasons of the edits that refused."""
     candidates, reasons = [], []
-    for option, name, values, places in _wanted(finding, loaders):
+    for option, name, values, places in _wanted(finding, loaders, words, loop):
         refused = []
         for file, line in places:
-            target = Target(line, values, words)
+            seen = next((one.seen for one in loaders if (one.file, one.line) == (file, line)), {})
             try:
-                path = own_file(file)
-                done = edit(name, read_source(path).text, target)
+                path, line = _in_file(file, line, cells)
+                if path.suffix == SUFFIX and not any(Path(word).name == PAPERMILL for word in words):
+                    raise Refusal(f"Only {PAPERMILL} can run a copy of {path.name} in place of it.")
+                target = Target(line, values, words, seen)
+                source = read_source(path)
+                done = edit(name, source.text, target)
             except Refusal as refusal:
                 refused.append(refusal.reason)
                 continue
@@ -131,7 +172,9 @@ def _of(
                     rest = _others(path, places, target)
                     more = tuple((name, other) for other, _ in rest)
                     sentence = " ".join([sentence, *(said for _, said in rest)])
-                candidates.append(Candidate(finding.rule, name, path, target, sentence, option.saving, more))
+                candidates.append(
+                    _candidate(finding.rule, name, source, path, target, sentence, option, more)
+                )
                 break
             refused.append(done.reason)
         reasons += refused[-1:]
@@ -140,8 +183,40 @@ def _of(
     return candidates, reasons
 
 
+def _candidate(
+    rule: str,
+    name: str,
+    source: SourceFile,
+    path: Path,
+    target: Target,
+    sentence: str,
+    option: Option,
+    more: tuple[tuple[str, Target], ...],
+) -> Candidate:
+    """Return a candidate; of a notebook it names cells and their lines."""
+    location = None
+    if isinstance(source, NotebookFile):
+        cell, line = source.place(target.line)
+        location, sentence = Location(cell_name(str(path), cell), line), source.in_words(sentence)
+    return Candidate(rule, name, path, target, sentence, option.saving, more, location)
+
+
+def _in_file(file: str, line: int, cells: Mapping[str, str]) -> tuple[Path, int]:
+    """Return the file and line of a location, also of one in a cell of a notebook; raises Refusal."""
+    path = own_file(without_cell(file))
+    if cell_number(file) is None:
+        return path, line
+    source = read_source(path)
+    if not isinstance(source, NotebookFile) or file not in cells:
+        raise Refusal(f"{file} is not known with its text.")
+    return path, source.line_in_text(cells[file], line)
+
+
 def _wanted(
-    finding: Finding, loaders: Sequence[Line]
+    finding: Finding,
+    loaders: Sequence[Loader],
+    words: tuple[str, ...],
+    loop: tuple[str, int] | None,
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
     here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
@@ -152,11 +227,24 @@ def _wanted(
             yield option, "loader_options", values, [*here, *created]
         if option.edit.startswith(CACHE):
             yield option, "cached_items", {"most_items": MOST_ITEMS}, created
+        if THREAD_OPTION.fullmatch(option.experiment or ""):
+            yield option, "thread_count", {"threads": _threads(option)}, _lines_with(THREAD_CALL, words)
     if finding.rule == "slow_optimizer" and finding.location is not None:
         for keyword in ("fused", "foreach"):
-            yield finding.options[0], "optimizer_options", {keyword: True}, _optimizers(finding.location)
+            yield (
+                finding.options[0],
+                "optimizer_options",
+                {keyword: True},
+                _lines_with(OPTIMIZER, [without_cell(finding.location.file)]),
+            )
     for name, values in BY_RULE.get(finding.rule, ()):
-        yield finding.options[0], name, values, here
+        # What runs by itself, such as garbage collection, has no line of its own.
+        yield (
+            finding.options[0],
+            name,
+            values,
+            here or [place for place in (loop,) if place and name == FREEZE],
+        )
 
 
 def _loader_values(option: Option) -> dict[str, Value]:
@@ -179,19 +267,22 @@ def _threads(option: Option) -> int:
     return next((int(value_of(change)) for change in changes if name_of(change) == THREADS), 0)
 
 
-def _optimizers(location: Location) -> list[tuple[str, int]]:
-    """Return the lines of a file that create an optimizer."""
-    try:
-        lines = read_source(own_file(location.file)).text.splitlines()
-    except Refusal:
-        return []
-    return [(location.file, number) for number, line in enumerate(lines, 1) if OPTIMIZER.search(line)]
+def _lines_with(pattern: re.Pattern[str], names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the lines of these files that match; names of other things than files of the program count as nothing."""
+    found = []
+    for name in names:
+        try:
+            lines = read_source(own_file(name)).text.splitlines()
+        except Refusal:
+            continue
+        found += [(name, number) for number, line in enumerate(lines, 1) if pattern.search(line)]
+    return found
 
 
 def _others(path: Path, places: Sequence[tuple[str, int]], done: Target) -> list[tuple[Target, str]]:
     """Return the other optimizers of a file that take the same argument, e.g. of a GAN, and what changes."""
     text = read_source(path).text
-    targets = [Target(line, done.values, done.words) for _, line in places if line > done.line]
+    targets = [replace(done, line=line) for _, line in places if line > done.line]
     edits = [(target, edit("optimizer_options", text, target)) for target in targets]
     return [(target, found.sentence) for target, found in edits if isinstance(found, Edited)]
 
@@ -199,8 +290,8 @@ def _others(path: Path, places: Sequence[tuple[str, int]], done: Target) -> list
 def own_file(name: str) -> Path:
     """Return a file of the program; raises Refusal for code of libraries and for code without a file."""
     path = Path(name)
-    if path.suffix != ".py" or not path.is_file():
-        raise Refusal(f"{path.name or name} is not a Python file on this machine.")
+    if path.suffix not in (".py", ".ipynb") or not path.is_file():
+        raise Refusal(f"{path.name or name} is neither a Python file nor a notebook of this machine.")
     real = path.resolve()
     libraries = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
     if {"site-packages", "dist-packages"} & set(real.parts) or any(

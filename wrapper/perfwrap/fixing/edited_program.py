@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from perfwrap.edits import edit
-from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.source_file import SourceFile, read_source
+from perfwrap.edits.files.edited_text import with_edit
+from perfwrap.edits.files.source_file import SourceFile
+from perfwrap.edits.files.source_reader import read_source
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.launch.options import EditedFile
 
@@ -23,11 +22,7 @@ def make(candidates: Iterable[Candidate]) -> Contents:
         file = read_source(one.path)
         _, text = texts.get(file.path, (file, file.text))
         for name, target in ((one.edit, one.target), *one.more):
-            line = _line_now(file.text, text, target.line)
-            done = edit(name, text, Target(line, target.values, target.words))
-            if not isinstance(done, Edited):
-                raise Refusal(done.reason)
-            text = done.text
+            text = with_edit(file.text, text, name, target)
         texts[file.path] = file, text
     return {file: file.encoded(text) for file, text in texts.values()}
 
@@ -35,15 +30,3 @@ def make(candidates: Iterable[Candidate]) -> Contents:
 def overlay(contents: Contents) -> tuple[EditedFile, ...]:
     """Return the files for ``perfwrap run --overlay``."""
     return tuple(EditedFile(file.path, file.content, new) for file, new in contents.items())
-
-
-def _line_now(before: str, now: str, line: int) -> int:
-    """Return where a line of the original text is after other edits; the nearest one if it was edited itself."""
-    if before == now:
-        return line
-    old, new = before.splitlines(), now.splitlines()
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for _, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
-        if old_begin <= line - 1 < old_end:
-            return min(new_begin + line - 1 - old_begin, max(new_begin, new_end - 1)) + 1
-    return line

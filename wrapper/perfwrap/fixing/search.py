@@ -9,34 +9,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfwrap import units
 from perfwrap.diagnosis.engine import diagnose
-from perfwrap.edits.outcome import Refusal
+from perfwrap.edits.outcome import Refusal, Value
 from perfwrap.experiments import judge, repeated_runs
 from perfwrap.experiments.judge import Row
-from perfwrap.experiments.plan import Planned
+from perfwrap.experiments.plan import BASELINE, Planned
 from perfwrap.experiments.reading import read_timeline
-from perfwrap.experiments.runner import Settings, run_once
+from perfwrap.experiments.runner import Ended, Settings, run_once
 from perfwrap.experiments.trial import Trial
 from perfwrap.experiments.variants import Variant
 from perfwrap.fixing import candidates, edited_program, equality
-from perfwrap.fixing.candidates import Candidate, Unedited
+from perfwrap.fixing.candidates import Candidate, Loader, Unedited
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality, Items, StepValues
 from perfwrap.launch import overlay_file
-from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
 from perfwrap.run_folder import RunFolder
+from perfwrap.timeline.model import Timeline
+from perfwrap.timeline.notebook_cells import SOURCES
 
 CHECK_STEPS = 20
 """The first steps, whose losses and parameters are compared."""
 SEED, OTHER_SEED = 0, 1
 COMPUTE_BOUND = "compute-bound"
 LOG = "edited.log"
+MEMORY_FACTOR, FREE_BYTES = 1.5, 1 << 30
+"""An edit may need so many times the memory; a gibibyte more is always free: each worker needs some for itself."""
 CACHE = "cached_items"
 """The edit that must not meet random items: the first steps do not show it, since they repeat none."""
 STOPPED = "the search was interrupted before it was measured"
@@ -67,6 +73,8 @@ class Search:
     allow_numerics: bool
     end_s: float
     repeats: int | None = None
+    most_memory: float = MEMORY_FACTOR
+    """The limit of peak memory, as a multiple of the original's."""
     tried: list[Tried] = field(default_factory=list)
     unedited: list[Unedited] = field(default_factory=list)
     kept: list[Candidate] = field(default_factory=list)
@@ -75,6 +83,7 @@ class Search:
     total: Row | None = None
     """The measurement of all edits that were kept together."""
     _values: dict[str, list[StepValues]] = field(default_factory=dict)
+    _peaks: dict[str, int | None] = field(default_factory=dict)
     _items: Items = ""
     _checks: int = 0
 
@@ -86,13 +95,20 @@ class Search:
             findings += self._inspected()
         wanted = [one for one in findings if not only or one.rule in only]
         timeline = read_timeline(RunFolder(self.trial.baseline.folder / "run"))
-        loaders = []
+        loaders: list[Loader] = []
         if timeline is not None:
             evidence = Evidence(timeline)
             main = evidence.get(find_main_trainer)
             uses = evidence.get(find_loaders, main) if main is not None else ()
-            loaders = [use.created for use in uses if use.training and use.created is not None]
-        found, self.unedited = candidates.find(wanted, loaders, self.trial.command)
+            loaders = [
+                Loader(use.created.file, use.created.line, _arguments_of(use))
+                for use in uses
+                if use.training and use.created is not None
+            ]
+        cells = timeline.run.get(SOURCES) or {} if timeline is not None else {}
+        found, self.unedited = candidates.find(
+            wanted, loaders, self.trial.command, cells, _loop_of(timeline) if timeline is not None else None
+        )
         return found
 
     def run(self, found: Sequence[Candidate]) -> None:
@@ -124,8 +140,7 @@ class Search:
         settings = Settings(
             self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
         )
-        ended = self._run("inspect", settings)
-        timeline = read_timeline(ended)
+        timeline = read_timeline(self._run("inspect", settings).run)
         if timeline is None:
             return []
         known = {one.rule for one in self.trial.diagnosis.findings} if self.trial.diagnosis else set()
@@ -138,7 +153,7 @@ class Search:
         except Refusal as refusal:
             return Tried(one, number, "dropped", refusal.reason)
         name = f"edit{number}"
-        same, apart, reason = self._compare(name, contents, one.random_numbers)
+        same, apart, reason = self._compare(name, contents, one.random_numbers, one.keeps_workers)
         if not reason and one.edit == CACHE and self._items == "random":
             reason = "the data set draws random numbers for its items"
         if reason:
@@ -160,7 +175,12 @@ class Search:
         )
         try:
             contents = edited_program.make(together)
-            _, _, reason = self._compare(name, contents, any(each.random_numbers for each in together))
+            _, _, reason = self._compare(
+                name,
+                contents,
+                any(each.random_numbers for each in together),
+                any(each.keeps_workers for each in together),
+            )
         except Refusal as refusal:
             return refusal.reason
         if reason:
@@ -177,15 +197,23 @@ class Search:
         self.kept, self.total, self.contents = together, row, contents
         return ""
 
-    def _compare(self, name: str, contents: Contents, random: bool) -> tuple[Equality, float, str]:
-        """Return whether edited files compute the same, the largest deviation, and why they are not kept."""
+    def _compare(
+        self, name: str, contents: Contents, random: bool, keeps_workers: bool
+    ) -> tuple[Equality, float, str]:
+        """Return whether edited files compute the same, the largest deviation, and why they are not kept.
+
+        Other random numbers count as the same if the data set draws them, or if workers only live longer.
+        """
         original = self._values_of("original")
         if len(original) < equality.MIN_STEPS:
             return "unknown", math.nan, "the losses and parameters of the program could not be read"
-        folder = self._run(f"check-{name}", self._check(SEED), self._overlay(name, contents))
-        if not (folder.path / LOG).is_file():
+        ended = self._run(f"check-{name}", self._check(SEED), self._overlay(name, contents))
+        is_run = any(file.path.suffix == ".py" for file in contents)
+        if is_run and not (ended.run.path / LOG).is_file():
             return "unknown", math.nan, "the program did not run the edited file"
-        edited = equality.read(read_timeline(folder))
+        if reason := self.memory_reason("memory", self._peaks.get("original"), ended.peak_bytes):
+            return "unknown", math.nan, reason
+        edited = equality.read(read_timeline(ended.run))
         if len(edited) < min(len(original), CHECK_STEPS):
             return "unknown", math.nan, "the edited program failed or made fewer steps"
         if equality.is_identical(original, edited):
@@ -200,7 +228,7 @@ class Search:
         within, apart = equality.compare(original, edited, self._values_of("threads"), again)
         if within:
             return "rounding", apart, ""
-        if random and self._items != "fixed":
+        if random and (self._items != "fixed" or keeps_workers):
             within, apart = equality.compare(original, edited, self._values_of("seed"))
             if within:
                 return "other random numbers", apart, ""
@@ -212,8 +240,9 @@ class Search:
         if which not in self._values:
             seed = OTHER_SEED if which == "seed" else SEED
             changes = (f"threads={_other_threads()}",) if which == "threads" else ()
-            folder = self._run(f"check-{which}", self._check(seed), None, changes)
-            timeline = read_timeline(folder)
+            ended = self._run(f"check-{which}", self._check(seed), None, changes)
+            timeline = read_timeline(ended.run)
+            self._peaks[which] = ended.peak_bytes
             self._values[which] = equality.read(timeline)
             if which == "original":
                 self._items = equality.items_of(timeline)
@@ -229,8 +258,8 @@ class Search:
 
     def _run(
         self, name: str, settings: Settings, overlay: Path | None = None, changes: tuple[str, ...] = ()
-    ) -> RunFolder:
-        """Run the command once, untimed, and return its run folder; KeyboardInterrupt if the user interrupts."""
+    ) -> Ended:
+        """Run the command once, untimed, and return how it ended; KeyboardInterrupt if the user interrupts."""
         self._checks += 1
         folder = self.trial.folder / f"{name}-{self._checks:02}"
         self.trial.progress.begins(name, self._checks)
@@ -245,19 +274,29 @@ class Search:
         self.trial.progress.stops()
         if ended.how == "interrupted":
             raise KeyboardInterrupt
-        return ended.run
+        return ended
 
     def _measure(self, name: str, contents: Contents, one: Candidate) -> Row | None:
         """Return the measurement of edited files, in turns with the baseline."""
         planned = Planned(Variant(name, self._overlay(name, contents)), one.rule, one.predicted)
         repeated_runs.measure(self.trial, [planned], self.repeats, self.end_s)
-        rows = judge.rows(self.trial.runs, self.trial.planned, Path.cwd())
+        rows = judge.rows(self.trial.runs, self.trial.planned)
         return next((row for row in rows if row.name == name), None)
+
+    def memory_reason(self, what: str, before: float | None, after: float | None) -> str:
+        """Return why a peak of memory (bytes) is too large; nothing if it is not, or if one of both is unknown."""
+        if not before or not after or after <= max(self.most_memory * before, before + FREE_BYTES):
+            return ""
+        return (
+            f"its peak {what} is {units.size(after)}, the original's {units.size(before)}: more than "
+            f"{units.number(self.most_memory, 3)} times (--max-memory)"
+        )
 
     def _why_not(self, row: Row | None) -> str:
         """Return why a measured edit is not kept; nothing for a gain."""
         if row is not None and row.judgement == "gain":
-            return ""
+            before = [run.reading.peak_bytes or 0.0 for run in self.trial.runs if run.name == BASELINE]
+            return self.memory_reason("GPU memory", max(before, default=0.0), row.peak_bytes)
         if self.trial.interrupted:
             return STOPPED
         if row is None:
@@ -269,6 +308,25 @@ class Search:
             "noise": "no gain beyond the noise of this machine",
             "not repeated": "it was measured only once (--repeats, --max-time)",
         }.get(row.judgement, "it was not measured")
+
+
+def _loop_of(timeline: Timeline) -> tuple[str, int] | None:
+    """Return the line of most backward passes, which is in the training loop or in what that calls."""
+    passes = timeline.spans.filter(pl.col("operation") == "backward", pl.col("file").is_not_null())
+    lines = passes.group_by("file", "line").len().sort("len", descending=True)
+    return (str(lines["file"][0]), int(lines["line"][0])) if lines.height else None
+
+
+def _arguments_of(use: LoaderUse) -> dict[str, Value]:
+    """Return the arguments that a DataLoader had, as far as they are known."""
+    known = {
+        "num_workers": use.workers,
+        "batch_size": use.batch_size,
+        "pin_memory": use.pin_memory,
+        "prefetch_factor": use.prefetch_factor,
+        "persistent_workers": use.persistent_workers,
+    }
+    return {keyword: value for keyword, value in known.items() if value is not None}
 
 
 def _ratio(one: Tried) -> float:

@@ -60,7 +60,7 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     if outer is not None or surroundings.is_off(variables):
         _become(command, variables, say)
     recording.refuse_used(options, variables)
-    tool = prefixes.choose(options, variables)
+    tool = prefixes.choose(options, variables, say)
     original = OriginalSignals()
     recorded = Recording()
     with Shown():

@@ -9,6 +9,8 @@ FORMAT 1::
     total       the measurement of all kept edits together: "ratio", "low", "high"; null if none was kept
     patch       the unified diff; empty if none was kept
     written     files that the program wrote in its working folder; null if there are too many to check
+    account     {"before", "after"}: {"step_ns", "shares"} of the parts of a step, of the unchanged program and with all
+                kept edits; null where unknown
 
 A row has ``rule``, ``edit``, ``file``, ``line``, ``sentence``, ``state`` (kept, dropped), ``reason``, ``equality``
 (identical, rounding, other random numbers, changes the training, unknown) with the largest relative ``deviation`` of
@@ -26,16 +28,24 @@ from typing import Any
 from perfwrap import units
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.written import Written
+from perfwrap.fixing.before_after import StepAccount
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import CHECK_STEPS, Search, Tried
 from perfwrap.private_files import replace_text
 from perfwrap.redaction import masked_words
+from perfwrap.timeline.notebook_cells import at_line
 
 FORMAT = 1
 
 
-def section(search: Search, written: Written, patch: bytes, root: Path) -> dict[str, Any]:
-    """Return the document."""
+def section(
+    search: Search,
+    written: Written,
+    patch: bytes,
+    root: Path,
+    accounts: tuple[StepAccount | None, StepAccount | None] = (None, None),
+) -> dict[str, Any]:
+    """Return the document; ``accounts`` are those of a step before and after."""
     return {
         "format": FORMAT,
         "command": masked_words(list(search.trial.command)),
@@ -46,6 +56,7 @@ def section(search: Search, written: Written, patch: bytes, root: Path) -> dict[
         "total": _measured(search.total) if search.kept else None,
         "patch": patch.decode("utf-8", "replace"),
         "written": None if written.unknown else list(written.changed),
+        "account": dict(zip(("before", "after"), map(_account, accounts), strict=True)),
     }
 
 
@@ -68,10 +79,7 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         "| edit | results | step time alone |",
         "|---|---|---|",
-        *(
-            f"| {Path(row['file']).name}:{row['line']}: {row['sentence']} | {WORDS[row['equality']]} | {_range(row)} |"
-            for row in kept
-        ),
+        *map(_line, kept),
         "",
         f"Results are the losses and all parameters after each of the first {CHECK_STEPS} steps, with equal seeds.",
         "",
@@ -79,11 +87,24 @@ def markdown(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _line(row: dict[str, Any]) -> str:
+    """Return one line of the table."""
+    place = at_line(Path(row["file"]).name, row["line"])
+    return f"| {place}: {row['sentence']} | {WORDS[row['equality']]} | {_range(row)} |"
+
+
 def _range(measured: dict[str, Any]) -> str:
     """Return e.g. ``0.54 (0.51 to 0.57)``."""
-    low, high = measured["low"], measured["high"]
-    between = f" ({units.ratio(low)} to {units.ratio(high)})" if low is not None and high is not None else ""
-    return f"{units.ratio(measured['ratio'])}{between}" if measured["ratio"] is not None else "not measured"
+    value = measured["ratio"]
+    return "not measured" if value is None else units.ratio(value, measured["low"], measured["high"])
+
+
+def _account(found: StepAccount | None) -> dict[str, Any] | None:
+    """Return the account of a step."""
+    if found is None:
+        return None
+    shares = {part: units.significant(share, 6) for part, share in found.shares.items()}
+    return {"step_ns": round(found.step_ns), "shares": shares}
 
 
 def _row(one: Tried) -> dict[str, Any]:
@@ -91,8 +112,8 @@ def _row(one: Tried) -> dict[str, Any]:
     return {
         "rule": one.candidate.rule,
         "edit": one.candidate.edit,
-        "file": str(one.candidate.path),
-        "line": one.candidate.target.line,
+        "file": one.candidate.place.file,
+        "line": one.candidate.place.line,
         "sentence": one.candidate.sentence,
         "state": one.state,
         "reason": one.reason or None,

@@ -6,6 +6,8 @@ each part of the page: summary.py (the first screen), account_chart.py (steps an
 the GPU was doing), line_by_line.py (one step by lines; its modules are in module_tree.py), rank_chart.py (step time by
 rank), tables.py (facts and coverage). encoding.py packs numbers and texts.
 
-Whatever the program, its files or its environment wrote is hostile here. It reaches the page as JSON only, and the
+fix_page.py is a page of its own, without scripts, for `perfwrap fix`: it escapes each text.
+
+Whatever the program, its files or its environment wrote is hostile here. It reaches the report as JSON only, and the
 page's scripts show it as text only.
 """

@@ -14,6 +14,7 @@ from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import Search, Tried
 from perfwrap.reports.terminal.page import Page
 from perfwrap.reports.terminal.trial_text import draw_writes
+from perfwrap.timeline.notebook_cells import at_line
 
 ADDED, REMOVED = "green", "red"
 STATES = {"kept": "bold green", "dropped": "dim"}
@@ -34,7 +35,7 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     page.blank()
     if not patch:
         page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
-        page.paragraph(f"Runs and their output: {search.trial.folder}", style="dim")
+        page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
         return
     page.paragraph(f"Together: {_ratio(search.total)}.", style="bold")
     for line in patch.decode("utf-8", "replace").splitlines():
@@ -44,7 +45,7 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     page.paragraph(
         f"Your files were not changed. To apply: {place}git apply {shlex.quote(str(path.resolve()))}"
     )
-    page.paragraph(f"Runs, fix.json and pull-request.md: {search.trial.folder}", style="dim")
+    page.paragraph(f"Runs, fix.html, fix.json and pull-request.md: {search.trial.folder}", style="dim")
 
 
 def draw_list(sentences: Sequence[str], unedited: Sequence[Unedited], page: Page) -> None:
@@ -58,7 +59,8 @@ def draw_list(sentences: Sequence[str], unedited: Sequence[Unedited], page: Page
 
 def _edit(one: Tried, page: Page) -> None:
     """Draw one edit: what it changes, whether results are the same, and its step time."""
-    where = f"{one.candidate.path.name}:{one.candidate.target.line}"
+    place = one.candidate.place
+    where = at_line(Path(place.file).name, place.line)
     page.line((f"{one.state:<8}", STATES[one.state]), (f" {where}  {one.candidate.rule}", ""))
     page.paragraph(one.candidate.sentence, indent=9)
     results = WORDS[one.equality]

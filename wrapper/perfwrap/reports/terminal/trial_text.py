@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from perfwrap import units
 from perfwrap.experiments.judge import Row, best
@@ -160,11 +160,13 @@ def _edit(row: Row, page: Page) -> None:
     """Draw the edit to make; perfwrap does not make it."""
     if not row.edit.text:
         return
-    page.paragraph(f"Edit for {row.name} (your files were not changed):", indent=2)
+    place = f"; its paths are below {row.edit.root}" if row.edit.root not in ("", str(Path.cwd())) else ""
+    page.paragraph(f"Edit for {row.name} (your files were not changed{place}):", indent=2)
     for line in row.edit.diff.splitlines():
         page.line((line, {"+": ADDED, "-": REMOVED}.get(line[:1], "")), indent=4)
     for text in row.edit.snippets:
-        page.line((text, ""), indent=4)
+        for line in text.splitlines():
+            page.line((line, ""), indent=4)
 
 
 def _predictions(rows: Sequence[Row], page: Page) -> None:

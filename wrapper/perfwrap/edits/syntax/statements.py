@@ -7,7 +7,7 @@ import itertools
 import libcst as cst
 
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_tree import Change, Result, Source, dotted_name
+from perfwrap.edits.syntax.source_tree import Change, Result, Source, dotted_name
 
 Changes = dict[cst.CSTNode, Change]
 

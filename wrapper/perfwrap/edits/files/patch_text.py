@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from perfwrap.edits.source_file import SourceFile
+from perfwrap.edits.files.source_file import SourceFile
 
 CONTEXT_LINES = 3
 NO_NEW_LINE = b"\\ No newline at end of file\n"

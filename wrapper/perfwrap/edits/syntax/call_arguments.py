@@ -8,7 +8,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from perfwrap.edits.outcome import Refusal, Value
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 
 def find_call(source: Source, line: int, is_wanted: Callable[[cst.Call], bool], what: str) -> cst.Call:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import find_call, is_method
-from perfwrap.edits.names import reads
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_tree import Loop, Source, dotted_name
+from perfwrap.edits.syntax.call_arguments import find_call, is_method
+from perfwrap.edits.syntax.names import reads
+from perfwrap.edits.syntax.source_tree import Loop, Source, dotted_name
 
 WITHOUT_COPY = ("detach", "cpu")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import libcst as cst
 from msgspec import Struct
 
-from perfwrap.edits.call_arguments import argument_of, is_method, unpacked
-from perfwrap.edits.names import is_stored, parameter_of, reads, writes, writes_anywhere
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.call_arguments import argument_of, is_method, unpacked
+from perfwrap.edits.syntax.names import is_stored, parameter_of, reads, writes, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 MAX_HOPS = 6
 PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
@@ -62,7 +62,7 @@ def _follow(source: Source, node: cst.BaseExpression, hops: int) -> Origin:
     """Return where the value of an expression is written."""
     if hops == 0:
         raise Refusal("The value passes through too many names.")
-    if _is_literal(node):
+    if is_literal(node):
         return Origin(node, "")
     if isinstance(node, cst.Name):
         return _of_name(source, node, hops)
@@ -84,7 +84,7 @@ def dictionary_of(source: Source, name: cst.BaseExpression) -> cst.Dict | cst.Ca
     value = values[0]
     if isinstance(value, cst.Call) and (dotted_name(value.func) != "dict" or not _all_keywords(value)):
         raise Refusal(f"{dotted} is not a literal dictionary.")
-    if isinstance(value, cst.Dict) and any(_key(element) is None for element in value.elements):
+    if isinstance(value, cst.Dict) and any(key_of(element) is None for element in value.elements):
         raise Refusal(f"{dotted} has keys that are not written as text.")
     if _is_changed(source, dotted):
         raise Refusal(f"{dotted} is changed after it was made.")
@@ -100,15 +100,16 @@ def item_of(dictionary: cst.Dict | cst.Call, key: str) -> cst.BaseExpression | N
         (
             element.value
             for element in dictionary.elements
-            if isinstance(element, cst.DictElement) and _key(element) == key
+            if isinstance(element, cst.DictElement) and key_of(element) == key
         ),
         None,
     )
 
 
-def _is_literal(node: cst.BaseExpression) -> bool:
+def is_literal(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a number, a text, True, False or None."""
     if isinstance(node, cst.UnaryOperation):
-        return isinstance(node.operator, cst.Minus) and _is_literal(node.expression)
+        return isinstance(node.operator, cst.Minus) and is_literal(node.expression)
     if isinstance(node, cst.Name):
         return node.value in ("True", "False", "None")
     return isinstance(node, cst.Integer | cst.Float | cst.SimpleString)
@@ -118,7 +119,8 @@ def _all_keywords(call: cst.Call) -> bool:
     return all(argument.keyword is not None for argument in call.args)
 
 
-def _key(element: cst.BaseDictElement) -> str | None:
+def key_of(element: cst.BaseDictElement) -> str | None:
+    """Return the key of an element of a dictionary if it is written as text."""
     if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
         key = element.key.evaluated_value
         return key if isinstance(key, str) else None
@@ -152,13 +154,13 @@ def _named(source: Source, name: str, value: cst.BaseExpression, hops: int) -> O
 
 def _only(source: Source, name: str, stores: list[cst.CSTNode]) -> cst.BaseExpression:
     """Return the value of the only assignment among the stores."""
-    values = [_value(source, store) for store in stores]
+    values = [assigned_value(source, store) for store in stores]
     if len(values) != 1 or values[0] is None:
         raise Refusal(f"{name} is assigned in several places, or not by a simple assignment.")
     return values[0]
 
 
-def _value(source: Source, store: cst.CSTNode) -> cst.BaseExpression | None:
+def assigned_value(source: Source, store: cst.CSTNode) -> cst.BaseExpression | None:
     """Return what a stored name gets, None if it is no plain assignment."""
     parent = source.parent(store)
     if isinstance(parent, cst.AnnAssign):
@@ -178,7 +180,7 @@ def _assigned(source: Source, dotted: str, node: cst.CSTNode) -> list[cst.BaseEx
         if "." not in dotted and isinstance(scope, cst.FunctionDef) and parameter_of(scope, dotted):
             raise Refusal(f"{dotted} is a parameter of {scope.name.value}().")
         stores = writes_anywhere(source, dotted)
-    return [_value(source, store) for store in stores]
+    return [assigned_value(source, store) for store in stores]
 
 
 def _is_changed(source: Source, dotted: str) -> bool:
@@ -247,7 +249,7 @@ def _position(source: Source, function: cst.FunctionDef, parameter: cst.Param) -
 
 
 def _of_attribute(source: Source, node: cst.Attribute, hops: int) -> Origin:
-    """Follow ``args.workers`` to its option, and ``self.workers`` to its only assignment."""
+    """Follow ``args.workers`` to its option or the field of its class, and ``self.workers`` to its only assignment."""
     dotted = dotted_name(node)
     options = _options(source, node.attr.value)
     if options:
@@ -255,7 +257,39 @@ def _of_attribute(source: Source, node: cst.Attribute, hops: int) -> Origin:
     stores = writes_anywhere(source, dotted)
     if dotted and stores:
         return _named(source, dotted, _only(source, dotted, stores), hops)
+    field = _field(source, node)
+    if field is not None:
+        return field
     raise Refusal(f"{source.code(node)} gets its value outside of this file.")
+
+
+def _field(source: Source, node: cst.Attribute) -> Origin | None:
+    """Return the default of ``config.workers`` where one class of the file has it as a field: ``workers: int = 0``.
+
+    None if the file sets it elsewhere, passes it to the class, or uses it for anything else.
+    """
+    name = node.attr.value
+    fields = [
+        store for store in writes_anywhere(source, name) if isinstance(source.scope(store), cst.ClassDef)
+    ]
+    value = assigned_value(source, fields[0]) if len(fields) == 1 else None
+    if value is None or not is_literal(value):
+        return None
+    owner = source.scope(fields[0])
+    assert isinstance(owner, cst.ClassDef)
+    for other in source.inside(source.module, cst.Attribute):
+        argument = source.parent(other)
+        is_same = isinstance(argument, cst.Arg) and argument.keyword and argument.keyword.value == name
+        if other.attr.value == name and other is not node and not is_same:
+            return None
+    for call in source.inside(source.module, cst.Call):
+        if dotted_name(call.func).rpartition(".")[2] in (owner.name.value, "replace") and (
+            unpacked(call) or argument_of(call, name) or any(found.keyword is None for found in call.args)
+        ):
+            return None
+    # Libraries make an option of each field of such a class.
+    flags = (f"--{name}", f"--{name.replace('_', '-')}")
+    return Origin(value, f"{name} of {owner.name.value} (line {source.line(value)})", flags)
 
 
 def _options(source: Source, name: str) -> list[cst.Call]:
@@ -303,7 +337,7 @@ def _of_option(source: Source, node: cst.Attribute, options: list[cst.Call]) -> 
     if argument_of(options[0], "action") is not None:
         raise Refusal(f"{flag} is a switch: put it on the command line.")
     default = argument_of(options[0], "default")
-    if default is None or not _is_literal(default.value):
+    if default is None or not is_literal(default.value):
         raise Refusal(f"{flag} has no literal default: put {flag} on the command line.")
     return Origin(default.value, f"the default of {flag} (line {source.line(default)})", flags)
 
@@ -315,6 +349,6 @@ def _of_item(source: Source, node: cst.Subscript) -> Origin:
     if not key:
         raise Refusal(f"The value at line {source.line(node)} is computed: {source.code(node)}.")
     found = item_of(dictionary_of(source, node.value), key)
-    if found is None or not _is_literal(found):
+    if found is None or not is_literal(found):
         raise Refusal(f"{source.code(node)} is not written as a literal.")
     return Origin(found, f"{source.code(node)} (line {source.line(found)})")

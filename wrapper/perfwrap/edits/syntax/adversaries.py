@@ -6,10 +6,10 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.call_arguments import is_method, receiver
-from perfwrap.edits.names import ingredients, read_names
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_tree import Source
+from perfwrap.edits.syntax.call_arguments import is_method, receiver
+from perfwrap.edits.syntax.names import ingredients, read_names
+from perfwrap.edits.syntax.source_tree import Source
 
 DISCRIMINATOR = re.compile(
     r"(?i:disc|critic)|(^|[._])[dD]($|[._\d])|[a-z]_?D($|[._\d])|(^|[._])[dD]_|(?i:^d_?opt)"

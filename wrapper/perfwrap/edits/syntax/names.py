@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 ADDING = ("append", "extend", "add", "insert", "update", "setdefault", "put", "copy_", "add_", "appendleft")
 """Methods that put something into an object."""

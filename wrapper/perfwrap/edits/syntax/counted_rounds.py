@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.names import free_name, writes
 from perfwrap.edits.outcome import Refusal
-from perfwrap.edits.source_tree import Change, Result, Source, dotted_name
-from perfwrap.edits.statements import Changes
+from perfwrap.edits.syntax.names import free_name, writes
+from perfwrap.edits.syntax.source_tree import Change, Result, Source, dotted_name
+from perfwrap.edits.syntax.statements import Changes
 
 
 def under_condition(source: Source, test: str) -> Change:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from perfwrap.edits.names import changed_names, is_stored, mentions
-from perfwrap.edits.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.names import changed_names, is_stored, mentions
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 
 def block_of(source: Source, statement: cst.CSTNode) -> Sequence[cst.BaseStatement]:
