@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,7 @@ class _Watcher:
 
 def _show(folder: Path) -> None:
     """Show the report of a run; print why if there is none."""
-    from IPython.display import display
-
+    display: Any = import_module("IPython.display").display  # untyped in some versions
     done = subprocess.run(
         [*COMMAND, "report", str(folder), "--html"],
         stdin=subprocess.DEVNULL,
