@@ -35,6 +35,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
         "monitors": False,
         "rate_hz": 5.0,
         "report": False,
+        "live": False,
         "budget_bytes": 8 << 20,
         "max_overhead": 0.005,
         "sample_hz": 0.0,
