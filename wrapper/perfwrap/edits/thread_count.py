@@ -55,5 +55,5 @@ def _changed(source: Source, call: cst.Call, threads: int) -> Edited:
         raise Refusal(f"The file calls {FUNCTION}() with another value than a number to change.")
     return Edited(
         source.replaced({given: cst.Integer(str(threads))}),
-        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({source.code(given)}) at line {source.line(call)}.",
+        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({' '.join(source.code(given).split())}) at line {source.line(call)}.",
     )
