@@ -128,7 +128,26 @@ ALLOWED = {
         "units",
         "errors",
     },
-    "exporters": {"diagnosis", "reports", "timeline", "run_folder", "units", "errors"},
+    "agents": {
+        "analysis",
+        "reports",
+        "rules",
+        "run_folder",
+        "private_files",
+        "units",
+        "errors",
+    },
+    "notebook": {"launch", "run_folder", "units", "errors"},
+    "exporters": {
+        "diagnosis",
+        "reports",
+        "timeline",
+        "run_folder",
+        "private_files",
+        "shown_text",
+        "units",
+        "errors",
+    },
     "demo": {"errors"},
 }
 """What each part may import, besides itself and the standard library; commands and cli may import all."""

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+DEVICE = os.environ.get("GPU_CHECK_DEVICE", "cuda")
 STEPS = 60
 ROWS, WIDTH = 64, 256
 
@@ -40,14 +41,14 @@ def digest(*tensors: torch.Tensor) -> str:
 def make_net() -> nn.Module:
     """Return a small network on the GPU."""
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.1), nn.Linear(WIDTH, 10)).cuda()
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.1), nn.Linear(WIDTH, 10)).to(DEVICE)
 
 
 def train(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int = STEPS) -> list[float]:
     """Run ordinary steps and return every tenth loss."""
     losses = []
     for step in range(steps):
-        x = torch.randn(ROWS, WIDTH, device="cuda")
+        x = torch.randn(ROWS, WIDTH, device=DEVICE)
         optimizer.zero_grad()
         loss = net(x).square().mean()
         loss.backward()
@@ -321,15 +322,15 @@ def one_rank() -> None:
 
 def values() -> None:
     """Read values in every way, and copy, save, load and pickle tensors of the GPU."""
-    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    x = torch.arange(6.0, device=DEVICE).reshape(2, 3)
     print(x.tolist(), x.cpu().numpy().sum(), float(x[0, 1]), int(x[1, 2]), bool(x[0, 1] > 0))
     print(f"{x[1, 1]:.1f}", x, x.to("cpu", torch.float64).dtype, x.nonzero().shape)
     print(torch.equal(x, x.clone()), x.unique().numel())
     with tempfile.TemporaryDirectory() as folder:
         torch.save({"x": x, "net": make_net().state_dict()}, f"{folder}/file")
-        loaded = torch.load(f"{folder}/file", map_location="cuda")
+        loaded = torch.load(f"{folder}/file", map_location=DEVICE)
         print(digest(loaded["x"]), loaded["x"].device, len(loaded["net"]))
-    print(digest(copy.deepcopy(x)), x.pin_memory().is_pinned() if not x.is_cuda else "on the GPU")
+    print(digest(copy.deepcopy(x)), x.pin_memory().is_pinned() if x.is_cpu else "on the GPU")
 
 
 def error_in_a_kernel() -> None:
@@ -397,7 +398,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - an error of a part is something to compare, too
             print(type(error).__name__, str(error).partition("\n")[0][:200], flush=True)
         gc.collect()
-        torch.cuda.empty_cache()
+        getattr(torch, DEVICE).empty_cache()
 
 
 if __name__ == "__main__":

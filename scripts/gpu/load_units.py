@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-from perfwrap.timeline.lookup import samples_of
-from perfwrap.timeline.model import Timeline
+import numpy as np
+import plain_journals
+from plain_journals import Journal
 
 LOADS = Path(__file__).with_name("loads.py")
-SECONDS = 8
+SECONDS = 5
 """The duration of each load."""
 SETTLING_NS = 1_500_000_000
 """The start of a load that is not used: a mean over 1 s, and NVML's window, still contain the load before."""
@@ -34,6 +34,11 @@ METRICS = {
 }
 """Series by column of the table."""
 FROM_GPM = ("sm", "tensor", "fp32", "dram")
+
+COUNTED = "counted_watts"
+"""The mean power by the energy counter, which has no column."""
+COUNTED_LIMITS = (0.85, 1.15)
+"""The limits of its ratio to the mean of the sampled power, in loads that are even."""
 
 Limits = tuple[float, float]
 EXPECTED: dict[str, dict[str, Limits]] = {
@@ -62,16 +67,17 @@ def command(seconds: float = SECONDS) -> list[str]:
     return [sys.executable, str(LOADS), str(seconds)]
 
 
-def read(timeline: Timeline, printed: str) -> Found:
+def read(folder: Path, printed: str) -> Found:
     """Return the mean of each figure during each load that the program printed; None without samples."""
+    journals = list(plain_journals.read(folder))
     found: Found = {}
     for load in map(json.loads, printed.splitlines()):
-        gpu = _entity(timeline, load["uuid"])
-        inside = pl.col("time").is_between(load["begin_ns"] + SETTLING_NS, load["end_ns"])
+        gpu = _entity(journals, load["uuid"])
+        begin, end = load["begin_ns"] + SETTLING_NS, load["end_ns"]
         found[load["load"]] = {
-            column: _mean(samples_of(timeline, gpu, metric).filter(inside))
-            for column, metric in METRICS.items()
+            column: _mean(journals, gpu, metric, begin, end) for column, metric in METRICS.items()
         }
+        found[load["load"]][COUNTED] = _counted_watts(journals, gpu, begin, end)
     return found
 
 
@@ -90,6 +96,16 @@ def judge(found: Found) -> list[str]:
                 problems.append(
                     f"{load}: {METRICS[column]} is {value:.3g}, not between {low:g} and {high:g}."
                 )
+    for load in ("memory", "fp32", "bf16"):
+        counted, sampled_watts = (found.get(load, {}).get(column) for column in (COUNTED, "watts"))
+        if (
+            counted
+            and sampled_watts
+            and not COUNTED_LIMITS[0] <= counted / sampled_watts <= COUNTED_LIMITS[1]
+        ):
+            problems.append(
+                f"{load}: the energy counter shows {counted:.0f} W, the samples {sampled_watts:.0f} W."
+            )
     for column, load, other, (low, high) in RATIOS:
         value, base = (found.get(name, {}).get(column) for name in (load, other))
         if value is not None and base and not low <= value / base <= high:
@@ -113,14 +129,14 @@ def markdown(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _entity(timeline: Timeline, uuid: str) -> str:
+def _entity(journals: list[Journal], uuid: str) -> str:
     """Return the GPU of that uuid, which torch writes without its prefix; without a uuid, the first GPU."""
-    facts = timeline.facts.join(
-        timeline.tracks.filter(pl.col("kind") == "gpu"), left_on="track", right_on="id"
+    uuids = {key: value for journal in journals for key, value in journal.words.facts.items()}
+    names = sorted(
+        key.removesuffix("/uuid") for key in uuids if key.startswith("gpu/") and key.endswith("/uuid")
     )
-    same = facts.filter(pl.col("key") == "uuid", pl.col("value").str.ends_with(uuid or "nowhere"))
-    names = sorted({*same["name"]} or {*facts["name"]})
-    return names[0] if names else "gpu/0"
+    same = [name for name in names if uuids[f"{name}/uuid"].endswith(uuid or "nowhere")]
+    return (same or names or ["gpu/0"])[0]
 
 
 def _cell(column: str, value: Any) -> str:
@@ -131,6 +147,20 @@ def _cell(column: str, value: Any) -> str:
     return f"{value:.0f} W" if column == "watts" else f"{value:.1%}"
 
 
-def _mean(samples: pl.DataFrame) -> float | None:
-    value = samples["value"].mean()
-    return None if value is None else float(value)  # type: ignore[arg-type]
+def _samples(journals: list[Journal], gpu: str, metric: str, begin: int, end: int) -> tuple[Any, Any]:
+    """Return times and values of a series in that time."""
+    pairs = [journal.series(gpu, metric) for journal in journals]
+    times, values = (np.concatenate([pair[place] for pair in pairs] or [np.empty(0)]) for place in range(2))
+    inside = (times >= begin) & (times <= end)
+    return times[inside], values[inside]
+
+
+def _mean(journals: list[Journal], gpu: str, metric: str, begin: int, end: int) -> float | None:
+    values = _samples(journals, gpu, metric, begin, end)[1]
+    return float(values.mean()) if values.size else None
+
+
+def _counted_watts(journals: list[Journal], gpu: str, begin: int, end: int) -> float | None:
+    """Return the mean power by the energy counter, in watts; None without two samples of it."""
+    times, joules = _samples(journals, gpu, "energy_joules", begin, end)
+    return float((joules[-1] - joules[0]) / (times[-1] - times[0]) * 1e9) if times.size > 1 else None

@@ -6,12 +6,14 @@ them it runs steps in which torch raises an error for each synchronisation, so a
 
 from __future__ import annotations
 
+import os
 import sys
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+DEVICE = os.environ.get("GPU_CHECK_DEVICE", "cuda")
 STEPS = 20
 """Steps of each sort; all are among the recorder's first steps, which are recorded in detail."""
 WIDTH, ROWS = 4096, 8192
@@ -20,9 +22,10 @@ WIDTH, ROWS = 4096, 8192
 
 def main() -> None:
     """Run the steps."""
-    net = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU()))).cuda()
+    net = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())))
+    net.to(DEVICE)
     optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
-    batch = torch.randn(ROWS, WIDTH, device="cuda")
+    batch = torch.randn(ROWS, WIDTH, device=DEVICE)
 
     def step() -> torch.Tensor:
         with record_function("phase:forward"):
@@ -37,10 +40,12 @@ def main() -> None:
 
     for _ in range(STEPS):
         print(f"{step().item():.4f}")
-    torch.cuda.set_sync_debug_mode("error")
+    if DEVICE == "cuda":
+        torch.cuda.set_sync_debug_mode("error")
     for _ in range(STEPS):
         step()
-    torch.cuda.set_sync_debug_mode("default")
+    if DEVICE == "cuda":
+        torch.cuda.set_sync_debug_mode("default")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         for _ in range(STEPS):
             loss = step()

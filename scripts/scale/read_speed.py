@@ -1,11 +1,12 @@
 """Measure time and memory to read a recording, compared with other tools on the same files.
 
-    python scripts/scale/read_speed.py FILE... [--peer-python PYTHON] [--repeat 3] [--grow-to BYTES]
+    python scripts/scale/read_speed.py FILE... [--peer-python PYTHON] [--repeat 3] [--grow-to BYTES] [--whole]
 
 Every reading is a separate process, and the tools alternate, so that a busy machine slows all of them. Of each tool,
 the least time and the least memory count. The table has processor time and wall time; on a busy machine use the former.
-``--grow-to`` repeats each trace, with later times and new numbers, up to that size. The other tools need an environment
-of their own, made once with:
+``--grow-to`` repeats each trace, with later times and new numbers, up to that size; big_recordings.py makes files of
+any size much faster. ``--whole`` measures `perfwrap import` from start to end, with its diagnosis and its files. The
+other tools need an environment of their own, made once with:
 
     python -m venv peers && peers/bin/pip install HolisticTraceAnalysis nsys-ai
 
@@ -39,8 +40,12 @@ NOTE = "note: "
 """The prefix of lines that are for the user."""
 
 PERFWRAP = """
-import sys
+import gc, os, sys
 from pathlib import Path
+from perfwrap.commands import FREED_MEMORY
+# As `perfwrap import` does.
+os.environ.setdefault(*FREED_MEMORY)
+gc.set_threshold(250_000)
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.steps.steps import find_steps
@@ -50,6 +55,15 @@ timeline, _ = files.read([Path(sys.argv[1])], {})
 evidence = Evidence(timeline)
 [evidence.get(find_steps, trainer).count for trainer in evidence.get(find_trainers)]
 [(gpu.busy_share, gpu.idle_shares) for gpu in evidence.get(find_gpu_activity)]
+"""
+
+WHOLE = """
+import sys, tempfile
+from pathlib import Path
+from perfwrap.cli import main
+with tempfile.TemporaryDirectory() as folder:
+    sys.argv = ["perfwrap", "import", sys.argv[1], "--out", str(Path(folder) / "run")]
+    main()
 """
 
 HTA = """
@@ -91,14 +105,16 @@ class Reading:
 
 def measure(python: str, code: str, trace: Path) -> Reading | None:
     """Return the cost of one reading in a separate process; None if it failed."""
-    # A copy for each: nsys-ai stores its results next to the file, and would reuse them.
+    is_own = code in (PERFWRAP, WHOLE)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory() as folder:
-        trace = Path(shutil.copy(trace, folder))
+        if not is_own:
+            # A copy for each: nsys-ai stores its results next to the file, and would reuse them.
+            trace = Path(shutil.copy(trace, folder))
         began = time.monotonic()
         child = os.posix_spawn(
             python,
             [python, "-c", code, str(trace)],
-            {**os.environ, "PYTHONPATH": str(REPOSITORY / "wrapper") if code is PERFWRAP else ""},
+            {**os.environ, "PYTHONPATH": str(REPOSITORY / "wrapper") if is_own else ""},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
@@ -259,6 +275,7 @@ def main() -> None:
     parser.add_argument("traces", nargs="+", type=Path)
     parser.add_argument("--peer-python", help="the Python of an environment with the other tools")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--whole", action="store_true", help="measure the whole of `perfwrap import`")
     parser.add_argument("--grow-to", type=int, metavar="BYTES", help="repeat each trace up to this size")
     options = parser.parse_args()
     print(
@@ -277,7 +294,7 @@ def main() -> None:
             own: list[Reading | None] = []
             peer: list[Reading | None] = []
             for _ in range(options.repeat):
-                own.append(measure(sys.executable, PERFWRAP, read))
+                own.append(measure(sys.executable, WHOLE if options.whole else PERFWRAP, read))
                 if options.peer_python:
                     peer.append(measure(options.peer_python, NSYS_AI if is_export else HTA, read))
             print(row(read, best(own), best(peer)), flush=True)

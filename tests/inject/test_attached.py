@@ -145,6 +145,60 @@ def test_it_comes_leaves_and_comes_back_and_the_program_computes_the_same(attach
         assert facts["role"] == "main"
 
 
+LEAVES_NOTHING = """
+import sys, time, warnings
+warnings.simplefilter("ignore")  # deprecated classes warn when they are looked at
+import torch._dynamo  # as the first step of an optimizer has it
+train()
+
+FUNCTION = type(train)
+
+def functions():
+    found = {}
+    for name, module in sorted(sys.modules.items()):
+        if name != "torch" and not name.startswith("torch."):
+            continue
+        owners = [value for value in list(vars(module).values()) if isinstance(value, type)]
+        for owner in [module, *(one for one in owners if one.__module__.startswith("torch"))]:
+            for key, value in list(vars(owner).items()):
+                inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+                codes, inside = [], []
+                while isinstance(inner, FUNCTION):
+                    codes.append(id(inner.__code__))
+                    cells = [cell for cell in inner.__closure__ or () if cell != type(cell)()]
+                    inside += [id(cell.cell_contents) for cell in cells]
+                    inner = vars(inner).get("__wrapped__")
+                found[name, owner.__name__, key] = id(value), codes, inside
+    return found
+
+before, methods, callbacks = functions(), dict(vars(torch.Tensor)), list(gc.callbacks)
+(script, watched), = PLACES
+held = Watched(watched)
+attached(script)
+now = functions()
+during = sum(now[key] != value for key, value in before.items())
+train()
+held.file.close()
+time.sleep(0.11)
+train()
+after = functions()
+said = [len(before), during, [key for key, value in before.items() if after[key] != value],
+        methods == dict(vars(torch.Tensor)), callbacks == gc.callbacks]
+"""
+
+
+def test_after_it_has_left_every_function_of_torch_is_as_before(attach) -> None:
+    place = attach("run")
+    *_, (count, during, changed, methods, callbacks) = run(
+        LEAVES_NOTHING, [(str(place.script), str(place.watched))]
+    )
+    assert count > 10_000
+    assert during > 20
+    assert changed == []
+    assert (methods, callbacks) == (True, True)
+    assert place.operations["forward"] >= 40
+
+
 REFUSED = """
 said = []
 for script, watched in PLACES:

@@ -4,7 +4,8 @@
 As the real ones it prints to standard output, takes the command's output through a pipe of its own, ends with a
 status of its own, and writes the environment's values into what it keeps. STAND_IN in the environment asks for
 trouble: fails (before the command starts), apart (a session of its own), dies (while the command runs), nothing
-(captures nothing), broken (cannot export), forbidden (may not read counters).
+(captures nothing), broken (cannot export), forbidden (may not read counters), old (a version that lacks what perfwrap
+needs), older (one that lacks little), dumb (prints no help).
 """
 
 import json
@@ -27,8 +28,18 @@ PROFILE = {
     "--wait": {"primary", "all"},
     "--force-overwrite": {"true", "false"},
     "--cuda-graph-trace": {"graph", "node"},
+    "--cuda-event-trace": {"auto", "true", "false"},
+    "--discard-environment": {"true", "false"},
     "--output": None,
 }
+LACKING = {
+    "old": {"--capture-range-end", "--kernel-name-base", "--cuda-event-trace", "--discard-environment"},
+    "older": {"--cpuctxsw", "--cuda-event-trace", "--discard-environment", "SpeedOfLight_RooflineChart"},
+}
+SECTIONS = (
+    "SpeedOfLight", "Occupancy", "WarpStateStats", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "LaunchStats",
+    "SpeedOfLight_RooflineChart",
+)  # fmt: skip
 EXPORT = {"--type": {"sqlite"}, "--force-overwrite": {"true", "false"}, "--output": None}
 NCU = {
     "--target-processes": {"all", "application-only"},
@@ -42,6 +53,28 @@ NCU = {
     "--csv": {""},
 }
 TROUBLE = os.environ.get("STAND_IN", "")
+
+
+def show_help(words, known):
+    """Print the version, the options or the sections, as the real tools do, if that is what is asked for."""
+    lacking = LACKING.get(TROUBLE, set())
+    if words[-1:] == ["--version"]:
+        print("NVIDIA Nsight stand-in version 2020.3.4.32-52657a0" if lacking else "version 2026.1.1.204-0")
+    elif words[-1:] == ["--help"]:
+        print(
+            "\n".join(
+                f"\t{name}=\n\t   Its default is not {name[2:]}." for name in sorted({*known} - lacking)
+            )
+        )
+    elif words[-1:] == ["--list-sections"]:
+        print(
+            "\n".join(
+                f"{name:<45} A Section   yes   {name}.section" for name in SECTIONS if name not in lacking
+            )
+        )
+    else:
+        return
+    sys.exit(3 if TROUBLE == "dumb" else 0)
 
 
 def parse(words, known):
@@ -149,6 +182,9 @@ def ncu(words):
 
 
 if Path(sys.argv[0]).name == "ncu":
+    show_help(sys.argv[1:], NCU)
     ncu(sys.argv[1:])
+elif sys.argv[-1] in ("--version", "--help"):
+    show_help(sys.argv[1:], PROFILE)
 else:
     {"profile": profile, "export": export}[sys.argv[1]](sys.argv[2:])

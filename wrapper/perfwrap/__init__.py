@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "PerfwrapError", "__version__", "analyze", "compare"]
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _HOMES = {
     "Analysis": "perfwrap.api",
@@ -20,6 +20,23 @@ _HOMES = {
     "compare": "perfwrap.api",
     "PerfwrapError": "perfwrap.errors",
 }
+
+
+_MAGIC = "perfwrap.notebook.cell_magic"
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Add ``%%perfwrap`` to a notebook; IPython calls it for ``%load_ext perfwrap``."""
+    from importlib import import_module
+
+    import_module(_MAGIC).load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """Remove ``%%perfwrap`` again; IPython calls it for ``%unload_ext perfwrap``."""
+    from importlib import import_module
+
+    import_module(_MAGIC).unload(shell)
 
 
 def __getattr__(name: str) -> object:

@@ -47,12 +47,19 @@ MAX_NAME = 200
 """Characters of a file's name in a message."""
 
 SUMMARY = "Find out why a PyTorch training command is slow, without changing it."
+EXAMPLES = f"""{SUMMARY}
+
+  perfwrap demo                      profile a slow example in two minutes
+  perfwrap run -- python train.py    profile your own training
+  perfwrap fix -- python train.py    write a patch that is proven to be faster
+
+All commands: perfwrap --help"""
+"""What is printed without any words."""
 
 app = typer.Typer(
     name="perfwrap",
     cls=CommandGroup,
     help=SUMMARY,
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -62,11 +69,17 @@ add_placeholders(app)
 
 
 @app.callback(invoke_without_command=True, help=SUMMARY)
-def options(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
-    """Handle the options that come before the command."""
+def options(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+) -> None:
+    """Handle the options that come before the command; without a command, print examples."""
     if version:
         say(f"perfwrap {__version__}", sys.stdout)
         raise typer.Exit()
+    if context.invoked_subcommand is None:
+        for line in EXAMPLES.splitlines():
+            say(line, sys.stdout)
 
 
 GARBAGE_THRESHOLD = 250_000

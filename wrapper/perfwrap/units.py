@@ -98,6 +98,16 @@ def size(byte_count: float | None) -> str:
     return f"{number(value, digits=3 if value >= 100 else 2)} {BYTE_UNITS[power]}"
 
 
+def energy(joules: float) -> str:
+    """Return e.g. ``42 mJ``, ``8.1 J``, ``640 kJ`` or, from a tenth of a kWh on, ``1.2 kWh``."""
+    if abs(joules) >= 3.6e5:
+        return f"{number(joules / 3.6e6)} kWh"
+    for size, unit in ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
+        if abs(significant(joules)) >= size:
+            return f"{number(joules / size)} {unit}"
+    return f"{number(joules / 1e-6)} µJ"
+
+
 def rate(per_second: float | None, what: str, digits: int = 3) -> str:
     """Return e.g. ``1,230 samples/s``."""
     return UNKNOWN if per_second is None else f"{number(per_second, digits)} {what}/s"

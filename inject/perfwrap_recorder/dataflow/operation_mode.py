@@ -21,6 +21,7 @@ from perfwrap_recorder.dataflow.operation_kinds import NORMS, RUNNING, TRAINS, K
 from perfwrap_recorder.dataflow.operation_stacks import Stacks
 from perfwrap_recorder.dataflow.tensor_values import TensorValues
 from perfwrap_recorder.dataflow.value_sums import UNKNOWN, ValueSums
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.program import source_lines
 
 MAX_OPERATIONS = 300_000
@@ -373,7 +374,7 @@ def make(torch, watched):
     if not _modes:
         _modes.append(_make_class(torch))
     mode = _modes[0]()
-    mode.watched, mode.note, mode.events = watched, guard.protect(FAILED, watched.note), _events_for(torch)
+    mode.watched, mode.note, mode.events = watched, guard.protect(FAILED, watched.note), _find_events()
     mode.restore = handler_keys.make(torch)
     return mode
 
@@ -472,14 +473,15 @@ def _drop_frames(error, function):
         error.__traceback__ = trace.tb_next
 
 
-def _events_for(torch):
-    """Return a function that records an event and returns it with one for the end; None without CUDA."""
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+def _find_events():
+    """Return a function that records an event and returns it with one for the end; None without a started device."""
+    device = devices.current
+    if not devices.is_started() or device.make_event is None:
         return None
-    make_event = torch.cuda.Event
+    make_event = device.make_event
 
     def events():
-        if torch.cuda.is_current_stream_capturing():
+        if device.is_capturing():
             return None
         before = make_event(enable_timing=True)
         before.record()

@@ -27,6 +27,7 @@ from _thread import get_ident
 from perfwrap_recorder import guard, on_import, roles
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.dataflow import asides, mode_dependent, operation_mode, unseen_reads, window_obstacles
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
 from perfwrap_recorder.journal_format import BACKWARD, COVERAGE, FORWARD, OPTIMIZER, PERFWRAP
@@ -406,7 +407,7 @@ def _write(torch, plan, watched):
         "stacks": watched.stacks.rows,
         "modules": watched.stacks.paths,
         "operations": watched.operations,
-        "gpu": _read_events(torch, watched),
+        "gpu": _read_events(watched),
         "alive": values.alive(),
         "unowned": sorted(watched.unowned),
         "sorts": {str(operation): dimension for operation, dimension in watched.sorts.items()},
@@ -424,11 +425,11 @@ def _write(torch, plan, watched):
     return "tools/" + name.rpartition("/")[2]
 
 
-def _read_events(torch, watched):
+def _read_events(watched):
     """Return (operation, duration in ns) of operations on a GPU; this waits for the GPU."""
     if not watched.events:
         return []
-    torch.cuda.synchronize()
+    devices.current.synchronize()
     return [(number, round(1e6 * before.elapsed_time(after))) for number, before, after in watched.events]
 
 

@@ -8,6 +8,7 @@ from _thread import get_ident
 
 from perfwrap_recorder import guard, static_access
 from perfwrap_recorder.dataflow import handler_keys, operation_mode
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.program import seen_models
 
 SHARDED = "FullyShardedDataParallel", "FSDPModule"
@@ -56,7 +57,7 @@ def find_reason(torch, mode=None):
         return "torch.compile is in use, whose compiled regions show no operations"
     if not is_ignored_by_compiler(torch) and may_compile():
         return "torch.compile may be used, and its compiler does not ignore dispatch modes in this version of PyTorch"
-    if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    if devices.is_started() and devices.current.is_capturing():
         return "a CUDA graph is being captured"
     if getattr(torch._C, "_functorch", None) and torch._C._functorch.peek_interpreter_stack() is not None:
         return "the training step runs inside a transform of torch.func"

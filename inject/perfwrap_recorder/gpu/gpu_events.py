@@ -4,14 +4,14 @@ Two timing events enclose a phase, on the stream that is current in its thread. 
 with ``query()`` only, when later steps have ended; nothing is synchronised, allocated or launched. The pairs are
 pooled; if too many are pending, a phase is not measured and is counted as dropped.
 
-- Active only in a process that has started CUDA itself; never in the child of a fork, where CUDA does not work.
+- Active only in a process that has started the device itself; never in the child of a fork, where it does not work.
 - Never while a CUDA graph is captured, in any thread: an event would become part of the graph, and a
   ``query()`` would break the capture.
 - Only for steps with detail. Results that come later are written as they are, also while spans are summed.
 - The first error of the API turns all of it off (``guard``).
 
-Wrappers call ``begin`` and ``end`` around a phase, and ``keep`` when its label is known. If torch has no GPU
-support these are None, and nothing here runs.
+Wrappers call ``begin`` and ``end`` around a phase, and ``keep`` when its label is known. Until there is a device
+(``devices.py``) these are None, and nothing here runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_STREAMS = 64
 
 MAX_LEAD_US = (1 << journal_format.LEAD_BITS) - 1
 
-api = None  # the functions of torch.cuda that are used, once the probe has found them; None: no GPU
+api = None  # the devices.Device whose functions are used; None: no GPU, or one without timing events
 captures = set()  # CUDA graphs that are being captured
 has_captured = False  # whether one ever was
 _devices = {}  # index of a device -> Device
@@ -45,23 +45,6 @@ _written = {}  # key of a fact -> its value as last written
 
 begin = end = keep = reach = None
 """What wrappers call: _begin and so on, guarded; None if there is no GPU."""
-
-
-class Api:
-    """The functions of torch.cuda that are used: all of them return at once, none waits."""
-
-    def __init__(self, torch):
-        cuda = torch.cuda
-        event = cuda.Event
-        # The methods in C: Dynamo would trace those in Python, and they cost more.
-        base = next((kind for kind in event.__mro__ if kind.__name__ == "_CudaEventBase"), event)
-        self.make_event = event
-        self.record, self.query, self.elapsed_time = base.record, base.query, base.elapsed_time
-        self.is_initialized = cuda.is_initialized
-        self.is_capturing = cuda.is_current_stream_capturing
-        self.make_stream = cuda.Stream
-        self.current_device = getattr(torch._C, "_cuda_getDevice", None) or cuda.current_device
-        self.current_stream = torch._C._cuda_getCurrentStream
 
 
 class Device:
@@ -102,7 +85,7 @@ class Pair:
 
 
 def watch(found):
-    """Set ``begin``, ``end``, ``keep`` and ``reach`` for the wrappers that are made from now on."""
+    """Set ``begin``, ``end``, ``keep`` and ``reach``, for a device with timing events."""
     global api, begin, end, keep, reach
     api = found
     begin, end, keep, reach = (guard.protect("gpu_time", each) for each in (_begin, _end, _keep, _reach))
@@ -206,14 +189,9 @@ def _add_device(index):
 def _add_stream(device, key):
     known = device.streams
     if len(known) >= MAX_STREAMS:
-        return _make_stream(key), next(iter(known.values()))[1]
+        return api.make_stream(key), next(iter(known.values()))[1]
     track = journal.add_track("cuda/%d stream %d" % (device.index, len(known)))
-    return known.setdefault(key, (_make_stream(key), track))
-
-
-def _make_stream(key):
-    number, index, kind = key
-    return api.make_stream(stream_id=number, device_index=index, device_type=kind)
+    return known.setdefault(key, (api.make_stream(key), track))
 
 
 def _ask_events():

@@ -6,7 +6,9 @@ are PERFWRAP spans. Until its end no probe switches to sums.
 
 Stopping a recording takes about 3 us per event, exporting it 2 us more, and an event takes a kilobyte until then; a
 program makes up to a million events per second. So a window that the user did not ask for lasts a third of a second
-or one step; if that step takes longer than a second, it ends at the end of a phase.
+or one step; if that step takes longer than a second, it ends at the end of a phase. A window of kernels records only
+what the GPU does and the calls that launch it: no operation of the host, which makes most of the events and of the time
+that a window adds. It lasts 20 steps or more.
 
 There is no window if the program profiles itself, now or before, if another tool profiles the GPU, or in children of
 fork. It ends early if the program starts to profile or forks, or if a step does not end.
@@ -30,7 +32,7 @@ from perfwrap_recorder.journal import journal, step_ends, switching
 WHAT = "torch_profiler"
 """The name of its coverage records."""
 
-AUTO, STEADY, WORST = "auto", "steady", "worst"
+AUTO, STEADY, WORST, KERNELS = "auto", "steady", "worst", "kernels"
 """The options; AUTO is STEADY if the program uses a GPU, and nothing otherwise."""
 
 WARM_UP_STEPS = 10
@@ -47,6 +49,9 @@ MAX_WAIT_STEPS = 200
 
 STEPS = 3
 """Steps in a window by default."""
+
+KERNEL_STEPS, MAX_KERNEL_STEPS = 20, 200
+"""Steps in a window of kernels: at least, and at most as many as take a second."""
 
 WORST_STEPS = 100
 """Steps that are recorded one by one to keep the slowest."""
@@ -65,6 +70,9 @@ MAX_STOP_NS = 2_000_000_000
 
 NOT_NEEDED = "no GPU is used"
 """Why there is no window by default; this is not written."""
+
+NO_KERNELS = "no GPU is used whose kernels this PyTorch records"
+"""Why there is no window of kernels."""
 
 NOT_EXPORTED = "could not be exported"
 
@@ -87,8 +95,9 @@ class Plan:
 
     def __init__(self, asked, details=(), all_ranks=False):
         length, _, first = asked.partition("@")
-        self.kind = {AUTO: STEADY, STEADY: STEADY, WORST: WORST}.get(asked, "steps")
-        self.length = STEPS if self.kind == STEADY else 1 if self.kind == WORST else int(length)
+        self.kind = {AUTO: STEADY, STEADY: STEADY, WORST: WORST, KERNELS: KERNELS}.get(asked, "steps")
+        lengths = {STEADY: STEPS, WORST: 1, KERNELS: KERNEL_STEPS}
+        self.length = lengths[self.kind] if self.kind in lengths else int(length)
         self.first = int(first) if first else WARM_UP_STEPS
         """Steps before the window."""
         self.details = details
@@ -216,10 +225,18 @@ def _step_ended(moment, is_step):
     _plan.learn(count, moment)
     if not journal.summing and _plan.is_due(count) and _may_begin():
         _plan.opened = _plan.opened or now()
-        _start(
-            _plan.length if _plan.kind != STEADY else max(1, min(STEPS, SHORT_NS // max(1, _plan.step_ns)))
-        )
+        _start(_count_steps())
     return _is_under_way()
+
+
+def _count_steps():
+    """Return how many steps to record, given how long the last ones took."""
+    step_ns = max(1, _plan.step_ns)
+    if _plan.kind == STEADY:
+        return max(1, min(STEPS, SHORT_NS // step_ns))
+    if _plan.kind == KERNELS:
+        return max(KERNEL_STEPS, min(MAX_KERNEL_STEPS, LONG_NS // step_ns))
+    return _plan.length
 
 
 def _is_under_way():
@@ -248,7 +265,7 @@ def _start(steps):
     began = now()
     _end_marks()
     _had_recording.append(True)
-    recording = torch_profiler.Recording(_plan.details)
+    recording = torch_profiler.Recording(_plan.details, _plan.kind == KERNELS)
     recording.start()
     _open, _thread = recording, get_ident()
     _plan.left, _plan.steps = steps, 0

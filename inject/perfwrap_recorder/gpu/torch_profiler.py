@@ -22,6 +22,7 @@ from _thread import get_ident
 from time import sleep
 
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.gpu import devices
 
 MIN_VERSION = (2, 4)
 """Traces of older versions cannot be mapped to another clock exactly, and they log more to standard error."""
@@ -83,24 +84,38 @@ def is_in_backward():
 
 
 def has_started_gpu():
-    """Return whether the program has started CUDA."""
-    return torch.cuda.is_initialized()
+    """Return whether the program has started a device whose work this build's profiler records.
+
+    A device that is no part of PyTorch has a profiler of its own, or none.
+    """
+    if not devices.is_started() or devices.current.is_chosen:
+        return False
+    return devices.current.kind == "cuda" or _activity() in _supported()
+
+
+def _activity():
+    """Return the profiler's name for the work of the device; None if it has none."""
+    return getattr(torch.autograd.profiler.ProfilerActivity, devices.current.kind.upper(), None)
+
+
+def _supported():
+    return torch.autograd._supported_activities()
 
 
 class Recording:
     """One recording, started and stopped by the same thread; only ``save`` reads its ``results``."""
 
-    def __init__(self, details):
+    def __init__(self, details, only_kernels=False):
         profiler = torch.autograd.profiler
-        self._activities = {profiler.ProfilerActivity.CPU}
-        supported = torch.autograd._supported_activities() if has_started_gpu() else ()
-        self._on_gpu = profiler.ProfilerActivity.CUDA in supported
+        self._only_kernels = only_kernels
+        self._activities = set() if only_kernels else {profiler.ProfilerActivity.CPU}
+        self._on_gpu = has_started_gpu() and _activity() in _supported()
         if self._on_gpu:
-            self._activities.add(profiler.ProfilerActivity.CUDA)
-        flags = [name in details for name in DETAILS]
+            self._activities.add(_activity())
+        flags = [name in details and not only_kernels for name in DETAILS]
         flags[0] = flags[0] or flags[3]  # as torch.profiler does: operations are counted from shapes
         self._config = profiler.ProfilerConfig(
-            profiler.ProfilerState.KINETO, *flags, False, profiler._ExperimentalConfig(), ""
+            profiler.ProfilerState.KINETO, *flags, False, _make_options(profiler, only_kernels), ""
         )
         self._step = None
         self.results = None
@@ -130,7 +145,7 @@ class Recording:
     def mark_step(self, number):
         """Mark the beginning of a step in the recording, and the end of the one before; None marks only the end."""
         self._step = None  # the mark ends when its last reference goes
-        if number is not None and not _has_modes():
+        if number is not None and not self._only_kernels and not _has_modes():
             self._step = torch.ops.profiler._record_function_enter_new("ProfilerStep#%d" % number, None)
 
     def stop(self, wanted=True, is_last=True):
@@ -142,7 +157,7 @@ class Recording:
         threads = _find_threads()
         try:
             if wanted and self._on_gpu:
-                _unwrapped(torch._C._cuda_synchronize)()
+                _unwrapped(devices.current.synchronize)()
                 began = now()
             if detaches:
                 os.putenv(DETACH, "1")
@@ -182,6 +197,16 @@ class Recording:
             torch.autograd._add_metadata_json("distributedInfo", words)
 
 
+def _make_options(profiler, only_kernels):
+    """Return the profiler's experimental options: without operations, nothing needs to be related to them."""
+    if only_kernels:
+        try:
+            return profiler._ExperimentalConfig(disable_external_correlation=True)
+        except TypeError:  # versions of PyTorch without this option
+            pass
+    return profiler._ExperimentalConfig()
+
+
 def _detaches(found):
     """Return whether CUPTI can be detached from this torch's processes after a recording."""
     version = getattr(found.version, "cuda", None)
@@ -213,7 +238,7 @@ def _wait_until_detached(before):
     """Call CUDA until the thread that detaches CUPTI has ended: it does so at the end of a call."""
     started = _find_threads() - before
     for _ in range(DETACH_TRIES):
-        _unwrapped(torch._C._cuda_synchronize)()
+        _unwrapped(devices.current.synchronize)()
         sleep(DETACH_S)
         if not started & _find_threads():
             return

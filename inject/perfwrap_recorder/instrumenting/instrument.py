@@ -38,7 +38,7 @@ PREFIX = "_perfwrap_"
 STATE, RESULT = PREFIX + "state", PREFIX + "result"
 
 phases = {}  # id of the code of an instrumented function -> name of its phase
-_instrumented = {}  # id of a function -> the function, and its original code
+_instrumented = {}  # id of a function -> the function, its original code, and that with the recorder's calls
 _sources = {}  # file name -> its lines, while functions are instrumented
 _is_compiling = []  # torch's function that returns whether Dynamo is tracing
 
@@ -95,7 +95,7 @@ def instrument(
     shared[names["begin"]], shared[names["end"]] = begin, end
     if fail:
         shared[names["fail"]] = fail
-    _instrumented[id(function)] = function, function.__code__
+    _instrumented[id(function)] = function, function.__code__, code
     phases[id(code)] = phase or function.__name__
     function.__code__ = code
     return True
@@ -104,6 +104,20 @@ def instrument(
 def is_instrumented(function):
     """Return whether the function calls the recorder."""
     return id(innermost(function)) in _instrumented
+
+
+def uninstall():
+    """Give all functions their original code again, except those whose code another tool has replaced since."""
+    for function, original, woven in list(_instrumented.values()):
+        if function.__code__ is woven:
+            function.__code__ = original
+
+
+def reinstall():
+    """Undo ``uninstall``."""
+    for function, original, woven in list(_instrumented.values()):
+        if function.__code__ is original:
+            function.__code__ = woven
 
 
 def innermost(function):

@@ -36,6 +36,7 @@ busy = set()  # threads in such a call
 busy_making, quiet = making.busy, making.quiet
 _listeners = {}  # name -> function(tensor, name, frame), see ``listen``
 _installed = {}  # name -> its descriptor in the class
+_uninstalled = {}  # name -> the descriptor that ``uninstall`` took out
 _torch = []
 _step = -1  # the step that _calls is of
 _calls = 0
@@ -171,8 +172,19 @@ def caller_of(owner, name):
 
 def uninstall():
     """Restore the class, except attributes that other code replaced; for processes in which nothing is recorded."""
+    _uninstalled.update(_installed)
     for name in list(_installed):
         unwatch(name)
+
+
+def reinstall():
+    """Undo ``uninstall``."""
+    for torch in _torch:
+        for name, descriptor in _uninstalled.items():
+            if name not in vars(torch.Tensor):
+                _installed[name] = descriptor
+                setattr(torch.Tensor, name, descriptor)
+    _uninstalled.clear()
 
 
 def _make(name, method, finish):

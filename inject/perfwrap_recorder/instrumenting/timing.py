@@ -6,7 +6,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.gpu import gpu_events, nvtx_ranges
+from perfwrap_recorder.gpu import devices, gpu_events, nvtx_ranges
 from perfwrap_recorder.instrumenting import instrument
 
 
@@ -31,9 +31,14 @@ def time_calls(
     ``more`` are further arguments of ``instrument``.
     """
     finish = guard.protect(probe, finish)
-    begin_gpu, end_gpu, keep_gpu = gpu_events.begin, gpu_events.end, gpu_events.keep
-    if gpu_kind is None:
-        begin_gpu = None
+    begin_gpu = end_gpu = keep_gpu = None
+
+    def bind():
+        nonlocal begin_gpu, end_gpu, keep_gpu
+        begin_gpu, end_gpu, keep_gpu = gpu_events.begin, gpu_events.end, gpu_events.keep
+
+    if gpu_kind is not None:
+        devices.follow(bind)
     push, pop = (nvtx_ranges.of_phases(torch) if range_name else None) or (None, None)
 
     def begin(*found):

@@ -48,7 +48,7 @@ def install():
 warnings.simplefilter("ignore")  # deprecated classes warn when they are looked at
 before = functions_of_torch()
 install()
-for function, _ in instrument._instrumented.values():
+for function, _, _ in instrument._instrumented.values():
     if resolves(function):
         print("%s:%s" % (function.__module__, function.__qualname__))
 for name in tensor_methods._installed:

@@ -1,4 +1,4 @@
-"""A GPU that only keeps time, behind the part of torch.cuda that the recorder uses.
+"""A GPU that only keeps time, in place of the device whose functions the recorder uses.
 
 Work is queued and runs later than it is launched, stream by stream; events are reached when what was queued before
 them is done; elapsed times are 32-bit floats of milliseconds on a clock that may run faster than the host's. To
@@ -21,6 +21,11 @@ class NotReady(RuntimeError):
 class SimulatedGpu:
     """One device; ``clock`` is the host's, ``drift`` by which share its own runs faster."""
 
+    kind = "cuda"
+    is_chosen = False
+    graphs = ()
+    memory_stats = None
+
     def __init__(self, clock=time.monotonic_ns, drift=0.0, index=0):
         self.clock = clock
         self.drift = drift
@@ -35,6 +40,7 @@ class SimulatedGpu:
         self.failing = None
         """The name of a function that raises."""
         self.events = 0
+        self.module = self
 
     def launch(self, duration):
         """Queue work on the current stream; return when it begins and ends, on the host's clock."""
@@ -88,8 +94,8 @@ class SimulatedGpu:
         assert index == self.index
         return self.stream
 
-    def make_stream(self, stream_id, device_index, device_type):
-        return stream_id, device_index, device_type
+    def make_stream(self, key):
+        return key
 
 
 class Event:

@@ -42,6 +42,7 @@ GPU_ONLY = {
         "busy_but_idle_units",
     ),
     "utilization_sawtooth",
+    *("gpu_waits_for_host", "small_collectives"),
     *("gpu_memory_growth", "fragmentation", "empty_cache_in_step", "memory_pressure", "data_parallel_module"),
 }
 WITHOUT_A_SCRIPT = {
@@ -54,6 +55,9 @@ WITHOUT_A_SCRIPT = {
     "compute_bound",
     "out_of_memory",
     "shared_memory_limit",
+    # Only for recordings of other tools without a training loop.
+    *("measured_kernels", "gpu_use_in_log", "power_capped", "hottest_functions"),
+    *("allocator_churn", "memory_at_peak"),
     # On a CPU the search takes 1 or 2 % of a step, whatever the model: healthy_unused_search.
     "unused_parameter_search",
 }

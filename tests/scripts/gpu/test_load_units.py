@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from perfwrap.timeline.builder import TimelineBuilder
-from perfwrap.timeline.model import Timeline
+from perfwrap.monitors.monitor_journal import JournalWriter
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 SECOND = 1_000_000_000
@@ -19,12 +19,11 @@ SECOND = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def units() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("load_units", SCRIPTS / "gpu" / "load_units.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(SCRIPTS / "gpu"))
+    try:
+        return importlib.import_module("load_units")
+    finally:
+        sys.path.pop(0)
 
 
 GOOD: dict[str, dict[str, float | None]] = {
@@ -83,18 +82,16 @@ def test_missing_figures_and_loads_that_did_not_run_are_problems(units: ModuleTy
     assert "There are no samples of tensor_activity_share." in problems
 
 
-def recorded(samples: list[tuple[str, str, int, float]]) -> Timeline:
-    """Return a timeline with samples of two GPUs."""
-    builder = TimelineBuilder()
+def recorded(folder: Path, samples: list[tuple[str, str, int, float]]) -> Path:
+    """Write the journal of monitors that saw two GPUs; return its run folder."""
+    (folder / "journal").mkdir(parents=True)
+    journal = JournalWriter(folder / "journal", "here")
     for number in (0, 1):
-        track = builder.device("here", f"gpu/{number}")
-        builder.add_row(
-            "facts", time=0, track=track, key="uuid", value=f"GPU-{number}{number}", source="monitor"
-        )
+        journal.fact(f"gpu/{number}/uuid", f"GPU-{number}{number}")
     for entity, metric, time, value in samples:
-        track = builder.counter(builder.device("here", entity), metric)
-        builder.add_row("samples", time=time, track=track, value=value, source="monitor")
-    return builder.build({})
+        journal.samples(time, [(journal.series(entity, metric), value)])
+    journal.flush()
+    return folder
 
 
 def printed(load: str, uuid: str, begin: int, end: int) -> str:
@@ -107,7 +104,7 @@ def printed(load: str, uuid: str, begin: int, end: int) -> str:
     return json.dumps(reported) + "\n"
 
 
-def test_a_load_s_figures_are_those_of_its_gpu_in_steady_state(units: ModuleType) -> None:
+def test_a_load_s_figures_are_those_of_its_gpu_in_steady_state(units: ModuleType, tmp_path: Path) -> None:
     series = [
         ("gpu/1", "sm_activity_share", at * SECOND, value) for at, value in ((11, 0.9), (12, 0.2), (13, 0.4))
     ]
@@ -115,12 +112,24 @@ def test_a_load_s_figures_are_those_of_its_gpu_in_steady_state(units: ModuleType
         ("gpu/0", "sm_activity_share", 12 * SECOND, 1.0),
         ("gpu/1", "sm_activity_share", 21 * SECOND, 1.0),
     ]
-    timeline = recorded([*series, *other])
-    found = units.read(timeline, printed("bf16", "11", 10, 18) + printed("gaps", "11", 30, 38))
+    energy = [("gpu/1", "energy_joules", at * SECOND, 1000.0 + 300 * at) for at in range(10, 20)]
+    folder = recorded(tmp_path, [*series, *other, *energy])
+    found = units.read(folder, printed("bf16", "11", 10, 18) + printed("gaps", "11", 30, 38))
     assert found["bf16"]["sm"] == pytest.approx(0.3)
     assert found["bf16"]["busy"] is None
     assert found["gaps"]["sm"] is None
-    assert units.read(timeline, printed("bf16", "", 10, 18))["bf16"]["sm"] == 1.0
+    assert found["bf16"]["counted_watts"] == pytest.approx(300)
+    assert found["gaps"]["counted_watts"] is None
+    assert units.read(folder, printed("bf16", "", 10, 18))["bf16"]["sm"] == 1.0
+
+
+def test_an_energy_counter_that_contradicts_the_samples_is_a_problem(units: ModuleType) -> None:
+    found = deepcopy(GOOD)
+    found["bf16"]["counted_watts"] = 690.0
+    assert units.judge(found) == []
+    found["fp32"]["counted_watts"] = 60.0
+    (problem,) = units.judge(found)
+    assert problem == "fp32: the energy counter shows 60 W, the samples 600 W."
 
 
 def test_every_load_of_the_program_is_expected_to_look_somehow(units: ModuleType) -> None:

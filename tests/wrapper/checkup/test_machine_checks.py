@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from perfwrap.checkup import machine_checks
+from perfwrap.monitors.pyspy import pyspy_tool
 
 
 def test_the_monitors_are_really_started() -> None:
@@ -54,7 +57,7 @@ def test_tools_are_found_on_the_path_with_their_versions(
     lines = {line.what: line for line in machine_checks.examine_tools()}
     assert lines["nsys"].works == "yes"
     assert lines["nsys"].detail == f"{tmp_path / 'nsys'} (2024.6.1)"
-    assert set(lines) == {"nsys", "ncu", "py-spy"}
+    assert set(lines) == {"nsys", "ncu", "py-spy", "nvtx"}
 
 
 def test_py_spy_needs_the_systems_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +77,21 @@ def test_py_spy_needs_the_systems_permission(tmp_path: Path, monkeypatch: pytest
     answers["/proc/self/status"] = "CapEff:\t0000000000000000"
     answers["/proc/sys/kernel/yama/ptrace_scope"] = "0"
     assert machine_checks._py_spy().works == "yes"
+
+
+def test_a_missing_dependency_says_how_to_get_it_or_that_there_is_none_for_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert "/nowhere/python -m pip install py-spy" in machine_checks._py_spy().detail
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "PyPI has no py-spy for riscv64; without it" in machine_checks._py_spy().detail
+
+
+def test_the_wheel_requires_both_packages_exactly_on_the_machines_that_have_wheels(repository: Path) -> None:
+    lines = (repository / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    for package, machines in (("py-spy", pyspy_tool.MACHINES), ("nvtx", machine_checks.NVTX_MACHINES)):
+        (line,) = (line for line in lines if line.startswith(f'  "{package}>'))
+        assert tuple(re.findall(r"platform_machine == '(\w+)'", line)) == machines

@@ -37,6 +37,16 @@ def test_the_help_of_a_command_fits_80_columns(command: Command) -> None:
     assert command.summary in answer.output
 
 
+def test_without_words_three_commands_are_shown_and_each_exists() -> None:
+    answer = invoked()
+    assert answer.exit_code == 0
+    examples = [line.split()[1] for line in answer.output.splitlines() if line.startswith("  perfwrap ")]
+    assert len(examples) == 3
+    assert set(examples) <= {command.name for command in COMMANDS}
+    assert max(map(len, answer.output.splitlines())) < 80
+    assert "perfwrap --help" in answer.output
+
+
 def test_the_help_of_run_groups_its_options_with_the_common_ones_first() -> None:
     lines = invoked("run", "--help").output.splitlines()
     titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]

@@ -138,3 +138,25 @@ def test_a_run_that_is_named_twice_or_not_at_all_is_refused(folders: dict[str, s
     assert ended.returncode == 2
     assert ended.stderr.count("\n") >= 2
     assert "Traceback" not in ended.stderr
+
+
+def test_a_baseline_file_of_a_machine_that_other_programs_used_is_read(
+    folders: dict[str, str], tmp_path: Path
+) -> None:
+    document = json.loads(perfwrap("report", folders["base"], "--format", "json").stdout)
+    programs = {"cores": 0.5, "of_cores": 2, "share": 0.2, "programs": [{"name": "cc", "share": 0.2}]}
+    document["machine"] = {
+        "cores_online": 2,
+        "cores_busy": 1.5,
+        "own_cores": 1.0,
+        "stolen_cores": None,
+        "switches_per_s": 3.0,
+        "other_programs": programs,
+    }
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text(json.dumps(document))
+    ended = perfwrap("check", folders["same"], "--baseline", str(baseline), "--allow", "load")
+    assert ended.returncode == 0, ended.stderr
+    document["machine"]["cores_busy"] = "many"
+    baseline.write_text(json.dumps(document))
+    assert "is damaged" in perfwrap("check", folders["same"], "--baseline", str(baseline)).stderr

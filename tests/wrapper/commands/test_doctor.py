@@ -62,6 +62,7 @@ def test_it_says_on_eighty_columns_what_can_be_recorded_and_leaves_nothing(tmp_p
         "nsys",
         "ncu",
         "py-spy",
+        "nvtx",
     ):
         assert f"  {what}" in answer.stdout
     assert list(tmp_path.iterdir()) == []

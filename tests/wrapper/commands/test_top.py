@@ -50,16 +50,22 @@ while not end.exists():
 
 
 class Top:
-    """`perfwrap top` on a terminal, and the screen that its user sees."""
+    """`perfwrap top` on a terminal, and the screen that its user sees; ``output`` is where it prints instead."""
 
-    def __init__(self, words: list[str], folder: Path, changed: dict[str, str]) -> None:
+    def __init__(
+        self, words: list[str], folder: Path, changed: dict[str, str], output: Path | None = None
+    ) -> None:
         ready, go = os.pipe()
         self.pid, self.master = pty.fork()
         if not self.pid:
             os.read(ready, 1)  # Until the terminal has its size.
             os.chdir(folder)
+            if output is not None:
+                written = os.open(output, os.O_WRONLY | os.O_CREAT)
+                os.dup2(written, 1)
+                os.dup2(written, 2)
             environment = {**os.environ, "TERM": "xterm-256color", **changed}
-            os.execve(sys.executable, [sys.executable, "-m", "perfwrap", "top", *words], environment)
+            os.execve(sys.executable, [sys.executable, "-m", "perfwrap", *words], environment)
         self.screen, self.raw, self._status = pyte.Screen(80, 24), b"", -1
         self._is_closed = False
         self._stream = pyte.ByteStream(self.screen)
@@ -131,7 +137,7 @@ def show(tmp_path: Path) -> Iterator[Callable[..., Top]]:
     opened: list[Top] = []
 
     def start(*words: object, **changed: str) -> Top:
-        opened.append(Top([str(word) for word in words], tmp_path, changed))
+        opened.append(Top(["top", *map(str, words)], tmp_path, changed))
         return opened[-1]
 
     yield start
@@ -220,6 +226,40 @@ def test_a_running_job_is_shown_until_it_ends_and_then_as_in_its_report(
             assert float(found[1]) == pytest.approx(100 * share, abs=0.11)
     sentence = " ".join(reported["verdict"]["sentence"].split())
     assert sentence in " ".join(plain(final).split())
+
+
+@pytest.mark.torch
+def test_a_run_shows_itself_on_the_terminal_while_its_output_goes_to_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the script trains with PyTorch")
+    (tmp_path / "train.py").write_text(TRAINING + "print('done', sys.stdin.readline())\nsys.exit(7)\n")
+    words = ["run", "--live", "--out", "run", "--", sys.executable, "train.py", "end"]
+    job = Top(words, tmp_path, {}, tmp_path / "log.txt")
+    try:
+        seen = job.expect(
+            r"(?s)So far: Data-bound.*Run +launch.*Time   data.*Lines  data +\d+ %  train.py:1[36]"
+        )
+        assert "q quits" not in seen
+        job.press(b"for the program\n")
+        (tmp_path / "end").touch()
+        assert job.wait() == 7
+    finally:
+        job.close()
+    assert LEAVE_ALTERNATE_SCREEN in job.raw
+    log = (tmp_path / "log.txt").read_text()
+    assert log.startswith("done for the program\n")
+    assert "Data-bound" in log
+
+
+def test_a_live_view_would_not_mix_with_output_on_the_terminal(tmp_path: Path) -> None:
+    job = Top(["run", "--live", "--no-report", "--out", "run", "--", "echo", "mine"], tmp_path, {})
+    try:
+        assert job.wait() == 0
+    finally:
+        job.close()
+    text = " ".join(plain(job.raw.decode()).split())
+    assert "--live needs the terminal for itself" in text
+    assert "mine" in text
+    assert b"\x1b[?1049h" not in job.raw
 
 
 def plain(text: str) -> str:

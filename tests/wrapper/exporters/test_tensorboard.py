@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.export_model import Destination, Exported
 
@@ -13,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 
 def test_the_events_read_back(taken: Exported, tmp_path: Path) -> None:
+    taken = replace(taken, page=tmp_path / "report.html")
     reported = tensorboard.export(taken, Destination())
     folder = taken.folder / "exports" / "tensorboard"
     assert reported == [f"Written: {folder}", f"tensorboard --logdir {taken.folder.parent}"]
@@ -27,6 +29,7 @@ def test_the_events_read_back(taken: Exported, tmp_path: Path) -> None:
     assert events.Scalars("perfwrap/gpu_utilization_ratio/gpu-0")[0].value == 0.5
     report = events.Tensors("perfwrap/report")[0].tensor_proto.string_val[0].decode()
     assert taken.sentence[:20] in report
+    assert report.startswith(f"[Whole report](file://{tmp_path}/report.html)\n")
 
 
 def test_events_are_never_mixed_with_earlier_ones(taken: Exported, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from perfwrap.exporters.export_model import Destination, Exported
 
 pytest.importorskip("wandb", reason="needs wandb, which is too large for the tests' own extra")
@@ -40,9 +41,11 @@ def test_an_offline_folder_holds_the_run(
     taken: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)  # a key alone is no destination
+    (tmp_path / "report.html").write_text("<p>")
+    taken = replace(taken, page=tmp_path / "report.html")
     reported = wandb.export(taken, Destination(out=tmp_path, experiment="speed"))
     (folder,) = (tmp_path / "wandb").glob("offline-run-*")
-    assert reported == [f"Written: {folder}", f"`wandb sync {folder}` sends it to a server."]
+    assert reported == [f"Written: {folder}", f"To send it to a server: wandb sync {folder}"]
     found = records(next(folder.glob("*.wandb")))
     begun = next(record.run for record in found if record.WhichOneof("record_type") == "run")
     assert (begun.project, begun.display_name, list(begun.tags)) == ("speed", "tuned", ["bf16"])
@@ -60,4 +63,6 @@ def test_an_offline_folder_holds_the_run(
         for item in record.summary.update
     }
     assert float(summary["perfwrap_summary/step_time_seconds/median"]) == pytest.approx(0.1)
-    assert {path.name for path in (folder / "files").iterdir()} >= {"diagnosis.json", "report.md"}
+    assert summary["perfwrap_report"] == '"files/report.html"'
+    files = {"diagnosis.json", "report.md", "report.html"}
+    assert {path.name for path in (folder / "files").iterdir()} >= files

@@ -211,6 +211,62 @@ def test_a_tool_that_is_missing_is_said_before_the_run_with_how_to_install_it(
     assert not folder_of(prefix).path.exists()
 
 
+@pytest.mark.parametrize(
+    ("tool", "trouble", "lacks"),
+    [("nsys", "old", "--capture-range-end"), ("ncu", "old", "--kernel-name-base")],
+)
+def test_a_tool_that_is_too_old_is_said_before_the_run(
+    wrap: Any, tools: Path, monkeypatch: pytest.MonkeyPatch, tool: str, trouble: str, lacks: str
+) -> None:
+    more = ["--ncu-from", earlier(wrap)] if tool == "ncu" else []
+    monkeypatch.setenv("STAND_IN", trouble)
+    prefix = wrap("--no-monitors", "--no-report", f"--{tool}", *more)
+    answer = run(prefix)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert f"The installed {tool} 2020.3.4.32 has no {lacks}" in answer.stderr
+    assert "or newer" in answer.stderr
+    assert not folder_of(prefix).path.exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "lacks"), [("nsys", "has no --cpuctxsw"), ("ncu", "lacks SpeedOfLight_RooflineChart")]
+)
+def test_what_a_tool_lacks_is_left_out_and_said(
+    wrap: Any, tools: Path, monkeypatch: pytest.MonkeyPatch, tool: str, lacks: str
+) -> None:
+    more = ["--ncu-from", earlier(wrap)] if tool == "ncu" else []
+    monkeypatch.setenv("STAND_IN", "older")
+    answer = run(wrap("--no-monitors", "--no-report", f"--{tool}", *more))
+    assert (answer.returncode, answer.stdout) == (3, "mine given\n")
+    assert f"perfwrap: the installed {tool} 2020.3.4.32 {lacks}" in answer.stderr.splitlines()[0]
+    assert "not profiling" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("trouble", "has"), [("", True), ("older", False), ("dumb", False)], ids=["new", "old", "without help"]
+)
+def test_newer_options_are_used_where_the_tool_has_them(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, trouble: str, has: bool
+) -> None:
+    monkeypatch.setenv("STAND_IN", trouble)
+    said: list[str] = []
+    tool = prefixes.choose(Options(nsys=("--trace=cuda",)), dict(os.environ), said.append)
+    assert tool is not None
+    words = tool.words(Path("/tools"))
+    assert ("--cuda-event-trace=false" in words) is has
+    assert ("--discard-environment=true" in words) is has
+    assert "--capture-range-end=stop" in words
+    assert bool(said) is (trouble == "older")
+
+
+def test_the_users_value_of_a_newer_option_is_kept(tools: Path) -> None:
+    tool = prefixes.choose(Options(nsys=("--cuda-event-trace=true",)), dict(os.environ), print)
+    assert tool is not None
+    assert [word for word in tool.words(Path("/tools")) if "event-trace" in word] == [
+        "--cuda-event-trace=true"
+    ]
+
+
 def test_both_tools_at_once_are_refused() -> None:
     with pytest.raises(PerfwrapError, match="exclude each other"):
         prefixes.choose(Options(nsys=(), ncu=()), dict(os.environ))

@@ -152,3 +152,33 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PerfwrapError):
         LiveRun(RunFolder(tmp_path))
+
+
+def test_the_whole_run_divides_while_it_is_known_and_what_follows_is_not_divided(run: Any) -> None:
+    journal = run.journal(rank=0)
+    write_steps(journal, 400)
+    start = {"monotonic_ns": 0, "wall_ns": 1}
+    live = begin(run, start=start)
+    view = look(Evidence(live.timeline()), live, whole=True)
+    assert view.run_so_far is not None
+    assert "steady loop" in view.run_so_far.parts
+    assert not {"exit", "after the loop"} & set(view.run_so_far.parts)
+    assert sum(view.run_so_far.parts.values()) == view.run_so_far.end
+    later = look(Evidence(live.timeline()), live, whole=False, earlier=view.run_so_far.until(10**9))
+    assert later.run_so_far is not None
+    assert later.run_so_far.parts["since then"] == 10**9 - view.run_so_far.end
+    assert sum(later.run_so_far.parts.values()) == later.run_so_far.end == 10**9
+
+
+def test_the_costliest_lines_share_the_loop_without_overlap(run: Any) -> None:
+    journal = run.journal(rank=0)
+    for _ in range(100):
+        journal.data(60 * US, line="train.py:3:main")
+        journal.forward(30 * US)
+        journal.span("optimizer", 10 * US, "SGD#1", line="train.py:7:main")
+    live = begin(run)
+    lines = look(Evidence(live.timeline()), live, whole=True).lines
+    first = lines[0]
+    assert (first.line.file, first.line.line, first.part) == ("train.py", 3, "data")
+    assert first.share == pytest.approx(0.6, abs=0.02)
+    assert sum(line.share for line in lines) <= 1.0

@@ -249,7 +249,7 @@ def test_the_share_is_at_least_that_of_the_kernels_counted_by_name(
 @pytest.mark.parametrize(
     ("part", "rules"),
     [
-        ("SYNTHETIC_healthy", set()),
+        ("SYNTHETIC_healthy", {"compute_bound"}),
         ("tiny_rtx3080", set()),
         ("bert_small_h100", {"launch_bound"}),
         ("resnet_v100_ns_resolution", {"tensor_cores_unused", "compute_bound"}),

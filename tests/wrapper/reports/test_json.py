@@ -72,6 +72,8 @@ def test_the_top_level_is_what_was_promised(diagnosis: Diagnosis) -> None:
         *("skew", "processes", "warnings"),
         "perfwrap_cost",
         "gpu",
+        "gpu_idle",
+        "energy",
         "gpu_memory",
         "kernels",
         "run",

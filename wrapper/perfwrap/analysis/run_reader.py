@@ -67,4 +67,10 @@ def read_files(
 
 def diagnose_timeline(timeline: Timeline, choice: Choice, overview: bool = False) -> Diagnosis:
     """Return the diagnosis of a timeline, with the rules and thresholds that the user chose."""
-    return diagnose(timeline, skipped=choice.skipped, thresholds=choice.thresholds, overview=overview)
+    return diagnose(
+        timeline,
+        skipped=choice.skipped,
+        thresholds=choice.thresholds,
+        overview=overview,
+        price=choice.price,
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 from perfwrap import units
@@ -24,6 +26,8 @@ PATIENCE_SECONDS = 60
 SEGMENT_BYTES = 1 << 20
 PTRACE_BIT = 19
 """CAP_SYS_PTRACE."""
+NVTX_MACHINES = ("x86_64", "aarch64")
+"""The machines for which PyPI has wheels of nvtx."""
 TOOLS = {
     "nsys": ("Nsight Systems", ("/opt/nvidia/nsight-systems/*/bin/nsys", "/usr/local/cuda/bin/nsys")),
     "ncu": ("Nsight Compute", ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/bin/ncu")),
@@ -44,8 +48,8 @@ def examine_monitors() -> list[Line]:
 
 
 def examine_tools() -> list[Line]:
-    """Return which optional tools are installed; none is needed to record."""
-    return [*(_tool(command) for command in TOOLS), _py_spy()]
+    """Return which tools are installed beside perfwrap; none is needed to record."""
+    return [*(_tool(command) for command in TOOLS), _py_spy(), _nvtx()]
 
 
 def examine_run_folder(parent: Path) -> Line:
@@ -133,11 +137,9 @@ def _py_spy() -> Line:
     """Return whether py-spy is installed and is permitted to read processes that it did not start."""
     path = pyspy_tool.find()
     if path is None:
-        return Line(
-            "no",
-            "py-spy",
-            "not installed; optional, for hot lines in the model, loss and dataset (pip install py-spy)",
-        )
+        why = _absence("py-spy", pyspy_tool.MACHINES)
+        detail = f"{why}; without it reports name no hot lines of model, loss and dataset"
+        return Line("no", "py-spy", detail)
     scope = _text("/proc/sys/kernel/yama/ptrace_scope")
     if scope in ("", "0") or _may_trace():
         return Line("yes", "py-spy", f"{path}{_version(path)}")
@@ -145,6 +147,22 @@ def _py_spy() -> Line:
         detail = f"{path}{_version(path)}; `perfwrap attach` is forbidden by kernel.yama.ptrace_scope=1"
         return Line("partly", "py-spy", detail)
     return Line("no", "py-spy", f"{path}; forbidden by kernel.yama.ptrace_scope={scope}")
+
+
+def _nvtx() -> Line:
+    """Return whether nvtx is installed here; programs of other environments use their own."""
+    try:
+        return Line("yes", "nvtx", f"{metadata.version('nvtx')}, for ranges of `perfwrap run --nsys`")
+    except metadata.PackageNotFoundError:
+        why = f"{_absence('nvtx', NVTX_MACHINES)}; ranges for nsys then come from torch.cuda.nvtx"
+        return Line("no", "nvtx", why)
+
+
+def _absence(package: str, machines: tuple[str, ...]) -> str:
+    """Return why a package that belongs to perfwrap's dependencies is missing, and what to do."""
+    if platform.machine() not in machines:
+        return f"not installed, because PyPI has no {package} for {platform.machine()}"
+    return f"not installed: {sys.executable} -m pip install {package}"
 
 
 def _may_trace() -> bool:

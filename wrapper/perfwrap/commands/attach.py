@@ -48,6 +48,7 @@ def attach(
         ),
     ] = False,
     no_report: NoReport = False,
+    offer: Annotated[bool, typer.Option("--offer", hidden=True)] = False,
 ) -> None:
     """Watch a job that is already running, without restarting it.
 
@@ -66,7 +67,15 @@ def attach(
     options = stacks.of_running_job(options, pid, py_spy_rate, py_spy_native, say)
     until = "" if seconds is None else f" for {seconds:g} s"
     say(f"perfwrap: watching process {pid}{until}; Ctrl-C stops perfwrap, the job continues")
-    folder = attached_job.watch(job, options, seconds, recorder, lambda message: say(f"perfwrap: {message}"))
+    folder = attached_job.watch(
+        job,
+        options,
+        seconds,
+        recorder,
+        lambda message: say(f"perfwrap: {message}"),
+        # A notebook's kernel reads these lines.
+        (lambda script, run: print(script, run, sep="\n", flush=True)) if offer else None,
+    )
     if no_report:
         say(f"perfwrap: recorded in {folder}. To print the report: perfwrap report {folder}")
     else:

@@ -16,7 +16,9 @@ from perfwrap.run_folder import MAX_DOCUMENT_BYTES
 from perfwrap.shapes import amount, fields, listed, named, number, positive, text
 
 STRETCHES = fields(needed=True, steps=positive, mean_ns=listed(positive))
-MACHINE = named(lambda value: value is None or amount(value))
+MACHINE = fields(
+    cores_online=amount, cores_busy=amount, own_cores=amount, stolen_cores=amount, switches_per_s=amount
+)
 DIAGNOSIS = fields(
     needed=True,
     verdict=fields(needed=True, id=text),

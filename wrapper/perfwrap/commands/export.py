@@ -21,7 +21,9 @@ from perfwrap.reports.terminal.page import Page
 from perfwrap.reports.waiting import Waiting
 from perfwrap.run_folder import RunFolder
 
-EXPORTERS = ("mlflow", "wandb", "tensorboard", "otlp", "prometheus")
+MODULES = {"speedscope": "speedscope_file"}
+"""The modules of exporters with another name."""
+EXPORTERS = ("mlflow", "wandb", "tensorboard", "otlp", "prometheus", "pprof", "speedscope", "flamegraph")
 VARIABLES = {
     "mlflow": "MLFLOW_TRACKING_URI",
     "wandb": "WANDB_BASE_URL",
@@ -69,6 +71,7 @@ def export(
 
     Exports the verdict, the breakdown of the step time, findings, step times and the samples of the monitors. Needs the
     library of the project, for example: pip install 'perfwrap[mlflow]'. Data is sent only to a server given with --url.
+    pprof, speedscope and flamegraph (SVG) export the stacks, those of an inspected step included, and need no library.
     """
     exporter = _exporter(to)
     _refuse(to, exporter, {"url": url, "out": out, "experiment": experiment})
@@ -98,7 +101,7 @@ def _exporter(to: str) -> Exporter:
         raise PerfwrapError(what, f"Use one of: {', '.join(f'--to {name}' for name in EXPORTERS)}.")
     os.environ.update(QUIET)
     try:
-        return cast("Exporter", import_module(f"perfwrap.exporters.{to}"))
+        return cast("Exporter", import_module(f"perfwrap.exporters.{MODULES.get(to, to)}"))
     except ImportError as error:
         raise PerfwrapError(
             f"Exporting to {to} needs a library that is not installed: {error}.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,13 +50,18 @@ def import_(
         "command": masked_words(["perfwrap", "import", *(str(file) for file in files)]),
         "versions": {"perfwrap": __version__},
     }
+    show(_imported(paths, run, format, out))
+
+
+def _imported(paths: tuple[Path, ...], run: dict[str, Any], format: str | None, out: Path | None) -> Path:
+    """Write the files' timeline to a new run folder and return its path; afterwards it is no longer in memory."""
     with Waiting(f"Reading {units.counted(len(paths), 'file')}"):
         timeline, _ = read_files(paths, run, format)
     folder = create(out, [Path(_name(paths)).name])
     folder.write_manifest(timeline.run)
     with Waiting(f"Writing {folder.path.name}"):
         storage.save(timeline, folder.timeline)
-    show(folder.path)
+    return folder.path
 
 
 def _name(paths: tuple[Path, ...]) -> str:

@@ -14,13 +14,13 @@ from perfwrap.run_folder import RunFolder
 from perfwrap.shown_text import say
 
 
-def check_rule_names(rules: str, ignore: str) -> None:
-    """Raise PerfwrapError for names of rules that do not exist: before the command runs, not after it."""
-    if rules or ignore:
+def check_rule_names(rules: str, ignore: str, price: str = "") -> None:
+    """Raise PerfwrapError for rules that do not exist, and a wrong price: before the command runs, not after it."""
+    if rules or ignore or price:
         with signals.blocked():
             from perfwrap.commands.run_report import choose_rules
 
-            choose_rules(rules, ignore)
+            choose_rules(rules, ignore, price)
 
 
 def slowest_kernels(earlier: Path | None) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def slowest_kernels(earlier: Path | None) -> tuple[str, ...]:
         return top_kernels(earlier)
 
 
-def print_report(folder: Path, rules: str = "", ignore: str = "") -> None:
+def print_report(folder: Path, rules: str = "", ignore: str = "", price: str = "") -> None:
     """Print the report of a run that has ended; if that fails, print why and where the run is."""
     try:
         from perfwrap.analysis.joined_runs import end_part, has_many_ranks
@@ -45,7 +45,7 @@ def print_report(folder: Path, rules: str = "", ignore: str = "") -> None:
             # The other launchers still write their tables; waiting for them would block this one.
             say(f"perfwrap: this run has many launchers; when all have ended: perfwrap report {folder}")
             return
-        report_run(folder, choose_rules(rules, ignore))
+        report_run(folder, choose_rules(rules, ignore, price))
     except (ImportError, PerfwrapError) as error:
         say(f"perfwrap: no report: {str(error).rstrip('.')}. To try again: perfwrap report {folder}")
         if hint := getattr(error, "hint", ""):

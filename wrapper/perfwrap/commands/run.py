@@ -10,7 +10,7 @@ from perfwrap import monitor_options
 from perfwrap.commands import reading_half
 from perfwrap.commands.options import option_values, stacks, watching
 from perfwrap.commands.options import recording_options as record
-from perfwrap.commands.options.output_options import Ignore, Rules
+from perfwrap.commands.options.output_options import Ignore, Price, Rules
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.changes import checked
 from perfwrap.launch import ncu as ncu_tool
@@ -27,8 +27,10 @@ def run(
     name: record.Name = "",
     tags: record.Tags = "",
     no_report: record.NoReport = False,
+    live: record.LiveView = False,
     rules: Rules = "",
     ignore: Ignore = "",
+    price: Price = "",
     max_overhead: record.MaxOverhead = f"{defaults.DEFAULT_MAX_OVERHEAD:.1%}",
     no_py_spy: record.NoPySpy = False,
     py_spy: record.PySpy = False,
@@ -80,6 +82,7 @@ def run(
         monitors=not no_monitors,
         rate_hz=rate,
         report=not no_report,
+        live=live,
         sample_hz=sample,
         max_overhead=option_values.percentage("--max-overhead", max_overhead, 0.1, 100, "2%"),
         # A trial's steps must all be alike.
@@ -109,5 +112,6 @@ def run(
     if options.ncu is not None and not ncu_tool.names_kernels(options.ncu):
         prefixes.choose(options, os.environ)  # Reports first that ncu is missing.
         options = replace(options, ncu_kernels=reading_half.slowest_kernels(ncu_from))
-    reading_half.check_rule_names(rules, ignore)
-    session.run(command, options, say, partial(reading_half.print_report, rules=rules, ignore=ignore))
+    reading_half.check_rule_names(rules, ignore, price)
+    report = partial(reading_half.print_report, rules=rules, ignore=ignore, price=price)
+    session.run(command, options, say, report)

@@ -19,9 +19,9 @@ from perfwrap.shown_text import say
 from perfwrap.timeline.model import Timeline
 
 
-def choose_rules(rules: str = "", ignore: str = "") -> Choice:
-    """Return which rules run: by the options, and by the settings file nearest to the current folder."""
-    return choose_here(words(rules), words(ignore))
+def choose_rules(rules: str = "", ignore: str = "", price: str = "") -> Choice:
+    """Return which rules run, and the price: by the options, and by the settings file nearest to the current folder."""
+    return choose_here(words(rules), words(ignore), price)
 
 
 def read(folder: Path) -> tuple[Diagnosis, Timeline]:

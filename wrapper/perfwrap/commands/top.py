@@ -38,10 +38,12 @@ def top(
             help=RUN_HELP, show_default="the newest run in perfwrap-runs", autocompletion=run_names.complete
         ),
     ] = None,
+    beside: Annotated[bool, typer.Option("--beside", hidden=True)] = False,
 ) -> None:
     """Show a running job live in the terminal.
 
-    Shows the verdict so far, step times, GPUs and processes. Only the run folder is read, so this works from another
+    Shows the verdict so far, how the time of the whole run and of the training loop divides, the costliest lines, step
+    times, GPUs and processes. Only the run folder is read, so this works from another
     terminal or over ssh, and cannot disturb the job. Press q to quit; when the job ends, the final state is printed.
     If the output is not a terminal, the current state is printed once.
     """
@@ -49,9 +51,11 @@ def top(
     watch = Watch(RunFolder(folder))
     console = Console(file=sys.stdout, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
-        _show_live(watch, folder, console)
+        _show_live(watch, folder, console, "" if beside else FOOT)
     else:
         watch.step()
+    if beside:
+        return  # `perfwrap run --live` prints the report now.
     if watch.over:
         watch.conclude()
     _print(watch, folder)
@@ -79,13 +83,13 @@ def _print(watch: Watch, folder: Path) -> None:
     page.show()
 
 
-def _show_live(watch: Watch, folder: Path, console: Console) -> None:
+def _show_live(watch: Watch, folder: Path, console: Console, foot: str) -> None:
     """Redraw the run until it ends or the user quits."""
 
     def picture() -> Text:
         """Return the current screen."""
         page = Page(sys.stdout, width=console.width)
-        drawing.draw(watch.scene(), folder, page, console.height, FOOT)
+        drawing.draw(watch.scene(), folder, page, console.height, foot)
         return Text.from_ansi(page.text().removesuffix("\n"), no_wrap=True, overflow="crop")
 
     pace, size = Pace(DRAWING_SHARE), None

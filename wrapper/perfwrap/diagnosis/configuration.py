@@ -3,6 +3,8 @@
     ignore = ["slow_start"]          # rules to skip
     rules = ["data_loader_wait"]     # or: run only these rules
 
+    price = "0.30EUR/kWh"            # or of the machine, "12.5USD/h": the report shows what the run costs
+
     [thresholds.slow_steps]          # any of those that `perfwrap explain slow_steps` lists
     min_spread = 2.0
 
@@ -21,6 +23,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from perfwrap.diagnosis.prices import Price, parse_price
 from perfwrap.errors import PerfwrapError
 from perfwrap.private_files import read_plain
 from perfwrap.rules import RULES
@@ -29,28 +32,29 @@ from perfwrap.rules.thresholds import Thresholds, thresholds_of
 
 OWN_FILE, PROJECT_FILE = "perfwrap.toml", "pyproject.toml"
 MAX_BYTES = 16 << 20
-KEYS = ("rules", "ignore", "thresholds")
+KEYS = ("rules", "ignore", "thresholds", "price")
 
 
 class Choice(Struct, frozen=True):
-    """Which rules run, and with which thresholds."""
+    """Which rules run, with which thresholds, and the user's price."""
 
     skipped: Mapping[str, str] = field(default_factory=dict)
     """The rules to skip, and by which setting."""
     thresholds: Thresholds = field(default_factory=dict)
+    price: Price | None = None
 
 
-def choose_here(only: Iterable[str] = (), ignored: Iterable[str] = ()) -> Choice:
+def choose_here(only: Iterable[str] = (), ignored: Iterable[str] = (), price: str = "") -> Choice:
     """Return which rules run, from the settings nearest to the current folder and from options."""
     try:
         place = Path.cwd()
     except FileNotFoundError:
         place = Path("/")  # The current directory has been deleted: it has no settings.
-    return choose(place, only, ignored)
+    return choose(place, only, ignored, price)
 
 
-def choose(start: Path, only: Iterable[str] = (), ignored: Iterable[str] = ()) -> Choice:
-    """Return which rules run, from the file nearest to ``start`` and the options ``--rules`` and ``--ignore``.
+def choose(start: Path, only: Iterable[str] = (), ignored: Iterable[str] = (), price: str = "") -> Choice:
+    """Return which rules run, from the file nearest to ``start`` and the options --rules, --ignore and --price.
 
     Options take precedence over the file. PerfwrapError for a file that cannot be read, and for unknown names.
     """
@@ -69,7 +73,12 @@ def choose(start: Path, only: Iterable[str] = (), ignored: Iterable[str] = ()) -
             skipped[rule] = "ignored by --ignore"
         elif not option_only and (rule in file_ignored or (file_only and rule not in file_only)):
             skipped[rule] = f"{'ignored' if rule in file_ignored else 'left out'} by {path.name}"
-    return Choice(skipped, _thresholds(settings.get("thresholds", {}), path))
+    return Choice(skipped, _thresholds(settings.get("thresholds", {}), path), _price(price, settings, path))
+
+
+def _price(given: str, settings: dict[str, Any], path: Path) -> Price | None:
+    """Return the price of the option or, without it, of the file."""
+    return parse_price(given, "--price") or parse_price(str(settings.get("price", "")), f"price of {path}")
 
 
 def _find(start: Path) -> tuple[Path, dict[str, Any]]:

@@ -10,13 +10,11 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import gpu_utilization
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import find_gpus
-from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import Skew
 from perfwrap.measures.run.attached import Attached, find_attached
 from perfwrap.measures.steps.enough import MANY, MIN_IMPORTED, NEEDED, TOO_VARIED, are_enough
 from perfwrap.measures.steps.steps import find_steps
-from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.stack_samples import quote
 from perfwrap.timeline.coverage import RECORDER, notes
@@ -136,14 +134,7 @@ def ranks_doubt(skew: Skew | None, large_share: float) -> str:
 
 
 def gpu_doubt(evidence: Evidence) -> str:
-    """Return why a loop on a GPU is not called healthy although the host wastes no time."""
-    steps = [evidence.get(find_ordinary_step, trainer) for trainer in evidence.get(find_trainers)]
-    busy = min((step.busy_share for step in steps if step), default=None)
-    if busy is not None:
-        return (
-            f"no large waste found, but the GPU is busy only {units.share(busy)} of the time, and its idle time has no "
-            "large cause."
-        )
+    """Return why a loop on a GPU without a record of its kernels is not called healthy although no time is wasted."""
     utilization = gpu_utilization(evidence)
     if utilization is None:
         return (

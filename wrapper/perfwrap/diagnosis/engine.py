@@ -12,8 +12,9 @@ import polars as pl
 from perfwrap import units
 from perfwrap.diagnosis.attribution import resolve_overlaps
 from perfwrap.diagnosis.guard import guarded
-from perfwrap.diagnosis.merged_ranks import merge_ranks
+from perfwrap.diagnosis.merged_ranks import merge_ranks, order
 from perfwrap.diagnosis.model import Diagnosis, Verdict
+from perfwrap.diagnosis.prices import Price, find_cost
 from perfwrap.diagnosis.run_figures import (
     gpu_activity,
     overview_of,
@@ -33,12 +34,14 @@ from perfwrap.measures.host.conditions import find_conditions
 from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.host.process_roles import process_roles
 from perfwrap.measures.host.processors import find_processors
+from perfwrap.measures.kernels.phase_idle import find_phase_idle
 from perfwrap.measures.kernels.roofline import roofline
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import find_skew
 from perfwrap.measures.recorder.after_window import find_slower_after
 from perfwrap.measures.recorder.own_cost import find_own_cost
 from perfwrap.measures.recorder.windows import window_notes
+from perfwrap.measures.run.energy import find_energy
 from perfwrap.measures.run.whole_run import find_whole_run
 from perfwrap.measures.steps.step_blocks import StepBlocks, find_step_blocks
 from perfwrap.measures.steps.steps import find_steps
@@ -66,16 +69,17 @@ def diagnose(
     thresholds: Thresholds | None = None,
     overview: bool = False,
     account: Mapping[str, int] | None = None,
+    price: Price | None = None,
 ) -> Diagnosis:
     """Return the diagnosis of a timeline; it may have no verdict, but it never raises.
 
     ``skipped`` maps rules that do not run to the reason; ``thresholds`` has those that differ from the rules' own.
     ``overview`` adds the data for the overview chart. ``account`` is that of all training threads, if only some
-    are in the timeline. KeyError or TypeError for an unknown rule or threshold.
+    are in the timeline; ``price`` gives the cost of the run. KeyError or TypeError for an unknown rule or threshold.
     """
     limits = limits_of(rules, thresholds or {})
     diagnosis, failure = guarded(
-        lambda: _diagnose(timeline, rules, skipped or {}, limits, overview, account), None
+        lambda: _diagnose(timeline, rules, skipped or {}, limits, overview, account, price), None
     )
     diagnosis = diagnosis or Diagnosis(failed(failure), warnings=timeline.warnings, run=timeline.run)
     changed = tuple(
@@ -93,6 +97,7 @@ def _diagnose(
     limits: Mapping[str, Any],
     overview: bool,
     of_all: Mapping[str, int] | None,
+    price: Price | None,
 ) -> Diagnosis:
     """Return the diagnosis; raises if a measure fails that everything depends on."""
     evidence = Evidence(timeline)
@@ -110,19 +115,24 @@ def _diagnose(
         by_priority = sorted(found[trainer], key=lambda finding: priority(finding.rule))
         found[trainer], dropped, claimed[trainer.thread] = resolve_overlaps(account_of, by_priority)
         explained.update(dropped)
-    findings = merge_ranks(evidence, found) if found else _of_the_run(rules, evidence, limits)
+    if found:
+        findings = merge_ranks(evidence, found)
+    else:
+        findings, of_run = _of_the_run(rules, evidence, limits)
+        outcomes = [of_run.get(outcome.rule, outcome) for outcome in outcomes]
     account = whole_account(evidence) if of_all is None else dict(of_all)
     has_phases = evidence.get(why_missing, "phases") is None
     main = evidence.get(find_main_trainer)
     verdict = judge(evidence, findings, account)
     findings = tuple(sorted(findings, key=partial(_asides, verdict, _largest_named(findings))))
+    energy, steps = guarded(lambda: evidence.get(find_energy), None)[0], step_figures(evidence)
     return Diagnosis(
         verdict=verdict,
         findings=findings,
         would_not_help=guarded(lambda: find_unhelpful(evidence, findings), NONE_UNHELPFUL)[0],
         outcomes=tuple(_final(outcome, findings, explained) for outcome in outcomes),
         account=account if has_phases else unknown_account(account),
-        steps=step_figures(evidence),
+        steps=steps,
         ranks=tuple(rank_figures(evidence, trainer, has_phases) for trainer in evidence.get(find_trainers)),
         skew=guarded(lambda: evidence.get(find_skew), None)[0],
         processes=evidence.get(process_roles),
@@ -135,6 +145,9 @@ def _diagnose(
         else None,
         gpus=guarded(lambda: evidence.get(find_gpus), NO_GPUS)[0],
         gpu_activity=guarded(lambda: gpu_activity(evidence), None)[0] or (),
+        phase_idle=guarded(lambda: evidence.get(find_phase_idle, main), None)[0] if main else None,
+        energy=energy,
+        cost=find_cost(price, energy, timeline.run, steps.median_ns),
         gpu_memory=guarded(lambda: evidence.get(find_gpu_memory), NO_MEMORY)[0],
         kernels=tuple(guarded(lambda: evidence.get(roofline).to_dicts(), None)[0] or ()),
         run=timeline.run,
@@ -230,15 +243,29 @@ def _ask(rule: Rule, evidence: Evidence, limits: Any, found: dict[Trainer, list[
     return Outcome(name, "clear", clear[0] if clear else "")
 
 
-def _of_the_run(rules: Sequence[Rule], evidence: Evidence, limits: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return the findings of a run without training, from the rules that look there."""
+def _of_the_run(
+    rules: Sequence[Rule], evidence: Evidence, limits: Mapping[str, Any]
+) -> tuple[tuple[Finding, ...], dict[str, Outcome]]:
+    """Return the findings and outcomes of a run without training, from the rules that look there.
+
+    That they find nothing means something only for imported files, which may contain no training.
+    """
     found: list[Finding] = []
+    outcomes: dict[str, Outcome] = {}
     for rule in rules:
-        if isinstance(rule, RunRule):
-            answer, _ = guarded(partial(rule.check_run, evidence, limits[rule_id(rule)]), NO_ANSWER)
-            if isinstance(answer, list):
-                found.extend(replace(finding, rule=rule_id(rule)) for finding in answer)
-    return tuple(found)
+        if not isinstance(rule, RunRule):
+            continue
+        name = rule_id(rule)
+        answer, failure = guarded(partial(rule.check_run, evidence, limits[name]), NO_ANSWER)
+        if failure:
+            outcomes[name] = Outcome(name, "failed", failure)
+        elif isinstance(answer, NotChecked):
+            outcomes[name] = Outcome(name, "not checked", answer.why)
+        elif isinstance(answer, list):
+            found.extend(replace(finding, rule=name) for finding in answer)
+        elif "imported" in evidence.timeline.run:
+            outcomes[name] = Outcome(name, "clear", answer.why)
+    return tuple(sorted(found, key=order)), outcomes
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:

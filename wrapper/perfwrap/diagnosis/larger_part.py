@@ -9,6 +9,7 @@ import polars as pl
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.gpu_activity import find_gpu_activity
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.model import Finding, Scope
 
@@ -27,6 +28,8 @@ def find_larger_part(
     part, or that are not about the training loop of this rank alone, it is unknown which part they are about.
     """
     if any(found.claims is None or found.of_job or found.scope is not Scope.LOOP for found in group):
+        return None
+    if any(gpu.count("kernel") for gpu in evidence.get(find_gpu_activity)):
         return None
     if any(trains_on_gpu(evidence, trainer) for trainer in evidence.get(find_trainers)):
         return None

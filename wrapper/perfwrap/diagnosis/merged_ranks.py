@@ -24,10 +24,10 @@ def merge_ranks(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tupl
             numbers[key] = numbers.get(key, 0) + 1
             groups.setdefault((*key, numbers[key]), []).append((weight, finding))
     merged = [_merge_findings(group, len(found)) for group in groups.values()]
-    return tuple(sorted(merged, key=_order))
+    return tuple(sorted(merged, key=order))
 
 
-def _order(finding: Finding) -> tuple[bool, int, bool, float]:
+def order(finding: Finding) -> tuple[bool, int, bool, float]:
     """Return the sort key of findings: severity, then gain of the fix; those of the whole run last."""
     return (
         finding.informational,

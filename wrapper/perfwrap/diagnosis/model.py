@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from perfwrap.diagnosis.prices import Cost as Cost
 from perfwrap.diagnosis.would_not_help import Unhelpful as Unhelpful
 from perfwrap.measures.account.parts import NO_PHASES as NO_PHASES
 from perfwrap.measures.account.parts import UNKNOWN as UNKNOWN
@@ -19,10 +20,12 @@ from perfwrap.measures.health.gpu_memory import GpuMemory as GpuMemory
 from perfwrap.measures.host.cores_taken import OtherPrograms as OtherPrograms
 from perfwrap.measures.host.processors import Processors
 from perfwrap.measures.kernels.gpu_figures import GpuFigures as GpuFigures
+from perfwrap.measures.kernels.phase_idle import PhaseIdle as PhaseIdle
 from perfwrap.measures.ranks.fleet import Fleet as Fleet
 from perfwrap.measures.ranks.rank_skew import RankSkew as RankSkew
 from perfwrap.measures.ranks.rank_skew import Skew as Skew
 from perfwrap.measures.recorder.own_cost import OwnCost
+from perfwrap.measures.run.energy import Energy as Energy
 from perfwrap.measures.run.overview import Overview as Overview
 from perfwrap.measures.run.overview import TrainerOverview as TrainerOverview
 from perfwrap.measures.run.whole_run import IMPORTS as IMPORTS
@@ -113,6 +116,12 @@ class Diagnosis:
     gpus: tuple[Gpu, ...] = ()
     gpu_activity: tuple[GpuFigures, ...] = ()
     """The GPUs whose kernels were recorded."""
+    phase_idle: PhaseIdle | None = None
+    """Why the GPU of the main training thread was idle between the phases of its steps; None if they were not timed."""
+    energy: Energy | None = None
+    """The energy of the run and of a step; None if it was not measured."""
+    cost: Cost | None = None
+    """What the run costs, if the user gave a price."""
     gpu_memory: tuple[GpuMemory, ...] = ()
     """What occupied each GPU's memory when an imported snapshot was taken."""
     kernels: tuple[dict[str, Any], ...] = ()

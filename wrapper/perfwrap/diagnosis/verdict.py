@@ -11,6 +11,7 @@ from perfwrap import units
 from perfwrap.diagnosis.doubts import gpu_doubt, ranks_doubt, reason_to_abstain
 from perfwrap.diagnosis.larger_part import find_larger_part
 from perfwrap.diagnosis.model import Verdict
+from perfwrap.diagnosis.recorded_gpu import judge_gpu
 from perfwrap.diagnosis.shared_machine import on_shared_machine
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
@@ -29,6 +30,9 @@ VERDICTS = {
     "communication-bound": "Communication-bound",
     "compute-bound": "Compute-bound",
     "memory-bound": "Memory-bound",
+    "latency-bound": "Latency-bound",
+    "gpu-idle": "GPU idle",
+    "memory-use": "Memory use",
     "checkpoint/validation-bound": "Checkpoint- or validation-bound",
     "throttled": "Throttled",
     "python-bound": "Python-bound",
@@ -108,7 +112,7 @@ def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mappin
     """Return the verdict on the training loop."""
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
-        if finding.verdict is not None and finding.scope is not Scope.RUN:
+        if finding.verdict is not None and finding.scope not in (Scope.RUN, Scope.RECORDING):
             groups.setdefault(finding.verdict, []).append(finding)
     reason = reason_to_abstain(evidence, account)
     recorded = any(
@@ -116,7 +120,7 @@ def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mappin
         for finding in findings
     )
     if reason and not recorded:
-        return _with_health(_unknown(reason), findings)
+        return _with_health(_of_recording(evidence, findings) or _unknown(reason), findings)
     groups = {kind: _non_overlapping(_problems(group)) for kind, group in groups.items()}
     shares = {kind: min(1.0, sum(finding.share for finding in group)) for kind, group in groups.items()}
     bound = [kind for kind in groups if shares[kind] >= BOUND_SHARE]
@@ -130,6 +134,20 @@ def _judge_loop(evidence: Evidence, findings: Sequence[Finding], account: Mappin
             return _with_health(_with_largest(verdict, groups[kind], findings), findings)
         doubts.append(_larger(*larger, _first(groups[kind])))
     return _with_health(doubts[0] if doubts else _healthy(evidence, findings, account), findings)
+
+
+def _of_recording(evidence: Evidence, findings: Sequence[Finding]) -> Verdict | None:
+    """Return the verdict on a recording without a training loop, by the first finding on it; None without evidence."""
+    first = next((found for found in findings if found.verdict and found.scope is Scope.RECORDING), None)
+    if first is None or first.verdict is None:
+        return _with_words(judge_gpu(evidence))
+    sentence = f"{VERDICTS[first.verdict]}: {first.sentence}"
+    return Verdict(first.verdict, first.share or None, sentence, first.confidence)
+
+
+def _with_words(verdict: Verdict | None) -> Verdict | None:
+    """Return a verdict with its words in front of its sentence."""
+    return verdict and replace(verdict, sentence=f"{VERDICTS[verdict.id]}: {verdict.sentence}")
 
 
 def _problems(group: list[Finding]) -> list[Finding]:
@@ -176,7 +194,8 @@ def _with_largest(verdict: Verdict, group: Sequence[Finding], findings: Sequence
 
 def _with_health(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict with the health findings added to its sentence."""
-    more = "".join(f" Also: {finding.sentence}" for finding in findings if finding.health)
+    known = [finding for finding in findings if finding.health and finding.sentence not in verdict.sentence]
+    more = "".join(f" Also: {finding.sentence}" for finding in known)
     return replace(verdict, sentence=verdict.sentence + more)
 
 
@@ -257,6 +276,9 @@ def _bound(kind: str, share: float, group: Sequence[Finding], part: tuple[float,
 
 def _healthy(evidence: Evidence, findings: Sequence[Finding], account: Mapping[str, int]) -> Verdict:
     """Return the verdict on a loop without a dominant kind of waste."""
+    recorded = _with_words(judge_gpu(evidence))
+    if recorded is not None:
+        return recorded
     if any(trains_on_gpu(evidence, trainer) for trainer in evidence.get(find_trainers)):
         return _unknown(gpu_doubt(evidence))
     if len(evidence.get(find_ranks_together)) > 1:

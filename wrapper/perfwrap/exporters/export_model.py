@@ -13,6 +13,8 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.exporters.metrics import Metric
 from perfwrap.run_folder import EXPORTS
 
+SAMPLES, NANOSECONDS = "samples", "nanoseconds"
+"""Units of the weights of stacks."""
 Labels = Mapping[str, str]
 """The labels of a metric: the part, the rule, the GPU; empty for the whole run."""
 
@@ -54,6 +56,31 @@ class ChosenStep(Struct, frozen=True):
     phases: tuple[Phase, ...]
 
 
+class StackFrame(Struct, frozen=True):
+    """A function, or a part of a step; ``line`` is 0 and ``file`` empty if unknown."""
+
+    function: str
+    file: str = ""
+    line: int = 0
+
+
+Stack = tuple[tuple[StackFrame, ...], int]
+"""The frames from the outermost, and how many samples or nanoseconds they stand for."""
+
+
+class StackProfile(Struct, frozen=True):
+    """The stacks of one thread in order of time, or of one step."""
+
+    name: str
+    unit: str
+    stacks: tuple[Stack, ...]
+
+    @property
+    def total(self) -> int:
+        """All samples or nanoseconds."""
+        return sum(weight for _, weight in self.stacks)
+
+
 class Exported(Struct, frozen=True):
     """A run, ready for export. Texts are valid UTF-8; times are on the wall clock.
 
@@ -82,6 +109,13 @@ class Exported(Struct, frozen=True):
     page: Path | None
     """The report as HTML, if it was written."""
     version: str
+    profiles: tuple[StackProfile, ...] = ()
+    """The stacks: of the inspected step, if any, and of each sampled thread."""
+
+    @property
+    def report(self) -> str:
+        """The address of the HTML report on this machine; empty if it was not written."""
+        return self.page.absolute().as_uri() if self.page is not None else ""
 
 
 class Destination(Struct, frozen=True):

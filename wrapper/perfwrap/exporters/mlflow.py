@@ -55,6 +55,8 @@ def export(run: Exported, where: Destination) -> list[str]:
             tags=_tags(run),
         ).info.run_id
         _log(client, made, run)
+        if run.page is not None:
+            _link(client, made, run, where)
         client.set_terminated(made, STATUS.get(run.status, "FINISHED"), run.end_ns // MILLISECOND_NS)
     except (MlflowException, OSError, ImportError) as error:
         raise PerfwrapError(
@@ -105,6 +107,18 @@ def _log(client: Any, made: str, run: Exported) -> None:
         client.log_text(made, text, name)
     if run.page is not None:
         client.log_artifact(made, str(run.page))
+
+
+def _link(client: Any, made: str, run: Exported, where: Destination) -> None:
+    """Add a link to the uploaded report, as a tag and at the beginning of the description."""
+    assert run.page is not None
+    if where.url:
+        link = f"{where.url.rstrip('/')}/get-artifact?path={run.page.name}&run_uuid={made}"
+    else:
+        link = f"{client.get_run(made).info.artifact_uri}/{run.page.name}"
+    client.set_tag(made, "perfwrap.report", link)
+    note = f"[Whole report]({link})\n\n{run.documents['report.md']}"
+    client.set_tag(made, "mlflow.note.content", shortened(note, LONGEST_TAG))
 
 
 def _params(run: Exported) -> Sequence[Param]:

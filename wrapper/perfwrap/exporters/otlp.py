@@ -77,6 +77,7 @@ def _resource(run: Exported, service: str) -> Resource:
         "perfwrap.confidence": run.confidence,
         "perfwrap.tags": run.tags,
         "perfwrap.status": run.status,
+        "perfwrap.report": run.report,
     }
     # Resource.create() would add this process and machine, which did not train.
     return Resource({key: value for key, value in known.items() if value})

@@ -15,6 +15,7 @@ from perfwrap.exporters.export_model import Exported
 from perfwrap.exporters.figures import find_figures
 from perfwrap.exporters.naming import clean
 from perfwrap.exporters.series import find_series
+from perfwrap.exporters.stack_profiles import find_profiles
 from perfwrap.reports import json as json_report
 from perfwrap.reports import markdown
 from perfwrap.run_folder import RunFolder
@@ -52,6 +53,7 @@ def exported(diagnosis: Diagnosis, timeline: Timeline, folder: RunFolder, name: 
         },
         page=folder.report if folder.report.is_file() else None,
         version=clean(str((run.get("versions") or {}).get("perfwrap") or "")),
+        profiles=find_profiles(diagnosis, timeline),
     )
 
 

@@ -43,7 +43,7 @@ def export(run: Exported, where: Destination) -> list[str]:
 def _events(run: Exported) -> Iterator[Event]:
     """Yield the report, the figures at step 0, and the series by step, or by second if they have no steps."""
     at = run.end_ns / 1e9
-    yield Event(wall_time=at, step=0, summary=Summary(value=[_text(run.documents["report.md"])]))
+    yield Event(wall_time=at, step=0, summary=Summary(value=[_text(_report(run))]))
     figures = [Summary.Value(tag=figure_path(one), simple_value=one.value) for one in run.figures]
     yield Event(wall_time=at, step=0, summary=Summary(value=figures))
     for series in run.series:
@@ -52,6 +52,12 @@ def _events(run: Exported) -> Iterator[Event]:
         for step, time, value in zip(steps, series.time_ns, series.values, strict=True):
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
             yield Event(wall_time=time / 1e9, step=step, summary=summary)
+
+
+def _report(run: Exported) -> str:
+    """Return the report, with a link to the whole one if it was written."""
+    link = f"[Whole report]({run.report})\n\n" if run.report else ""
+    return link + run.documents["report.md"]
 
 
 def _text(markdown: str) -> Summary.Value:

@@ -27,7 +27,7 @@ def export(run: Exported, where: Destination) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         made = _begin(run, where, folder)
         place = Path(made.dir).parent
-        _log(made, run)
+        _log(made, run, where)
         made.finish(exit_code=0 if run.status in ("", "finished") else 1)
         wandb.teardown()  # Otherwise its own process may still be writing the file.
     except (wandb.Error, OSError) as error:
@@ -68,7 +68,7 @@ def _settings(where: Destination) -> Any:
     return wandb.Settings(**known, **({"base_url": where.url} if where.url else {}))
 
 
-def _log(made: Any, run: Exported) -> None:
+def _log(made: Any, run: Exported, where: Destination) -> None:
     """Send the series row by row, the figures as the summary, and the reports as files."""
     rows: dict[tuple[str, float], dict[str, float]] = {}
     for series in run.series:
@@ -87,3 +87,7 @@ def _log(made: Any, run: Exported) -> None:
         (Path(made.dir) / name).write_text(text, encoding="utf-8")
     if run.page is not None:
         (Path(made.dir) / run.page.name).write_bytes(run.page.read_bytes())
+        # Offline the server's address is unknown: the name of the file among the run's files.
+        link = f"{made.url}/files/{run.page.name}" if where.url and made.url else f"files/{run.page.name}"
+        made.summary["perfwrap_report"] = link
+        made.notes = f"{run.sentence}\n\n[Whole report]({link})"

@@ -63,11 +63,17 @@ def find_job(pid: int) -> Job:
 
 
 def watch(
-    job: Job, options: Options, seconds: float | None, with_recorder: bool, say: Callable[[str], None]
+    job: Job,
+    options: Options,
+    seconds: float | None,
+    with_recorder: bool,
+    say: Callable[[str], None],
+    offer: Callable[[Path, Path], None] | None = None,
 ) -> Path:
     """Watch a job, report problems, and return the run folder.
 
-    ``with_recorder`` changes the job: its Pythons load the recorder for that time, if they can. Ends when the first
+    ``with_recorder`` changes the job: its Pythons load the recorder for that time, if they can. A job that loads it by
+    itself gets the script for that: ``offer`` is called with its path and that of the run folder. Ends when the first
     process of the job ends, after so many seconds, or when a signal asks this process to end. Raises PerfwrapError if
     the run folder cannot be created.
     """
@@ -82,6 +88,8 @@ def watch(
         for sentence in brought.sentences:
             say(sentence)
         watching.enter_context(_signals_kept(ENDS | {signal.SIGCHLD}))
+        if offer is not None:
+            offer(remote.offer(folder, options, watching), folder.path.absolute())
         problem = _watch(job, folder, options, seconds)
     end = manifest.clock_pair()
     problems = list(brought.problems)
@@ -90,7 +98,8 @@ def watch(
         say(problems[-1])
     ending = {"end": end, "clock": [*begun["clock"], end], "warnings": problems}
     ended = not proc.runs(job.pid, job.start_ticks)
-    ending["attached"] = {"pid": job.pid, "ended": ended, "recorder": bool(brought.pids)}
+    recorded = bool(brought.pids or (offer is not None and remote.read_answers(folder)[0]))
+    ending["attached"] = {"pid": job.pid, "ended": ended, "recorder": recorded}
     folder.write_manifest(begun | ending)
     return folder.path
 

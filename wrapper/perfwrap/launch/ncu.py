@@ -1,16 +1,19 @@
 """Nsight Compute as the prefix of the command: replays and measures a few launches of the longest kernels.
 
-The options are described in NVIDIA's Nsight Compute CLI guide, "Command Line Options". Replaying saves and restores
+The options are described in NVIDIA's Nsight Compute CLI guide, "Command Line Options" (versions up to 2026.1). The
+options and sections of the installed version are read from its own help before the run. Replaying saves and restores
 the GPU's memory and runs a kernel many times: the results of the program do not change, its times do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from perfwrap.errors import PerfwrapError
 from perfwrap.launch.options import option_name
+from perfwrap.launch.tool_help import ToolHelp, answer, ask
 
 PROGRAM = "ncu"
 PACKAGE = "NVIDIA Nsight Compute"
@@ -31,6 +34,13 @@ SECTIONS = (
     "LaunchStats",
     "SpeedOfLight_RooflineChart",
 )
+NEEDED = ("--target-processes", "--csv", "--page", "--log-file")
+BY_KERNEL = ("--kernel-name-base", "--kernel-name")
+"""Options that every run needs, and those that choose kernels by their function."""
+NEEDED_SECTION = SECTIONS[0]
+"""Without it nothing is known about what limits a kernel."""
+OLDEST = "2021.1"
+"""A version that has all of these; the first with --kernel-name-base is 2020.3."""
 NOT_PERMITTED = "ERR_NVGPUCTRPERM"
 PERMISSION = (
     "ncu is not permitted to read the GPU counters; how an administrator permits it: "
@@ -57,6 +67,34 @@ class Ncu:
         """Take the user's additional options, and the functions to measure."""
         self._options = options
         self._kernels = kernels
+        self._help = ToolHelp()
+        self._sections: tuple[str, ...] = SECTIONS
+
+    def examine(self, path: str, environment: Mapping[str, str]) -> list[str]:
+        """Ask the installed version for its options and sections; return what it lacks, in sentences.
+
+        PerfwrapError if it lacks an option or a section without which nothing can be measured.
+        """
+        self._help = ask(path, ["--help"], environment)
+        missing = self._help.lacks((*NEEDED, *(BY_KERNEL if self._kernels else ())))
+        listed = set(re.findall(r"\w+", answer(path, ["--list-sections"], environment)))
+        known = [name for name in SECTIONS if name in listed]
+        if known and NEEDED_SECTION not in known:
+            missing.append(f"section {NEEDED_SECTION}")
+        if missing:
+            raise PerfwrapError(
+                f"The installed ncu {self._help.version} has no {', '.join(missing)}, which --ncu needs.",
+                f"Install {PACKAGE} {OLDEST} or newer. {INSTALL}",
+            )
+        if not known or self._chooses_sections():
+            return []
+        self._sections = tuple(known)
+        lost = [name for name in SECTIONS if name not in known]
+        return [f"the installed ncu {self._help.version} lacks {', '.join(lost)}"] if lost else []
+
+    def _chooses_sections(self) -> bool:
+        """Return whether the user says what is measured."""
+        return bool(set(map(option_name, self._options)) & {"--section", "--set", "--metrics"})
 
     def words(self, tools: Path) -> list[str]:
         """Return ``ncu`` with its options."""
@@ -69,8 +107,8 @@ class Ncu:
             chosen.append(f"--launch-count={LAUNCHES_EACH * max(1, len(self._kernels))}")
         if not given & {"--launch-skip", "-s"}:
             chosen.append(f"--launch-skip={SKIPPED_EACH * max(1, len(self._kernels))}")
-        if not given & {"--section", "--set", "--metrics"}:
-            chosen += [f"--section={name}" for name in SECTIONS]
+        if not self._chooses_sections():
+            chosen += [f"--section={name}" for name in self._sections]
         table = ["--csv", "--page=raw", f"--log-file={tools / TABLE}"]
         return [PROGRAM, "--target-processes=all", *chosen, *self._options, *table]
 

@@ -1,20 +1,24 @@
 """Nsight Systems as the prefix of the command: a timeline of some steps, exported to SQLite without the environment.
 
-The options are described in NVIDIA's Nsight Systems User Guide, "CLI Profile Command Switch Options". Only some
-steps are captured: the recorder pushes an NVTX range around them, which starts and ends the capture. By default
-nsys would send the command SIGTERM at the end of that range (``--capture-range-end=stop-shutdown --kill=sigterm``)
-and wait for all processes that the command leaves behind (``--wait=all``).
+The options are described in NVIDIA's Nsight Systems User Guide, "CLI Profile Command Switch Options" (those up to
+version 2026). What the installed version has is read from its own help before the run: newer options are used where it
+has them, and it is said what it lacks. Only some steps are captured: the recorder pushes an NVTX range around them,
+which starts and ends the capture. By default nsys would send the command SIGTERM at the end of that range
+(``--capture-range-end=stop-shutdown --kill=sigterm``) and wait for all processes that the command leaves behind
+(``--wait=all``).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfwrap.errors import PerfwrapError
 from perfwrap.launch.options import option_name
+from perfwrap.launch.tool_help import ToolHelp, ask
 from perfwrap.redaction import masked, masked_words
 
 if TYPE_CHECKING:
@@ -47,6 +51,17 @@ DEFAULTS = (
 """Long and short name of each option, and its default."""
 OF_RANGES = ("--nvtx-capture", "--capture-range-end")
 """Options that nsys accepts only if a range starts the capture; these belong to perfwrap's range."""
+NEWER = (
+    # Timing events on the GPU costs time and can make streams wait for each other (nsys 2025 warns about it).
+    ("--cuda-event-trace", "", "false"),
+    # Without the environment in the report; the export is redacted in any case (since 2025).
+    ("--discard-environment", "", "true"),
+)
+"""The same for options that are used if the installed version has them."""
+ESSENTIAL = ("--capture-range", "--capture-range-end", "--nvtx-capture", "--kill")
+"""Options without which nsys would capture the whole run, or end the command."""
+OLDEST = "2021.4"
+"""The first version with --capture-range-end."""
 OURS = ("--output", "-o", "--export")
 """Options that perfwrap needs for itself."""
 
@@ -78,13 +93,36 @@ class Nsys:
     def __init__(self, options: tuple[str, ...]) -> None:
         """Take the user's additional options."""
         self._options = options
+        self._help = ToolHelp()
 
-    def words(self, tools: Path) -> list[str]:
-        """Return ``nsys profile`` with its options."""
+    def examine(self, path: str, environment: Mapping[str, str]) -> list[str]:
+        """Ask the installed version for its options; return what it lacks, in sentences.
+
+        PerfwrapError if it lacks an option without which no steps can be captured.
+        """
+        self._help = ask(path, ["profile", "--help"], environment)
+        missing = self._help.lacks(name for name, _, _ in self._chosen(DEFAULTS))
+        needed = [name for name in missing if name in ESSENTIAL]
+        if needed:
+            raise PerfwrapError(
+                f"The installed nsys {self._help.version} has no {', '.join(needed)}, which --nsys needs.",
+                f"Install {PACKAGE} {OLDEST} or newer. {INSTALL}",
+            )
+        return [f"the installed nsys {self._help.version} has no {', '.join(missing)}"] if missing else []
+
+    def _chosen(self, options: tuple[tuple[str, str, str], ...]) -> list[tuple[str, str, str]]:
+        """Return the options that the user does not give."""
         given = set(map(option_name, self._options))
         if given & {"--capture-range", "-c"}:
             given |= set(OF_RANGES)
-        defaults = [f"{name}={value}" for name, short, value in DEFAULTS if not given & {name, short}]
+        return [option for option in options if not given & {*option[:2]} - {""}]
+
+    def words(self, tools: Path) -> list[str]:
+        """Return ``nsys profile`` with its options."""
+        missing = self._help.lacks(name for name, _, _ in DEFAULTS)
+        newer = tuple(option for option in NEWER if self._help.has(option[0]))
+        chosen = [option for option in self._chosen(DEFAULTS + newer) if option[0] not in missing]
+        defaults = [f"{name}={value}" for name, _, value in chosen]
         return [PROGRAM, "profile", *defaults, *self._options, f"--output={tools / REPORT}"]
 
     def variables(self) -> dict[str, str]:

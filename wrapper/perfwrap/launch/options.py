@@ -53,12 +53,15 @@ class Options(MonitorOptions):
     nvtx: bool = False
     monitors: bool = True
     report: bool = True
+    live: bool = False
+    """Whether `perfwrap top` shows the run on the terminal, if the command's output goes elsewhere."""
     sample_hz: float = 0.0
     """How often per second each process samples its own stacks; 0 for never."""
     max_overhead: float = DEFAULT_MAX_OVERHEAD
     """The maximum cost of detail as a share of the step time; beyond it, events are only counted."""
     window: str = DEFAULT_WINDOW
-    """The steps that torch.profiler captures: ``auto``, ``steady``, ``worst``, ``5@100``, or empty for none."""
+    """The steps that torch.profiler captures: ``auto``, ``steady``, ``worst``, ``kernels``, ``5@100``, or empty for
+    none."""
     window_detail: tuple[str, ...] = ()
     """Additional data that it records, from WINDOW_DETAILS."""
     window_ranks: str = "0"

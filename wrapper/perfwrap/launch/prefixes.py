@@ -28,6 +28,12 @@ class Prefix(Protocol):
     def name(self) -> str:
         """Return the name of the tool's executable."""
 
+    def examine(self, path: str, environment: Mapping[str, str]) -> list[str]:
+        """Ask the tool at ``path`` what it can do; return what it lacks, in sentences.
+
+        PerfwrapError if it lacks what it needs for any result.
+        """
+
     def words(self, tools: Path) -> list[str]:
         """Return the words before the command; ``tools`` is the folder for the files of the tool."""
 
@@ -38,8 +44,13 @@ class Prefix(Protocol):
         """Convert the output of the tool into readable files; return what went wrong, in sentences."""
 
 
-def choose(options: Options, environment: Mapping[str, str]) -> Prefix | None:
-    """Return the tool that the user requested; PerfwrapError if it is not installed, or for two tools."""
+def choose(
+    options: Options, environment: Mapping[str, str], say: Callable[[str], None] | None = None
+) -> Prefix | None:
+    """Return the tool that the user requested; PerfwrapError if it is not installed or too old, or for two tools.
+
+    ``say`` prints what the installed version lacks; without it the version is not examined.
+    """
     if options.nsys is not None and options.ncu is not None:
         raise PerfwrapError(
             "--nsys and --ncu exclude each other: each needs the GPU counters for itself.",
@@ -52,11 +63,15 @@ def choose(options: Options, environment: Mapping[str, str]) -> Prefix | None:
         if options.nsys is not None
         else ncu.Ncu(options.ncu or (), options.ncu_kernels)
     )
-    if process.find(tool.name, environment) is None:
+    path = process.find(tool.name, environment)
+    if path is None:
         package, hint = (
             (nsys.PACKAGE, nsys.INSTALL) if tool.name == nsys.PROGRAM else (ncu.PACKAGE, ncu.INSTALL)
         )
         raise PerfwrapError(f"--{tool.name} needs {package}, but {tool.name} is not on PATH.", hint)
+    if say is not None:
+        for problem in tool.examine(path, environment):
+            say(f"perfwrap: {problem}")
     return tool
 
 

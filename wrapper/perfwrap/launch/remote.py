@@ -61,8 +61,8 @@ class Brought:
 NO_RECORDERS = Brought((), ())
 
 
-def bring_in(folder: RunFolder, options: Options, pid: int, watching: ExitStack) -> Brought:
-    """Load the recorder into each process of a job that has imported torch, until ``watching`` is closed.
+def offer(folder: RunFolder, options: Options, watching: ExitStack) -> Path:
+    """Return the script that loads the recorder into the process that runs it, until ``watching`` is closed.
 
     Raises PerfwrapError or OSError if the recorder cannot be written into the run folder.
     """
@@ -71,6 +71,15 @@ def bring_in(folder: RunFolder, options: Options, pid: int, watching: ExitStack)
     )
     script = injection.add_attached(folder)
     watching.callback(os.close, injection.hold_watch(folder))
+    return script
+
+
+def bring_in(folder: RunFolder, options: Options, pid: int, watching: ExitStack) -> Brought:
+    """Load the recorder into each process of a job that has imported torch, until ``watching`` is closed.
+
+    Raises PerfwrapError or OSError if the recorder cannot be written into the run folder.
+    """
+    script = offer(folder, options, watching)
     found = list(_with_torch(pid))
     problems = (
         [] if found else [f"No process of the job has imported torch (process {pid} and its children)."]
@@ -133,14 +142,15 @@ def _answers(folder: RunFolder, asked: list[int]) -> tuple[list[int], dict[int, 
     """Wait for the answers of the processes; return those with the recorder, and why others have none."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:
-        recording, failed = _read_answers(folder)
+        recording, failed = read_answers(folder)
         left = [pid for pid in asked if pid not in recording and pid not in failed and proc.status(pid)]
         if not left or time.monotonic() > deadline:
             return [pid for pid in recording if pid not in failed], failed
         time.sleep(LOOK_SECONDS)
 
 
-def _read_answers(folder: RunFolder) -> tuple[list[int], dict[int, str]]:
+def read_answers(folder: RunFolder) -> tuple[list[int], dict[int, str]]:
+    """Return the processes that have the recorder, and why others have none."""
     recording = [int(path.stem.split("-")[-3]) for path in folder.journal.glob("*-*-*.pwj")]
     failed: dict[int, str] = {}
     for path in folder.starts.glob("*.log"):

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from perfwrap import private_files
 from perfwrap.launch import behind as behind_tool
-from perfwrap.launch import canary, descriptors, kernel, prefixes, proc, process, recording
+from perfwrap.launch import canary, descriptors, kernel, live_view, prefixes, proc, process, recording
 from perfwrap.launch import environment as surroundings
 from perfwrap.launch.options import Options
 from perfwrap.launch.prefixes import Prefix
@@ -60,7 +60,7 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
     if outer is not None or surroundings.is_off(variables):
         _become(command, variables, say)
     recording.refuse_used(options, variables)
-    tool = prefixes.choose(options, variables)
+    tool = prefixes.choose(options, variables, say)
     original = OriginalSignals()
     recorded = Recording()
     with Shown():
@@ -80,7 +80,14 @@ def run(command: list[str], options: Options, say: Say, report: Report) -> NoRet
         alone = partial(_go_alone, command, variables, original, supervisor, recorded, say)
         child = _start(command, environment, original, say, alone)
     recorded.watch(child)
+    view = 0
+    if options.live and recorded.folder is not None:
+        with Shown():
+            view = live_view.start(recorded.folder.path, variables, original, say)
     status = _wait(child, supervisor) if behind is None else _wait_behind(behind, supervisor)
+    if view:
+        with Shown():
+            live_view.end(view, supervisor)
     with Shown():
         _finish(recorded, supervisor, status, say)
     if behind is not None and tool is not None and recorded.folder is not None:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.journal_format import SPANS
 from perfwrap.live.devices import GpuNow, ProcessNow, gpus_now, processes_now
+from perfwrap.live.run_so_far import LineNow, RunSoFar, divide_run, find_costly_lines, loop_end
 from perfwrap.live.state import State
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.parts import PARTS
@@ -72,6 +73,10 @@ class View(Struct, frozen=True):
     samples_per_s: float | None = None
     trend: tuple[float, ...] = ()
     account: dict[str, int] = field(default_factory=dict)
+    run_so_far: RunSoFar | None = None
+    """How the whole run divides so far; None if unknown."""
+    lines: tuple[LineNow, ...] = ()
+    """The costliest lines of the training loop of the main trainer, in the recent part."""
     trainers: tuple[tuple[str, int, float | None], ...] = ()
     """Name, steps (in the recent part) and median step time of each trainer."""
     gpus: tuple[GpuNow, ...] = ()
@@ -91,10 +96,13 @@ class Scene(Struct, frozen=True):
     """The current stall."""
 
 
-def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> View:
+def look(
+    evidence: Evidence, run: Counted, whole: bool, over: bool = False, earlier: RunSoFar | None = None
+) -> View:
     """Return the view of a timeline that contains the whole run so far or only its recent part.
 
-    If the run is ``over``, the figures of GPUs are means over the steady loop, and there are no processes.
+    ``earlier`` is how the run divided while the timeline was whole. If the run is ``over``, the figures of GPUs are
+    means over the steady loop, and there are no processes.
     """
     timeline, main = evidence.timeline, evidence.get(find_main_trainer)
     shared: dict[str, Any] = {
@@ -110,6 +118,10 @@ def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> V
     ]
     known = [rate for rate in rates if rate is not None]
     accounts = [evidence.get(find_account, trainer) for trainer in evidence.get(find_trainers)]
+    if whole:
+        so_far = divide_run(evidence, main, over)
+    else:
+        so_far = earlier.until(loop_end(evidence, main)) if earlier is not None else None
     return View(
         progress=_progress(evidence, main, run, whole),
         recent_steps=None if whole else steps.count,
@@ -119,6 +131,8 @@ def look(evidence: Evidence, run: Counted, whole: bool, over: bool = False) -> V
         samples_per_s=sum(known) if len(known) == len(rates) else None,
         trend=trend(steps),
         account={part: sum(account.ns[part] for account in accounts) for part in PARTS},
+        run_so_far=so_far,
+        lines=find_costly_lines(evidence, main),
         trainers=tuple(_trainer(evidence, trainer) for trainer in evidence.get(find_trainers)),
         **shared,
     )

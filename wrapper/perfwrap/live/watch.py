@@ -78,13 +78,14 @@ class Watch:
             return
         whole = self._run.begin == 0 or self._run.records <= MAX_TO_CONCLUDE
         timeline = run_journals.read(self._run.folder) if whole else self._run.timeline()
-        self._view = look(Evidence(timeline), self._run, whole=whole, over=True)
+        self._view = look(Evidence(timeline), self._run, whole, True, self._view.run_so_far)
         self._verdict = diagnose(timeline, RULES if whole else LIVE_RULES).verdict
 
     def _look(self) -> View:
         """Return the view of the kept records."""
         self._timeline = self._run.timeline()
-        return look(Evidence(self._timeline), self._run, whole=self._run.begin == 0)
+        whole = self._run.begin == 0
+        return look(Evidence(self._timeline), self._run, whole, earlier=self._view.run_so_far)
 
     def _elapsed(self) -> int:
         """Return the elapsed time of the command on the wall clock: the run may be on another machine."""

@@ -85,9 +85,9 @@ def _find_training_threads(timeline: Timeline) -> pl.DataFrame:
 def _counted(timeline: Timeline) -> pl.DataFrame:
     """Return how often each candidate thread ran each operation, including steps without detail."""
     end = (pl.col("start") + pl.col("duration")).max().alias("end")
-    detail = timeline.spans.group_by("track", "operation").agg(
-        pl.len().alias("count"), pl.col("start").min(), end
-    )
+    # Grouping a table copies it, so only what is needed.
+    spans = timeline.spans.select("track", "operation", "start", "duration")
+    detail = spans.group_by("track", "operation").agg(pl.len().alias("count"), pl.col("start").min(), end)
     sums = timeline.sums.group_by("track", "operation").agg(
         pl.col("count").sum(), pl.col("start").min(), pl.col("end").max()
     )

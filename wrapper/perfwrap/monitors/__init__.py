@@ -4,6 +4,7 @@ MODULES = {
     "host": "host.host_load",
     "cgroup": "host.cgroup",
     "processes": "processes.processes",
+    "rapl": "host.rapl",
     "gpu": "gpu.nvidia",
     "gpm": "gpu.gpm",
     "nvlink": "gpu.nvlink",
@@ -16,7 +17,7 @@ MODULES = {
 """Each monitor, and the module whose ``watch()`` opens it."""
 
 MONITORS = (
-    (("host", "cgroup", "processes"), True),
+    (("host", "cgroup", "processes", "rapl"), True),
     (("gpu",), True),
     (("gpm", "nvlink", "gpu_health", "pcie"), False),
     (("pyspy",), True),

@@ -25,6 +25,7 @@ from perfwrap.diagnosis.model import (
     WholeRun,
 )
 from perfwrap.private_files import replace_text
+from perfwrap.reports.energy_json import energy, gpu_idle
 from perfwrap.rules.model import Finding, Location, Option
 from perfwrap.timeline.notebook_cells import cell_number, without_cell
 
@@ -85,6 +86,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "warnings": list(diagnosis.warnings),
         "perfwrap_cost": _cost(diagnosis),
         "gpu": [_gpu(figures) for figures in diagnosis.gpu_activity],
+        "gpu_idle": gpu_idle(diagnosis.phase_idle),
+        "energy": energy(diagnosis),
         "gpu_memory": [_memory(memory) for memory in diagnosis.gpu_memory],
         "kernels": list(diagnosis.kernels),
         "run": _run(diagnosis.run),

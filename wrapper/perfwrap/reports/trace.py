@@ -280,8 +280,9 @@ def _step_label(steady: bool | None, windowed: bool | None, detailed: bool | Non
 
 def _longest(spans: pl.DataFrame, most: int) -> pl.DataFrame:
     """Return the longest spans in the order that they had."""
-    kept = spans.with_row_index("place").top_k(most, by="duration").sort("place")
-    return kept.drop("place")
+    kept = spans.select("duration").with_row_index("place").top_k(most, by="duration")["place"]
+    found: pl.DataFrame = spans[kept.sort()]
+    return found
 
 
 def _lane(lanes: list[list[int]], start: int, end: int) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, gpu_of
+from perfwrap.measures.kernels.idle_places import IdlePlace
 from perfwrap.measures.kernels.matrix_work import find_matrix_work
 from perfwrap.measures.kernels.ordinary_step import OrdinaryStep, find_ordinary_step
 from perfwrap.measures.trainers import Trainer
@@ -23,6 +26,29 @@ TERA = 1e12
 
 MIN_ADDED_SHARE = 0.02
 """Share of a recorded step from which the time that the profiler added is mentioned."""
+
+MAX_KINDS = 3
+MIN_KIND_SHARE = 0.05
+"""Share of the kernels' time from which a kind is named, of at most MAX_KINDS."""
+KIND_WORDS = {
+    "gemm": "matrix products",
+    "conv": "convolutions",
+    "reduction": "reductions",
+    "copy": "copies within the GPU",
+    "collective": "collectives",
+}
+"""Words for kinds of kernels; the others are shown as they are."""
+
+MIN_OP_SHARE = 0.25
+"""Share of the idle time from which a function of the framework is named."""
+PLACE_WORDS = {
+    "range": "the range {name}",
+    "function": "the function {name}",
+    "call": "{name}",
+    "system": "the system call {name}",
+    "op": "{name}",
+}
+"""Words for what the host was in, by its kind."""
 
 HOST_BOUND_SHARE = 0.30
 """Share of the loop in which the GPU waits for launches from which the host decides how long a step takes."""
@@ -81,6 +107,36 @@ def window(gpu: GpuActivity) -> str:
     steps = gpu.steps.table.height
     marked = f", with {units.counted(steps, 'marked step')}" if steps else ""
     return f"{units.duration(gpu.window_ns)} of {gpu.device}'s time{marked}"
+
+
+def most_kernels(gpu: GpuActivity) -> str:
+    """Return e.g. `` (kernels: convolutions 62 %, elementwise 20 %)``: the kinds with most of the kernels' time."""
+    total = sum(kind.duration_ns for kind in gpu.classes)
+    if not total:
+        return ""
+    named = [
+        f"{KIND_WORDS.get(kind.name, kind.name)} {units.share(kind.duration_ns / total)}"
+        for kind in gpu.classes[:MAX_KINDS]
+        if kind.duration_ns >= MIN_KIND_SHARE * total
+    ]
+    return f" (kernels: {', '.join(named)})" if named else ""
+
+
+def place_name(place: IdlePlace) -> str:
+    """Return what the host was in, in words: ``the range sparse_data_dist``, ``cudaMemcpyAsync``."""
+    name = place.name if place.kind in ("range", "function") else short(place.name)
+    return PLACE_WORDS[place.kind].format(name=name.strip("# ") or name)
+
+
+def inside(places: Sequence[IdlePlace], whole_ns: float, most: int) -> tuple[str, ...]:
+    """Return where the host was during so much idle time, a sentence each; the framework's functions last."""
+    known = [place for place in places if place.kind != "op" or place.idle_ns >= MIN_OP_SHARE * whole_ns]
+    chosen = sorted(known, key=lambda place: (place.kind == "op", -place.idle_ns))[:most]
+    return tuple(
+        f"{units.share(min(1.0, place.idle_ns / whole_ns))} of this idle time is inside {place_name(place)}: "
+        f"{units.counted(place.count, 'call')}, {units.duration(place.host_ns)} on the host."
+        for place in chosen
+    )
 
 
 def added_by_profiler(step: OrdinaryStep | None) -> tuple[str, ...]:

@@ -57,6 +57,8 @@ class Scope(Enum):
     WINDOW = "GPU time"
     """The time in which GPU kernels were recorded. All kernels of some steps are in it, so a verdict needs no minimum
     number of steps."""
+    RECORDING = "the recording"
+    """An imported recording without a training loop; the title says which time, samples or bytes are meant."""
     RUN = "the run"
     """The whole run. The share gets smaller in a longer run: at most minor, never the verdict."""
 

@@ -30,6 +30,13 @@ FRAMEWORK = r"^[A-Za-z_]\w*::[\w.]+(, \w+ = .*)?$|, (seq|op_id) = \d+"
 DETAIL = r", (seq|op_id|sizes|input_op_ids) = .*$"
 
 
+def may_be_step(names: pl.Series) -> pl.Series:
+    """Return whether each range is a step by its name: it is one unless it is inside another."""
+    known = names.unique()
+    steps = known.filter(known.str.contains(NUMBERED_STEP) | known.str.contains(UNNUMBERED_STEP))
+    return names.is_in(steps.implode()).fill_null(False)
+
+
 def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
     """Return rows of start, end, globalTid, name and domain with operation, category and step.
 

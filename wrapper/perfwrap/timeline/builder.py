@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from perfwrap.redaction import masked
+from perfwrap.timeline.constant_columns import without_copies
 from perfwrap.timeline.model import SCHEMAS, TIME_COLUMN, Timeline, empty
 from perfwrap.timeline.operation_window import OperationWindow
 
@@ -220,10 +221,15 @@ class TimelineBuilder:
         time = pl.col(TIME_COLUMN[table])
         later = -pl.col("duration") if table == "spans" else time
         whole = _without_secrets(table, pl.concat(pieces))
+        pieces.clear()
         in_order = (time.diff() > 0) | ((time.diff() == 0) & (later.diff() >= 0))
         if whole.select(in_order.fill_null(True).all()).item():
-            return whole
-        return whole.sort(time, later, maintain_order=True)
+            return without_copies(whole)
+        order = whole.select(pl.arg_sort_by(time, later, maintain_order=True).alias("order"))["order"]
+        # Column by column, so that there are never two copies of a large table.
+        return without_copies(
+            pl.DataFrame([whole.drop_in_place(name).gather(order) for name in whole.columns])
+        )
 
     def _track(self, key: tuple[object, ...], **columns: object) -> int:
         """Return the id of the track with that key; the first request creates it."""
@@ -252,7 +258,7 @@ def _without_secrets(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table with possible secrets in its texts masked."""
     if table in ("spans", "sums"):
         mine = pl.col("operation").is_in(RANGES)
-        column, texts = "name", frame.filter(mine)["name"]
+        column, texts = "name", frame.select(pl.col("name").filter(mine))["name"]
     elif table in TEXTS:
         column = TEXTS[table]
         mine, texts = pl.lit(True), frame[column]

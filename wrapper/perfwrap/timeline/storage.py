@@ -15,6 +15,7 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.manifest_shape import first_fault
 from perfwrap.private_files import read_plain, replace_text, replacing
 from perfwrap.shapes import listed, text
+from perfwrap.timeline.constant_columns import without_copies
 from perfwrap.timeline.inflated import is_inflated
 from perfwrap.timeline.model import SCHEMAS, Timeline
 
@@ -75,4 +76,4 @@ def _read(path: Path, table: str) -> pl.DataFrame:
     if is_inflated(path):
         raise OSError(f"{path.name} decompresses to far more data than its size allows")
     frame = pl.read_parquet(path)
-    return frame.select(pl.col(name).cast(kind) for name, kind in SCHEMAS[table].items())
+    return without_copies(frame.select(pl.col(name).cast(kind) for name, kind in SCHEMAS[table].items()))

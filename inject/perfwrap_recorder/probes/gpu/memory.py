@@ -1,9 +1,10 @@
 """Samples the GPU memory of torch's allocator, and writes what fills it when it runs out.
 
-Instruments ``torch.cuda.empty_cache``. Once the program itself has started
-CUDA, an observer is registered that torch calls when memory has run out, and at the end of a step, at most ten
-times a second, the allocator's own counters are read, which does not wait for the GPU. Peaks are those since the
-program last reset them, which this probe never does. The user could notice one more frame in a traceback.
+Instruments ``empty_cache`` of ``torch.cuda``, ``torch.accelerator`` and the device's own module. Once the program
+itself has started the device, an observer is registered that torch calls when memory has run out, and at the end of a
+step, at most ten times a second, the allocator's own counters are read, which does not wait for the GPU. Peaks are
+those since the program last reset them, which this probe never does. The user could notice one more frame in a
+traceback.
 
 When memory has run out, a file in the run folder lists the largest live blocks by the Python lines that allocated
 them, if the program records memory history; the history itself is never switched on. Nothing is seen of
@@ -16,6 +17,7 @@ import os
 from sys import _getframe
 
 from perfwrap_recorder import guard, journal_format
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.instrumenting import timing
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.program import source_lines
@@ -31,7 +33,10 @@ COUNTERS = (
     ("device_allocs_count", ("num_device_alloc",)),
     ("device_frees_count", ("num_device_free",)),
 )
-"""Metrics, and their place in the allocator's statistics; versions of torch that lack some do not write them."""
+"""Metrics, and their place in the allocator's statistics, which are nested, or flat with dots between the names.
+
+What a version of torch or a device lacks is not written.
+"""
 
 FOLDER = "memory"
 MAX_FILES = 3
@@ -41,94 +46,105 @@ TOP = 50
 
 LIVE = "active_allocated"
 
-_watched = []  # the torch whose allocator is observed
+_watched = []  # the devices.Device whose allocator is observed
 _written = {}  # (device, metric) -> value as last written
 _ended = [0, 0]  # how often memory ran out, and how many files that made
 
 
 def install(torch):
-    """Start recording; a build without CUDA has no such allocator."""
-    module = torch.cuda.memory
-    timing.time_calls(torch, module.empty_cache, "memory", _finish_for(torch))
-    if not hasattr(torch._C, "_cuda_memoryStats"):
+    """Start recording, once there is a device with such an allocator."""
+    _time_emptying(torch, torch.cuda.memory, lambda: torch.cuda.is_initialized())
+    accelerator = getattr(torch, "accelerator", None)
+    _time_emptying(torch, getattr(accelerator, "memory", None), devices.is_started)
+    devices.follow(lambda: _follow(torch))
+
+
+def _follow(torch):
+    """Read the counters of the device's allocator, if it has any."""
+    device = devices.current
+    if device is None:
         return
-
-    def look():
-        if torch.cuda.is_initialized():
-            _look(torch)
-
-    journal.look_often(guard.protect("memory", look))
+    _time_emptying(torch, device.module, devices.is_started)
+    if device.memory_stats is None or _look_guarded in journal.often:
+        return
+    journal.look_often(_look_guarded)
     journal.after_fork.add(_forget)
     journal.cover("probe/memory")
 
 
-def _finish_for(torch):
+def _time_emptying(torch, module, is_started):
     def finish(frame, start, duration, _):
-        if torch.cuda.is_initialized():  # otherwise the call had nothing to empty
+        if is_started():  # otherwise the call had nothing to empty
             journal.span(start, duration, 0, label("empty_cache", frame), journal_format.EMPTY_CACHE)
 
-    return finish
+    if hasattr(module, "empty_cache"):
+        timing.time_calls(torch, module.empty_cache, "memory", finish)
 
 
-def _look(torch):
+def _look_if_started():
+    device = devices.current
+    if device is not None and device.memory_stats is not None and device.is_initialized():
+        _look(device)
+
+
+_look_guarded = guard.protect("memory", _look_if_started)
+
+
+def _look(device):
     """Write the counters that have changed; the first time, register the observer."""
-    if torch not in _watched:
-        _watched[:] = [torch]
-        guard.run("out_of_memory", _observe, torch)
-    device = torch.cuda.current_device()
-    for metric, value in pick(torch._C._cuda_memoryStats(device)):
-        if _written.get((device, metric)) != value:
-            _written[device, metric] = value
-            journal.sample("gpu/%d" % device, metric, float(value))
+    if device not in _watched:
+        _watched[:] = [device]
+        if device.attach_out_of_memory_observer is not None:
+            guard.run("out_of_memory", _observe, device)
+    index = device.current_device()
+    for metric, value in pick(device.memory_stats(index)):
+        if _written.get((index, metric)) != value:
+            _written[index, metric] = value
+            journal.sample("gpu/%d" % index, metric, float(value))
 
 
 def pick(statistics):
-    """Return (metric, value) for each counter that the allocator's nested statistics have."""
+    """Return (metric, value) for each counter that the allocator's statistics have."""
     found = []
     for metric, path in COUNTERS:
-        value = statistics
-        for key in path:
+        value = statistics.get(".".join(path), statistics)
+        for key in path if value is statistics else ():
             value = value.get(key) if isinstance(value, dict) else None
         if type(value) is int:
             found.append((metric, value))
     return found
 
 
-def _observe(torch):
-    report = guard.protect("out_of_memory", _report_for(torch))
+def _observe(watched):
+    report = guard.protect("out_of_memory", _report_for(watched))
 
     def observer(device, asked, limit, free):
         report(_getframe().f_back, device, asked, limit, free)
 
-    torch._C._cuda_attach_out_of_memory_observer(observer)
+    watched.attach_out_of_memory_observer(observer)
 
 
-def _report_for(torch):
+def _report_for(watched):
     def report(frame, device, asked, limit, free):
         _ended[0] += 1
         if _ended[0] > MAX_MARKS:
             return
-        counters = dict(pick(torch._C._cuda_memoryStats(device)))
+        counters = dict(pick(watched.memory_stats(device)))
         fields = [device, asked, limit, free, counters.get("allocated_bytes"), counters.get("reserved_bytes")]
         place = source_lines.find_place(frame)
         journal.mark("out_of_memory", "\x1f".join([str(field) for field in fields] + [place]))
-        if _ended[1] < MAX_FILES and _has_history(torch):
+        if _ended[1] < MAX_FILES and watched.is_history_enabled and watched.is_history_enabled():
             _ended[1] += 1
-            _write(fields, counters, top_blocks(_snapshot(torch), device))
+            _write(fields, counters, top_blocks(_snapshot(watched), device))
 
     return report
 
 
-def _has_history(torch):
-    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
-    return ask is not None and bool(ask())
-
-
-def _snapshot(torch):
+def _snapshot(watched):
     try:
-        return torch._C._cuda_memorySnapshot(None)
+        return watched.memory_snapshot(None)
     except TypeError:  # versions whose function takes no argument
-        return torch._C._cuda_memorySnapshot()
+        return watched.memory_snapshot()
 
 
 def top_blocks(snapshot, device):
@@ -171,6 +187,6 @@ def _write(fields, counters, top):
 
 
 def _forget():
-    """Forget everything: the child of a fork cannot use its parent's CUDA."""
+    """Forget everything: the child of a fork cannot use its parent's device."""
     _written.clear()
     _ended[:] = [0, 0]

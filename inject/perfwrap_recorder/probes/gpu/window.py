@@ -22,7 +22,13 @@ from perfwrap_recorder.journal_format import BACKWARD, OPTIMIZER
 
 REPLACED = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
 
-WAITING = (profiler_window.AUTO, profiler_window.STEADY, profiler_window.WORST)
+WAITING = (profiler_window.AUTO, profiler_window.STEADY, profiler_window.WORST, profiler_window.KERNELS)
+
+NEED_GPU = {
+    profiler_window.AUTO: profiler_window.NOT_NEEDED,
+    profiler_window.KERNELS: profiler_window.NO_KERNELS,
+}
+"""Windows that need a GPU, and why there is none without."""
 
 WARNS_OF_FORKS = (3, 12)
 """From this version on Python warns of a fork if there is more than one thread of any kind."""
@@ -78,8 +84,8 @@ def _make(give_way):
 
 def _find_reason(torch, all_ranks, asked):
     """Return why there must be no window now: "" if it may begin, None if it must wait."""
-    if asked == profiler_window.AUTO and not torch_profiler.has_started_gpu():
-        return profiler_window.NOT_NEEDED
+    if asked in NEED_GPU and not torch_profiler.has_started_gpu():
+        return NEED_GPU[asked]
     tool = _find_other_tool(os.environ)
     if tool:
         return "another tool watches this process: %s is set" % tool
@@ -89,7 +95,7 @@ def _find_reason(torch, all_ranks, asked):
         rank = distributed.get_rank()
     if not all_ranks and str(rank or 0) != "0":
         return "rank 0 takes it"
-    if asked in (profiler_window.AUTO, profiler_window.STEADY) and gpu_events.has_captured:
+    if asked in WAITING and asked != profiler_window.WORST and gpu_events.has_captured:
         return "CUDA graphs are in use; `--window 3@100` takes it all the same"
     if sys.version_info >= WARNS_OF_FORKS and len(os.listdir("/proc/self/task")) == 1:
         return "the program has one thread, and would have two: Python warns of forks then"

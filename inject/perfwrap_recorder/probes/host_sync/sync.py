@@ -23,7 +23,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard, journal_format
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.gpu import gpu_events
+from perfwrap_recorder.gpu import devices, gpu_events
 from perfwrap_recorder.instrumenting import instrument, making, tensor_methods
 from perfwrap_recorder.instrumenting.tensor_methods import busy
 from perfwrap_recorder.journal import journal
@@ -53,12 +53,11 @@ _calls = 0
 
 def install(torch):
     """Start recording."""
-    on_gpu = _on_gpu_for(torch)
     for name in METHODS:
-        finish = guard.protect("sync", _finish_with("Tensor." + name, on_gpu))
+        finish = guard.protect("sync", _finish_with(torch, "Tensor." + name))
         tensor_methods.watch(torch, name, finish, SYNC)
     for name in TEXTS:
-        finish = guard.protect("sync", _finish_with("Tensor." + name, on_gpu))
+        finish = guard.protect("sync", _finish_with(torch, "Tensor." + name))
         begin, end, fail = _around(finish)
         instrument.instrument(torch, getattr(torch.Tensor, name), begin, end, fail, ("self",), kind=SYNC)
     journal.cover("probe/sync")
@@ -84,9 +83,15 @@ def _around(finish):
     return begin, end, fail
 
 
-def _finish_with(name, on_gpu):
+def _finish_with(torch, name):
     text_id = journal.text(name)
-    reach_gpu = gpu_events.reach
+    on_gpu = reach_gpu = None
+
+    def bind():
+        nonlocal on_gpu, reach_gpu
+        on_gpu, reach_gpu = _on_gpu_for(torch), gpu_events.reach
+
+    devices.follow(bind)
 
     def finish(frame, start, end, result, arguments, options):
         global _step, _lines_left, _calls
@@ -114,8 +119,8 @@ def _finish_with(name, on_gpu):
 
 
 def _on_gpu_for(torch):
-    """Return a function that returns 1 for a tensor on a GPU; None if this build of torch supports no GPU."""
-    if not any(getattr(torch.version, build, None) for build in ("cuda", "hip", "xpu")):
+    """Return a function that returns 1 for a tensor on a GPU; None if there is no device."""
+    if devices.current is None:
         return None
 
     def on_gpu(tensor):

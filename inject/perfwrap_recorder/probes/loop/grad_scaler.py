@@ -16,7 +16,7 @@ from types import MethodType
 
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.gpu import gpu_events, nvtx_ranges
+from perfwrap_recorder.gpu import devices, gpu_events, nvtx_ranges
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.journal.paused_detail import passing_steps
@@ -56,7 +56,13 @@ def install(torch):
 
 
 def _around(torch, finish):
-    begin_gpu, end_gpu, keep_gpu = gpu_events.begin, gpu_events.end, gpu_events.keep
+    begin_gpu = end_gpu = keep_gpu = None
+
+    def bind():
+        nonlocal begin_gpu, end_gpu, keep_gpu
+        begin_gpu, end_gpu, keep_gpu = gpu_events.begin, gpu_events.end, gpu_events.keep
+
+    devices.follow(bind)
     push, pop = nvtx_ranges.of_phases(torch) or (None, None)
 
     def begin(scaler, optimizer):

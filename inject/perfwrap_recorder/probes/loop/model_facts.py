@@ -1,4 +1,7 @@
-"""Writes what a model is: class, size, types, devices, memory format. Replaces nothing; forward.py calls it."""
+"""Writes what a model is: class, size, types, devices, memory format. Replaces nothing; forward.py calls it.
+
+Its parameters also show on which device the program trains, see ``gpu/devices.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from types import CodeType, FunctionType
 
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.probes.loop import embedding_facts
 from perfwrap_recorder.program import model_parts, tensor_access
@@ -45,6 +49,7 @@ def _describe(torch, module, name):
     journal.fact(key + "/class", static_access.full_name(type(module)))
     # Tensors that dispatch themselves are not read, and without them the sums would be wrong.
     if all(tensor_access.is_silent(torch, each) for each in parameters):
+        guard.run("device", devices.choose, torch, tensor_access.value(torch, parameters[0], "device").type)
         _describe_parameters(torch, parameters, key)
     guard.run("model_sequences", describe_sequences, torch, module, name, key)
     embedding_facts.note(torch, module)

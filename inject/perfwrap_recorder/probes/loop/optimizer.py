@@ -17,7 +17,7 @@ from itertools import count
 
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.gpu import gpu_events, nvtx_ranges, nvtx_window
+from perfwrap_recorder.gpu import devices, gpu_events, nvtx_ranges, nvtx_window
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, paused_detail
 from perfwrap_recorder.journal.paused_detail import counting, find_tally
@@ -83,7 +83,13 @@ def _pass(state, result):
 def _around(torch):
     push, pop = nvtx_ranges.of_phases(torch) or (None, None)
     pop = nvtx_window.counting(torch, pop)
-    begin_gpu, end_gpu, keep_gpu = gpu_events.begin, gpu_events.end, gpu_events.keep
+    begin_gpu = end_gpu = keep_gpu = None
+
+    def bind():
+        nonlocal begin_gpu, end_gpu, keep_gpu
+        begin_gpu, end_gpu, keep_gpu = gpu_events.begin, gpu_events.end, gpu_events.keep
+
+    devices.follow(bind)
     learn, finish = guard.protect("optimizer", _learn), guard.protect("optimizer", _finish)
 
     def begin_step(named):

@@ -41,6 +41,8 @@ OUTSIDE = "of others"
 MAX_TENSORS = 64
 """Maximum number of tensors of a list that are measured."""
 
+_replaced = []  # (cell of a decorated function, its original function, the one that times it)
+
 
 def install(torch):
     """Start recording."""
@@ -69,6 +71,21 @@ def _put_inside(torch, function, begin, finish):
     holder.inner = original
     wrapping.patch(torch, holder, "inner", _make(begin, finish))
     cell.cell_contents = holder.inner
+    _replaced.append((cell, original, holder.inner))
+
+
+def uninstall():
+    """Put the originals back into torch's decorated functions."""
+    for cell, original, wrapper in _replaced:
+        if cell.cell_contents is wrapper:
+            cell.cell_contents = original
+
+
+def reinstall():
+    """Undo ``uninstall``."""
+    for cell, original, wrapper in _replaced:
+        if cell.cell_contents is original:
+            cell.cell_contents = wrapper
 
 
 class _Holder:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 
 from perfwrap_recorder import guard
-from perfwrap_recorder.gpu import profiler_window
+from perfwrap_recorder.gpu import devices, profiler_window
 from perfwrap_recorder.instrumenting import timing
 from perfwrap_recorder.journal import facts
 from perfwrap_recorder.program import source_lines
@@ -75,7 +75,8 @@ def look_at_autocast(torch, name, is_training):
     """Write under which autocast the model of that name is called by this thread."""
     found = "off"
     if hasattr(torch, "get_autocast_dtype"):
-        for device in AUTOCAST_DEVICES:
+        chosen = devices.current is not None and devices.current.is_chosen
+        for device in AUTOCAST_DEVICES + ((devices.current.kind,) if chosen else ()):
             if torch.is_autocast_enabled(device):
                 found = "%s %s" % (device, torch.get_autocast_dtype(device))
                 break

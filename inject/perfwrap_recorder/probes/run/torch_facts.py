@@ -1,8 +1,9 @@
 """Writes the version of torch and its setup: threads, ranks, cores, GPUs; settings_facts.py writes the other facts.
 
 Replaces nothing. Settings are read after a model or an optimizer was first used, then every ten seconds, and
-never earlier: reading torch's number of threads fixes that number, as the first operation does. CUDA is not
-called before the program has started it.
+never earlier: reading torch's number of threads fixes that number, as the first operation does. The device is not
+called before the program has started it. The facts that begin with ``cuda_`` are those of any device; ``device_type``
+says of which, if it is not CUDA's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 
 from perfwrap_recorder import guard
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.journal import facts, journal
 from perfwrap_recorder.journal.facts import write
 from perfwrap_recorder.probes.run import settings_facts
@@ -45,7 +47,7 @@ def look_at_ranks():
 
 def _ask_versions(torch):
     write("torch", str(torch.__version__))
-    write("torch_cuda", torch.version.cuda or torch.version.hip)
+    write("torch_cuda", torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None))
 
 
 def _ask_threads(torch):
@@ -84,10 +86,14 @@ def _ranges(numbers):
     return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in found)
 
 
-def _ask_gpu(torch):
-    if torch.cuda.is_initialized():
-        device = torch.cuda.current_device()
-        write("cuda_device", device)
-        write("cuda_device_name", torch.cuda.get_device_name(device))
-        write("cuda_device_uuid", getattr(torch.cuda.get_device_properties(device), "uuid", None))
-        write("cuda_allocator", torch.cuda.get_allocator_backend())
+def _ask_gpu(_):
+    if not devices.is_started():
+        return
+    module, device = devices.current.module, devices.current.current_device()
+    write("cuda_device", device)
+    write("device_type", devices.current.kind if devices.current.kind != "cuda" else None)
+    names = ("get_device_name", "get_device_properties", "get_allocator_backend")
+    name, properties, allocator = (getattr(module, each, None) for each in names)
+    write("cuda_device_name", name and name(device))
+    write("cuda_device_uuid", properties and getattr(properties(device), "uuid", None))
+    write("cuda_allocator", allocator and allocator())

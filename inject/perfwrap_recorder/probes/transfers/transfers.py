@@ -20,6 +20,7 @@ from sys import _getframe
 
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.instrumenting import instrument, making, tensor_methods
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.program import source_lines
@@ -141,7 +142,14 @@ def _measure_with(torch):
         static_access.member(torch.Tensor, "__torch_dispatch__"),
         torch.strided,
     )
-    is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+    device_kind = is_capturing = None
+
+    def bind():
+        nonlocal device_kind, is_capturing
+        device = devices.current
+        device_kind, is_capturing = device and device.kind, device and device.is_capturing
+
+    devices.follow(bind)
     count_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
     is_tracing = torch._C._is_tracing
 
@@ -160,7 +168,7 @@ def _measure_with(torch):
             if is_pinning:
                 return find_bytes(target) << 8 | PINNED
             bits = 0 if before == after else find_direction(before.type, after.type)
-            if not bits or is_capturing and "cuda" in (before.type, after.type) and is_capturing():
+            if not bits or is_capturing and device_kind in (before.type, after.type) and is_capturing():
                 return None
             if bits != TO_GPU | FROM_GPU and holds_pinned(source if bits == TO_GPU else target):
                 bits |= PINNED

@@ -8,7 +8,7 @@ from ..probes.conftest import INSTALL
 
 PROGRAM = """
 import ctypes, os, threading, time, _thread
-from perfwrap_recorder.gpu import torch_profiler
+from perfwrap_recorder.gpu import devices, torch_profiler
 libc = ctypes.CDLL(None)
 libc.getenv.restype = ctypes.c_char_p
 
@@ -38,7 +38,10 @@ def synchronize():
     if at_call.locked():
         at_call.release()
 
-torch._C._cuda_synchronize = synchronize
+class Gpu:
+    kind, is_chosen, is_initialized = "cuda", False, staticmethod(lambda: True)
+Gpu.synchronize = staticmethod(synchronize)
+devices.current = Gpu
 torch_profiler._disable = end
 {before}
 recording = torch_profiler.Recording(())

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from perfwrap.diagnosis.model import Verdict
 from perfwrap.live.devices import GpuNow, ProcessNow
+from perfwrap.live.run_so_far import LineNow, RunSoFar
 from perfwrap.live.state import State
 from perfwrap.live.view import Progress, Scene, View
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.gpu.gpu_state import Gpu
 from perfwrap.reports.terminal.page import Page
 from perfwrap.reports.terminal.top_screen import draw, sparkline
@@ -26,12 +28,22 @@ def scene(**changes: Any) -> Scene:
         samples_per_s=2600.0,
         trend=tuple(float(10 + number % 7) for number in range(240)),
         account={"data": 450, "forward": 200, "backward": 250, "optimizer": 60, "python": 40},
+        run_so_far=RunSoFar(
+            {"launch": 1, "imports": 19, "setup": 20, "steady loop": 40, "since then": 20}, 100
+        ),
+        lines=(
+            LineNow(Line("/w/train.py", 31, "main"), None, "data", 0.45),
+            LineNow(Line("/w/net/model.py", 7, "forward"), None, "forward", 0.2),
+            LineNow(Line("/w/train.py", 40, "main"), 44, "python", 0.04),
+            LineNow(Line("/w/train.py", 50, "main"), None, "sync", 0.004),
+        ),
         trainers=tuple((f"rank {rank}", 100, 12e6 + rank) for rank in range(8)),
         gpus=(GpuNow(GPU, 61.0),) * 8,
         processes=tuple(ProcessNow(100 + n, f"rank {n}", n < 8, 1.02, 2.1e9) for n in range(40)),
         problems=("gpu: one thing", "process 7: another thing " * 9, "a third"),
     )
-    known: dict[str, Any] = {"run": {"command": ["/usr/bin/python", "train.py"]}, "state": State("running")}
+    run = {"command": ["/usr/bin/python", "train.py"], "cwd": "/w"}
+    known: dict[str, Any] = {"run": run, "state": State("running")}
     verdict = Verdict("data-bound", 0.45, "Data-bound: 45 % is spent waiting. " * 4, "measured")
     return Scene(**{**known, "elapsed_ns": 125 * 10**9, "view": view, "verdict": verdict, **changes})
 
@@ -73,6 +85,8 @@ def test_a_common_screen_shows_something_of_everything() -> None:
         "about 12,345 so far, epoch 3, batch 120 of 500",
         "median 12.3 ms",
         "data         45.0 %",
+        "Run    launch 1 %, imports 19 %, setup 20 %, steady loop 40 %, since then 20 %",
+        "data           45 %  train.py:31  main",
         "42 % busy, SMs 31 %, 11 GiB of 131 GiB, throttled: power_cap",
         "rank 0",
         "12 ms/step",
@@ -82,6 +96,13 @@ def test_a_common_screen_shows_something_of_everything() -> None:
         assert words in text
     assert "more GPUs" in text
     assert "more processes" in text
+
+
+def test_lines_are_named_from_the_folder_of_the_command_and_small_ones_are_not() -> None:
+    text = "\n".join(drawn(scene(), 100))
+    assert "forward        20 %  net/model.py:7  forward" in text
+    assert "python        4.0 %  train.py:40 to 44  main" in text
+    assert "train.py:50" not in text
 
 
 def test_what_is_left_out_is_counted() -> None:

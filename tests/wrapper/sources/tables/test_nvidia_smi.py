@@ -148,10 +148,25 @@ def test_lines_that_make_no_sense_are_counted(tmp_path: Path) -> None:
     assert any(text.startswith("2 lines of gpu.log") for text in timeline.warnings)
 
 
+def test_reasons_for_lowered_clocks_become_the_series_of_the_monitor(tmp_path: Path) -> None:
+    reasons = "clocks_event_reasons.sw_power_cap, clocks_throttle_reasons.active"
+    header = f"timestamp, power.draw [W], {reasons}, clocks.max.sm"
+    lines = [
+        "2026/01/01 12:00:00.000, 90 W, Active, 0x0000000000000004, 1980 MHz",
+        "2026/01/01 12:00:01.000, 90 W, Not Active, 0x0000000000000020, 1980 MHz",
+        "2026/01/01 12:00:02.000, 90 W, [N/A], [N/A], 1980 MHz",
+    ]
+    timeline = read(written(tmp_path, "\n".join([header, *lines, ""])))
+    assert values(timeline, "throttle/power_cap") == [1.0, 0.0]
+    assert values(timeline, "throttle/heat") == [0.0, 1.0]
+    assert values(timeline, "throttled_share") == [1.0, 1.0]
+    assert facts(timeline)["sm_clock_max_hertz"] == "1980000000"
+
+
 def test_columns_that_only_sound_alike_are_left_alone(tmp_path: Path) -> None:
     header = (
-        "timestamp, utilization.encoder [%], temperature.gpu.tlimit, power.max_limit [W], clocks.max.sm [MHz], "
-        "clocks_event_reasons.sw_power_cap, power.draw [W], mem_util_percent"
+        "timestamp, utilization.encoder [%], temperature.gpu.tlimit, power.max_limit [W], clocks.max.memory [MHz], "
+        "clocks_event_reasons.supported, power.draw [W], mem_util_percent"
     )
     timeline = read(
         written(tmp_path, header + "\n2026/01/01 12:00:00.000, 7 %, 30, 700 W, 1980 MHz, Active, 90 W, 5\n")

@@ -47,10 +47,12 @@ def warm_up(option: str, value: str) -> str:
 
 def window(value: str) -> str:
     """Return which steps torch.profiler captures."""
-    if value not in ("auto", "steady", "worst") and not re.fullmatch(r"[1-9][0-9]{0,3}@[0-9]{1,12}", value):
+    if value not in ("auto", "steady", "worst", "kernels") and not re.fullmatch(
+        r"[1-9][0-9]{0,3}@[0-9]{1,12}", value
+    ):
         raise PerfwrapError(
             f"--window does not take {value!r}.",
-            "Use auto, steady, worst, or N@M for N steps after step M, for example: --window 5@100",
+            "Use auto, steady, worst, kernels, or N@M for N steps after step M, for example: --window 5@100",
         )
     return value
 

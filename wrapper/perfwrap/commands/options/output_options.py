@@ -38,6 +38,16 @@ Ignore: TypeAlias = Annotated[
         rich_help_panel=COMMON,
     ),
 ]
+Price: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--price",
+        metavar="PRICE",
+        show_default=False,
+        help="Show what the run costs: 0.30EUR/kWh (of its energy) or 12.5USD/h (of the machine).",
+        rich_help_panel=COMMON,
+    ),
+]
 Allow: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -53,6 +53,14 @@ NoReport: TypeAlias = Annotated[
         rich_help_panel=COMMON,
     ),
 ]
+LiveView: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="Show `perfwrap top` in this terminal; the output of the command must be redirected.",
+        rich_help_panel=COMMON,
+    ),
+]
 MaxOverhead: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -114,7 +122,8 @@ Window: TypeAlias = Annotated[
     typer.Option(
         metavar="STEPS",
         help="Steps to capture with torch.profiler: steady (3 steady steps), auto (as steady if a GPU is used, "
-        "else none), 5@100 (5 steps after step 100), worst (the slowest of 100).",
+        "else none), 5@100 (5 steps after step 100), worst (the slowest of 100), kernels (only the GPU's work, "
+        "20 steps or more, at less cost; not tried on a GPU yet).",
         rich_help_panel=PROFILER,
     ),
 ]

@@ -25,6 +25,20 @@ class HeldLine(Struct, frozen=True):
     what: str = ""
 
 
+class DriverReturns(Struct, frozen=True):
+    """How often torch's allocator returned memory to the driver while the history was recorded, and how much.
+
+    ``requests`` and ``requested_bytes`` are what it requested after the first return; ``lines`` those of the program
+    that were running, most memory first.
+    """
+
+    count: int
+    bytes: int
+    requests: int
+    requested_bytes: int
+    lines: tuple[HeldLine, ...]
+
+
 class GpuMemory(Struct, frozen=True):
     """One device, in bytes.
 
@@ -45,6 +59,10 @@ class GpuMemory(Struct, frozen=True):
     lines: tuple[HeldLine, ...]
     expandable: bool
     """Whether the allocator's segments can grow and shrink."""
+    peak_lines: tuple[HeldLine, ...] = ()
+    """The lines that requested what was allocated at the peak; empty without a history."""
+    returns: DriverReturns | None = None
+    """How often memory went back to the driver; None without a history."""
 
 
 def find_gpu_memory(evidence: Evidence) -> tuple[GpuMemory, ...]:
@@ -73,14 +91,26 @@ def _device(timeline: Timeline, track: int, host: str, name: str) -> GpuMemory:
         name,
         **figures,
         peak=None if peak is None else int(peak),
-        lines=_lines(timeline, processes),
+        lines=_lines(timeline, "live_block", processes),
         expandable="expandable_segments:True" in settings,
+        peak_lines=_lines(timeline, "peak_block", [track]),
+        returns=_returns(timeline, track, facts),
     )
 
 
-def _lines(timeline: Timeline, processes: list[int]) -> tuple[HeldLine, ...]:
-    """Return the lines that allocated the live blocks of a snapshot."""
-    rows = timeline.marks.filter(pl.col("name") == "live_block", pl.col("track").is_in(processes))
+def _returns(timeline: Timeline, track: int, facts: dict[str, str]) -> DriverReturns | None:
+    """Return how often memory went back to the driver."""
+    names = ("driver_returns", "returned_bytes", "requests_after_return", "requested_again_bytes")
+    if f"{FACTS}{names[0]}" not in facts:
+        return None
+    count, size, requests, requested = (int(facts[f"{FACTS}{name}"]) for name in names)
+    lines = _lines(timeline, "segment_free", [track])
+    return DriverReturns(count, size, requests, requested, lines)
+
+
+def _lines(timeline: Timeline, mark: str, tracks: list[int]) -> tuple[HeldLine, ...]:
+    """Return the lines of the marks with that name, most memory first."""
+    rows = timeline.marks.filter(pl.col("name") == mark, pl.col("track").is_in(tracks))
     return tuple(
         HeldLine(
             line_of(row["file"], row["line"], row["function"]),

@@ -22,6 +22,8 @@ Other GPUs and ranks are not followed: a collective that waits for another rank 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 from msgspec import Struct, field
@@ -30,7 +32,7 @@ from perfwrap.measures.account.intervals import Intervals, length, union, withou
 from perfwrap.measures.account.loop_events import Integers
 from perfwrap.measures.kernels.gpu_events import DeviceEvents
 from perfwrap.measures.kernels.host_activity import HostActivity, find_host_activity
-from perfwrap.measures.kernels.stream_waits import find_awaited
+from perfwrap.measures.kernels.stream_waits import Awaited, find_awaited
 from perfwrap.timeline.model import Timeline
 
 HOST, LAUNCH, QUEUED = "host", "launch", "queued"
@@ -68,21 +70,26 @@ def find_critical_path(timeline: Timeline, events: DeviceEvents) -> CriticalPath
     do not match, or an unrecorded host.
     """
     # Work of zero length would not advance the search.
-    table = events.table.filter(pl.col("end") > pl.col("start"))
+    kind = pl.coalesce("class", "category").alias("kind")
+    columns = ("start", "end", "track", "process", "category", "launched", "thread")
+    table = events.table.lazy().filter(pl.col("end") > pl.col("start")).select(*columns, kind).collect()
     whole = events.windows[0].size == 1 and table["process"].n_unique() == 1
     whole = whole and bool((table["category"] == "kernel").any())
     if not whole or events.clock_is_off or table["launched"].null_count():
         return None
     host = find_host_activity(timeline, table, int(table["process"][0]))
-    kind = table.select(pl.coalesce("class", "category"))["class"].to_list()
+    kinds = table["kind"].unique().to_list()
+    codes = table["kind"].replace_strict(kinds, range(len(kinds)), return_dtype=pl.UInt32).to_numpy()
     walk = Walk(table, _waits(host.blocked, table["end"].to_numpy()), int(events.windows[0][0]))
     walk.awaited = find_awaited(timeline, table)
-    path = walk.pieces()
     found: dict[str, int] = {}
-    for part, since, until in path:
-        name = part if isinstance(part, str) else kind[part]
+    on_host: list[tuple[int, int]] = []
+    for part, since, until in walk.pieces():
+        name = part if isinstance(part, str) else kinds[codes[part]]
         found[name] = found.get(name, 0) + until - since
-    spent, unseen = _spent(host, [(since, until) for part, since, until in path if part == HOST])
+        if part == HOST:
+            on_host.append((since, until))
+    spent, unseen = _spent(host, on_host)
     # An unrecorded host may have waited for the GPU, which was busy at that time.
     hidden = length(unseen) - length(without(unseen, events.intervals()))
     if host.otherwise == NOT_RECORDED and hidden > MAX_UNKNOWN_SHARE * length(events.windows):
@@ -95,48 +102,50 @@ class Walk:
 
     def __init__(self, table: pl.DataFrame, waits: Integers, begin: int) -> None:
         """Take the rows, the ends of the host's waits for the GPU, and the start of the window."""
-        self.awaited: dict[int, list[int]] | None = None
+        self.awaited: Awaited | None = None
         """The rows on streams that each row had to wait for; None if waits for other streams were not recorded."""
         self._start, self._end, self._launched = (
             table[name].to_numpy() for name in ("start", "end", "launched")
         )
         self._order = np.argsort(self._end, kind="stable")
         self._ends = self._end[self._order]
+        self._ended = np.searchsorted(self._ends, self._start, side="right") - 1
+        """Of each row, the place in the order of ends of the last one that had ended when it started."""
         self._waits, self._begin = waits, begin
 
-    def pieces(self) -> list[Piece]:
-        """Return the parts of the path from the last to the first."""
-        path: list[Piece] = []
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the parts of the path from the last to the first."""
         place = int(self._order[-1])
         at = int(self._end[place])
         while True:
             since = max(self._begin, min(at, int(self._start[place])))
-            path.append((place, since, at))
+            yield place, since, at
             if since <= self._begin:
-                return path
+                return
             handed = max(self._begin, min(since, int(self._launched[place])))
             before = self._before(place, since)
             if before is not None and self._end[before] > handed:
                 at = int(self._end[before])
-                path.append((QUEUED, at, since))
+                yield QUEUED, at, since
                 place = before
                 continue
-            path.append((LAUNCH, handed, since))
+            yield LAUNCH, handed, since
             wait = int(np.searchsorted(self._waits, handed, side="right")) - 1
             if handed <= self._begin or wait < 0:
-                path.append((HOST, self._begin, handed))
-                return path
+                yield HOST, self._begin, handed
+                return
             place = self._ended_by(int(self._waits[wait]))
             at = int(self._end[place])
-            path.append((HOST, at, handed))
+            yield HOST, at, handed
 
     def _before(self, place: int, since: int) -> int | None:
         """Return the piece whose end allowed another to start; None if there is none."""
         if self.awaited is None:
-            found = int(np.searchsorted(self._ends, since, side="right")) - 1
+            known = since == self._start[place]
+            found = int(self._ended[place] if known else np.searchsorted(self._ends, since, side="right") - 1)
             return None if found < 0 else int(self._order[found])
-        known = [before for before in self.awaited.get(place, ()) if self._end[before] <= since]
-        return max(known, key=lambda before: int(self._end[before]), default=None)
+        awaited = [before for before in self.awaited.of(place) if self._end[before] <= since]
+        return max(awaited, key=lambda before: int(self._end[before]), default=None)
 
     def _ended_by(self, moment: int) -> int:
         """Return the piece that ended last, at a moment or before."""

@@ -161,6 +161,12 @@ def gpu_of(evidence: Evidence, trainer: Trainer) -> GpuActivity | None:
     return max(own, key=lambda gpu: gpu.kernels_busy_ns, default=None)
 
 
+def busiest_gpu(evidence: Evidence) -> GpuActivity | None:
+    """Return the recorded GPU whose kernels took most time; None if none was recorded."""
+    found = [gpu for gpu in evidence.get(find_gpu_activity) if gpu.window_ns]
+    return max(found, key=lambda gpu: gpu.kernels_busy_ns, default=None)
+
+
 def find_whole_activity(timeline: Timeline) -> GpuActivity | None:
     """Return the activity of all GPUs as if they were one; None if no GPU was recorded."""
     devices = find_gpu_events(timeline)

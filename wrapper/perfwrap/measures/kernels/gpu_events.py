@@ -99,9 +99,12 @@ def find_gpu_events(timeline: Timeline) -> tuple[DeviceEvents, ...]:
     )
     if worked.is_empty():
         return ()
-    events = worked.join(streams.drop_nulls("device"), on="track", maintain_order="left")
     calls = _calls(timeline)
-    found = _with_launches(_with_classes(events), calls)
+    # One name for all, so that only one of these tables is in memory: they can be the largest of a diagnosis.
+    found = worked.join(streams.drop_nulls("device"), on="track", maintain_order="left")
+    del worked
+    found = _with_classes(found)
+    found = _with_launches(found, calls)
     chosen = found.group_by("host", "device", "source").len().sort("len", "source", descending=True)
     number = pl.col("device").str.extract(r"(\d+)$").cast(pl.Int64)
     chosen = chosen.unique(["host", "device"], keep="first", maintain_order=True).sort("host", number)
@@ -129,10 +132,11 @@ def _device(
     timeline: Timeline, events: pl.DataFrame, calls: pl.DataFrame, host: str, device: str, source: str
 ) -> DeviceEvents:
     """Return one GPU's events."""
-    of_source = events.filter(pl.col("source") == source)
-    own = of_source.filter(pl.col("host") == host, pl.col("device") == device)
-    table = own.select(pl.col(name).cast(kind) for name, kind in EVENT_COLUMNS.items())
-    elsewhere = of_source.filter((pl.col("host") != host) | (pl.col("device") != device))
+    rows = events.lazy().filter(pl.col("source") == source)
+    own = rows.filter(pl.col("host") == host, pl.col("device") == device)
+    table = own.select(pl.col(name).cast(kind) for name, kind in EVENT_COLUMNS.items()).collect()
+    others = rows.filter((pl.col("host") != host) | (pl.col("device") != device))
+    elsewhere = others.select("process", "link").collect()
     recorded = timeline.coverage.filter(
         pl.col("what").is_in(RECORDED),
         pl.col("source") == source,
@@ -159,23 +163,29 @@ def _device(
 def _calls(timeline: Timeline) -> pl.DataFrame:
     """Return the calls on threads that have a link: one per link, from its first start."""
     threads = timeline.tracks.filter(pl.col("kind") == "thread")
-    return (
-        timeline.spans.select("start", "duration", "track", "operation", "link")
-        .filter(pl.col("link").is_not_null())
-        .join(
-            threads.select(pl.col("id").alias("track"), pl.col("parent").alias("process")),
-            on="track",
-            maintain_order="left",
+    threads = threads.select(pl.col("id").alias("thread"), pl.col("parent").alias("process"))
+    operations = timeline.spans["operation"].unique()
+    starts_kernels = operations.filter(operations.str.contains(LAUNCH).fill_null(False))
+    calls = (
+        timeline.spans.lazy()
+        .filter(pl.col("link").is_not_null(), pl.col("track").is_in(threads["thread"].implode()))
+        .select(
+            "link",
+            pl.col("start").alias("launched"),
+            (pl.col("start") + pl.col("duration")).alias("launched_end"),
+            pl.col("track").alias("thread"),
+            pl.col("operation").is_in(starts_kernels.implode()).fill_null(False).alias("is_launch"),
         )
-        .group_by("link", maintain_order=True)
-        .agg(
-            pl.col("start").min().alias("launched"),
-            (pl.col("start") + pl.col("duration")).max().alias("launched_end"),
-            pl.col("track").first().alias("thread"),
-            pl.col("process").first(),
-            pl.col("operation").str.contains(LAUNCH).any().alias("is_launch"),
-        )
+        .collect()
     )
+    if calls["link"].n_unique() < calls.height:
+        calls = calls.group_by("link", maintain_order=True).agg(
+            pl.col("launched").min(),
+            pl.col("launched_end").max(),
+            pl.col("thread").first(),
+            pl.col("is_launch").any(),
+        )
+    return calls.join(threads, on="thread", how="left", maintain_order="left")
 
 
 def _with_classes(events: pl.DataFrame) -> pl.DataFrame:
@@ -213,11 +223,11 @@ def _launches(table: pl.DataFrame, elsewhere: pl.DataFrame, calls: pl.DataFrame)
 
     A call whose kernel was lost counts if its process used only this GPU.
     """
-    launches = calls.filter("is_launch")
-    kernels = table.filter(pl.col("category") == "kernel")
-    own = launches.filter(pl.col("link").is_in(kernels["link"].drop_nulls().implode())).height
-    shared = elsewhere["process"].unique()
-    lone = table.filter(~pl.col("process").is_in(shared.implode()))["process"].unique()
+    launches = calls.lazy().filter("is_launch").select("link", "process").collect()
+    links = table.lazy().filter(pl.col("category") == "kernel").select("link").drop_nulls().collect()["link"]
+    own = launches.filter(pl.col("link").is_in(links.implode())).height
+    lone = table["process"].unique()
+    lone = lone.filter(~lone.is_in(elsewhere["process"].unique().implode()))
     lost = launches.filter(pl.col("process").is_in(lone.implode()))
     linked = pl.concat([table["link"], elsewhere["link"]]).drop_nulls()
     return own + lost.filter(~pl.col("link").is_in(linked.implode())).height

@@ -20,8 +20,8 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap.journal_format import LEAD_BITS
-from perfwrap.measures.account.intervals import covered, union
-from perfwrap.measures.account.loop_events import Integers
+from perfwrap.measures.account.intervals import Intervals, covered, union
+from perfwrap.measures.account.loop_events import Flags, Integers
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -77,8 +77,22 @@ class GpuWork(Struct, frozen=True, dict=True):
         return float(self.table[column].sum()) / self.duration_ns
 
 
-def find_gpu_work(evidence: Evidence, trainer: Trainer) -> GpuWork | None:
-    """Return the GPU's work for a trainer; None if no steady step was timed on a GPU.
+class TimedPhases(Struct, frozen=True):
+    """When a GPU was busy with a trainer's phases: at most during ``phases``, at least during ``behind``.
+
+    ``start`` and ``end`` are those of all steps on the host, ``counts`` those that are timed and steady.
+    """
+
+    spans: pl.DataFrame
+    start: Integers
+    end: Integers
+    counts: Flags
+    phases: Intervals
+    behind: Intervals
+
+
+def find_timed_phases(evidence: Evidence, trainer: Trainer) -> TimedPhases | None:
+    """Return the timed phases of a trainer; None if no steady step was timed on a GPU.
 
     A step counts if it and the one before it were timed: work of steps that were not timed would look idle.
     """
@@ -97,7 +111,16 @@ def find_gpu_work(evidence: Evidence, trainer: Trainer) -> GpuWork | None:
     behind = [(spans["begun"], spans["start"]), (spans["ended"], spans["end"])]
     sure = union([(a.to_numpy(), b.to_numpy()) for a, b in behind])
     phases = union([sure, (spans["start"].to_numpy(), spans["end"].to_numpy())])
-    most, least = (covered(busy, start[counts], end[counts]) for busy in (phases, sure))
+    return TimedPhases(spans, start, end, counts, phases, sure)
+
+
+def find_gpu_work(evidence: Evidence, trainer: Trainer) -> GpuWork | None:
+    """Return the GPU's work for a trainer; None if no steady step was timed on a GPU."""
+    timed = evidence.get(find_timed_phases, trainer)
+    if timed is None:
+        return None
+    start, end, counts = timed.start, timed.end, timed.counts
+    most, least = (covered(busy, start[counts], end[counts]) for busy in (timed.phases, timed.behind))
     duration = (end - start)[counts]
     table = pl.DataFrame(
         {
@@ -109,7 +132,7 @@ def find_gpu_work(evidence: Evidence, trainer: Trainer) -> GpuWork | None:
         }
     )
     return GpuWork(
-        table.join(_leads(spans, end), on="index", how="left").cast(WORK_COLUMNS)  # type: ignore[arg-type]
+        table.join(_leads(timed.spans, end), on="index", how="left").cast(WORK_COLUMNS)  # type: ignore[arg-type]
     )
 
 

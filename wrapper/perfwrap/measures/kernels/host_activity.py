@@ -21,6 +21,8 @@ WAITING = (
     r"|sleep|clock_nanosleep|read|readv|recv|recvfrom|recvmsg|accept|waitpid|wait4|connect)"
 )
 """System calls in which a thread waits."""
+RECORDER = "recorder"
+"""The source of what perfwrap's recorder wrote."""
 LOADER = r"^enumerate\(DataLoader\)#"
 """The name of the range in which PyTorch's DataLoader waits for a batch."""
 
@@ -50,12 +52,14 @@ class HostActivity(Struct, frozen=True):
 
 
 def find_host_activity(timeline: Timeline, events: pl.DataFrame, process: int) -> HostActivity:
-    """Return the activity of the threads that launched a process's ``events``."""
+    """Return the activity of the threads that launched a process's ``events``, by their category and thread."""
     threads = launching_threads(timeline, events, process)
-    spans = timeline.spans.select("start", "duration", "track", "category", "operation", "name")
-    spans = spans.filter(pl.col("track").is_in(threads))
+    # Not collected, so that a million functions are not copied with their names.
+    spans = timeline.spans.lazy().filter(pl.col("track").is_in(threads))
     category, operation = pl.col("category").cast(pl.String), pl.col("operation")
-    operations, names = (spans[text].unique() for text in ("operation", "name"))
+    operations, names, sources = (
+        spans.select(pl.col(text).unique()).collect()[text] for text in ("operation", "name", "source")
+    )
     has_ops = "op" in operations
     layers = {
         "gc": category == "gc",
@@ -77,7 +81,8 @@ def find_host_activity(timeline: Timeline, events: pl.DataFrame, process: int) -
         found["dispatch"] = _closed(found["dispatch"], MAX_DISPATCH_GAP_NS, between)
     return HostActivity(
         layers=found,
-        otherwise="python" if has_ops else "host",
+        # The recorder sees all that torch is called for, so the rest is the program's Python.
+        otherwise="python" if has_ops or RECORDER in sources else "host",
         blocked=union([found["sync"], found["transfer"]]),
         between_steps=between,
     )
@@ -102,10 +107,11 @@ def _like(texts: pl.Series, pattern: str) -> pl.Expr:
     return pl.col(texts.name).is_in(texts.filter(texts.str.contains(pattern)).implode())
 
 
-def _intervals(spans: pl.DataFrame) -> Intervals:
+def _intervals(spans: pl.LazyFrame) -> Intervals:
     """Return when any of the spans ran."""
-    start = spans["start"].to_numpy()
-    return union([(start, start + spans["duration"].to_numpy())])
+    rows = spans.select("start", "duration").collect()
+    start = rows["start"].to_numpy()
+    return union([(start, start + rows["duration"].to_numpy())])
 
 
 def _closed(intervals: Intervals, widest: int, never: Intervals) -> Intervals:
@@ -115,7 +121,7 @@ def _closed(intervals: Intervals, widest: int, never: Intervals) -> Intervals:
     return union([intervals, without(union([(end[:-1][narrow], start[1:][narrow])]), never)])
 
 
-def _between(spans: pl.DataFrame) -> Intervals:
+def _between(spans: pl.LazyFrame) -> Intervals:
     """Return the time between the first and the last marked step that is in none of them."""
     steps = spans.filter(pl.col("category") == "step")
     inside = _intervals(steps)

@@ -66,13 +66,14 @@ def find_idle(timeline: Timeline, events: DeviceEvents) -> pl.DataFrame:
     table = events.table
     # A gap ends with the first event that starts there.
     last = np.searchsorted(table["start"].to_numpy(), gaps[1], side="left")
-    ending = table[last]
+    ending = table.select("process", "launched", "category", "operation")[last]
     if events.clock_is_off:
         return _unknown(gaps)
     pieces = [pl.DataFrame(schema=PIECE_COLUMNS)]
     for process in ending["process"].unique(maintain_order=True).to_list():
         own = (ending["process"] == process).to_numpy()
-        host = find_host_activity(timeline, table.filter(pl.col("process") == process), process)
+        of_process = table.select("process", "category", "thread").filter(pl.col("process") == process)
+        host = find_host_activity(timeline, of_process, process)
         pieces.append(_blamed((gaps[0][own], gaps[1][own]), ending.filter(pl.Series(own)), host))
     return pl.concat(pieces).sort("start")
 

@@ -32,9 +32,12 @@ def find_launches(events: DeviceEvents) -> Launches:
     """Return the figures of one GPU."""
     before = pl.col("end").cum_max().shift(1).over("track")
     kernels = (
-        events.table.with_columns(before.alias("before"))
+        events.table.lazy()
+        .select("start", "end", "launched", "launched_end", "link", "category", before.alias("before"))
         .filter(pl.col("category") == "kernel")
+        .drop("category")
         .drop_nulls("launched")
+        .collect()
     )
     if kernels.is_empty():
         return Launches(events.launches)

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 INSTALL = "Install it in perfwrap's environment: pip install py-spy (conda install -c conda-forge py-spy)."
+MACHINES = ("x86_64", "aarch64", "armv7l", "i686")
+"""The machines for which PyPI has wheels of py-spy; on them it is installed with perfwrap (pyproject.toml)."""
 PATIENCE_SECONDS = 20
 FILTERED = "2"
 """``Seccomp`` of /proc/self/status if a filter is active."""

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 20
 MAX_FRAMES, MAX_THREADS = 100, 64
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/lib/python", "<")
 """Parts of file names of libraries, and prefixes of names that are not files."""
-ABSENT = "py-spy is not installed: pip install 'perfwrap[py-spy]'"
+ABSENT = "py-spy is not installed: pip install py-spy"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfwrap import units
 from perfwrap.diagnosis.model import Diagnosis
-from perfwrap.reports import ending_text
+from perfwrap.reports import ending_text, energy_text
 from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
 from perfwrap.reports.gain import basis, expected
@@ -56,6 +56,13 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     for gpu in diagnosis.gpu_activity[:1]:
         share = gpu.busy_share if gpu.loop_busy_share is None else gpu.loop_busy_share
         figures.append((f"{gpu.device} busy", units.share(share)))
+    if diagnosis.phase_idle is not None:
+        idle = 1 - diagnosis.phase_idle.busy_ns / diagnosis.phase_idle.duration_ns
+        figures.append(("GPU idle between phases", units.share(idle)))
+    if energy_text.short(diagnosis):
+        figures.append(("Energy", energy_text.short(diagnosis)))
+    if diagnosis.cost is not None:
+        figures.append(("Cost", f"{units.number(diagnosis.cost.amount)} {diagnosis.cost.currency}".rstrip()))
     return {
         "id": found.id,
         "sentence": clipped(found.sentence),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfwrap import units
-from perfwrap.diagnosis.model import GpuFigures
+from perfwrap.diagnosis.model import GpuFigures, PhaseIdle
 from perfwrap.reports.terminal.page import Page
 
 MAX_GPUS = 8
@@ -20,7 +20,7 @@ MIN_SHARE = 0.005
 WORDS = {
     "data": "waiting for data",
     "sync": "refilling after a sync",
-    "transfer": "setting up copies",
+    "transfer": "in calls that copy",
     "dispatch": "launching",
     "python": "Python",
     "queued": "between queued kernels",
@@ -54,6 +54,17 @@ def draw_gpus(gpus: tuple[GpuFigures, ...], page: Page) -> None:
             page.paragraph(text, indent=4, hanging=f"{name}: ")
     if len(gpus) > MAX_GPUS:
         page.line((f"and {units.counted(len(gpus) - MAX_GPUS, 'more GPU')}", "dim"), indent=2)
+
+
+def draw_phase_idle(idle: PhaseIdle, page: Page) -> None:
+    """Draw why the GPU was idle between phases."""
+    page.paragraph(
+        f"GPU idle between phases (from events, {units.counted(idle.steps, 'step')})", style="bold"
+    )
+    share = 1 - idle.busy_ns / idle.duration_ns
+    causes = _listed({WORDS.get(cause, cause): value for cause, value in idle.shares.items()})
+    page.paragraph(f"{units.share(share)} of the time" + (f": {causes}" if causes else ""), indent=2)
+    page.paragraph("Gaps inside forward, backward and optimizer are not among it.", style="dim", indent=2)
 
 
 def _lines(gpu: GpuFigures) -> list[tuple[str, str]]:

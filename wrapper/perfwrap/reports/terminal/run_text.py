@@ -8,13 +8,13 @@ from pathlib import Path
 from perfwrap import units
 from perfwrap.diagnosis.model import NO_PHASES, UNKNOWN, Diagnosis, WholeRun
 from perfwrap.experiments.changes import CEILING, CHANGES
-from perfwrap.reports import ending_text
+from perfwrap.reports import ending_text, energy_text
 from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training_command
 from perfwrap.reports.cost import own_cost
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.gain import alternative, expected
 from perfwrap.reports.run_context import kind_of, run_parts, run_places, run_shares
-from perfwrap.reports.terminal.activity import draw_gpus
+from perfwrap.reports.terminal.activity import draw_gpus, draw_phase_idle
 from perfwrap.reports.terminal.checked import draw_checked
 from perfwrap.reports.terminal.fleet_table import draw_fleet
 from perfwrap.reports.terminal.kernels import draw_kernels
@@ -73,6 +73,9 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
     if diagnosis.gpu_activity:
         page.blank()
         draw_gpus(diagnosis.gpu_activity, page)
+    if diagnosis.phase_idle is not None:
+        page.blank()
+        draw_phase_idle(diagnosis.phase_idle, page)
     if diagnosis.gpu_memory:
         page.blank()
         draw_memory(diagnosis.gpu_memory, page)
@@ -86,6 +89,10 @@ def draw(diagnosis: Diagnosis, folder: Path, page: Page, every: bool = False) ->
     _others(diagnosis.findings[top:], page)
     _would_not_help(diagnosis, page)
     draw_machine(diagnosis, page)
+    if sentences := energy_text.sentences(diagnosis):
+        page.blank()
+        for sentence in sentences:
+            page.paragraph(sentence)
     page.blank()
     draw_checked(diagnosis.outcomes, page, every)
     _foot(diagnosis, folder, page)

@@ -14,6 +14,7 @@ from perfwrap import units
 from perfwrap.live.devices import GpuNow, ProcessNow
 from perfwrap.live.view import Progress, Scene, View
 from perfwrap.reports.terminal.page import Page
+from perfwrap.timeline.notebook_cells import at_line
 
 Line: TypeAlias = tuple[tuple[str, str], ...]
 """Pieces of text with their styles."""
@@ -26,6 +27,9 @@ LABEL = 7
 """Columns for the label of a line."""
 WHO = 24
 """Columns for the name of a process."""
+PER_CENT = 100
+MIN_LINE_SHARE = 0.01
+"""Lines with a smaller share of the loop are not shown."""
 WHOLE = 1000
 """Shares are rounded to tenths of a per cent, which sum to 100.0 %."""
 UNLIMITED = 10_000
@@ -48,7 +52,9 @@ def draw(scene: Scene, folder: Path, page: Page, height: int = UNLIMITED, foot: 
         Section(_stall(scene, page), 3),
         Section(_verdict(scene, page), 2),
         Section(_steps(scene, page), 2),
+        Section(_run_so_far(view, page), 1),
         Section(_account(view, page), 4, "smaller parts"),
+        Section(_lines(scene, page), 2, "cheaper lines"),
         Section(_labelled("GPU", [_gpu(gpu, page) for gpu in view.gpus]), 1, "more GPUs"),
         Section(
             _labelled("Procs", [_process(one, view, page) for one in view.processes]), 1, "more processes"
@@ -233,6 +239,32 @@ def _account(view: View, page: Page) -> list[Line]:
             (part, value) for part, value in sorted(tenths.items(), key=lambda item: -item[1]) if value
         )
     ]
+
+
+def _run_so_far(view: View, page: Page) -> list[Line]:
+    """Return how the whole run divides so far, on one or two lines."""
+    if view.run_so_far is None:
+        return []
+    parts = {part: float(ns) for part, ns in view.run_so_far.parts.items()}
+    shares = units.apportion(parts, PER_CENT)
+    words = ", ".join(f"{part} {share} %" for part, share in shares.items() if share)
+    texts = textwrap.wrap(words, page.width - LABEL)
+    return _labelled("Run", [(text, "") for text in texts])
+
+
+def _lines(scene: Scene, page: Page) -> list[Line]:
+    """Return the costliest lines of the training loop, relative to the folder of the command."""
+    directory = str(scene.run.get("cwd") or "").rstrip("/") + "/"
+    found = []
+    for one in scene.view.lines:
+        if one.share < MIN_LINE_SHARE:
+            break
+        place = at_line(one.line.file.removeprefix(directory), one.line.line)
+        until = f" to {one.until_line}" if one.until_line and one.until_line != one.line.line else ""
+        function = f"  {one.line.function}" if one.line.function not in ("", "<module>") else ""
+        text = f"{one.part:<11}{units.share(one.share):>8}  {place}{until}{function}"
+        found.append((page.clipped(text, page.width - LABEL), ""))
+    return _labelled("Lines", found)
 
 
 def _labelled(label: str, texts: list[tuple[str, str]]) -> list[Line]:

@@ -6,6 +6,8 @@ from perfwrap.rules.gpu import (
     busy_but_idle_units,
     degraded_link,
     gpu_throttled,
+    gpu_use_in_log,
+    power_capped,
     shared_gpu,
     utilization_sawtooth,
 )
@@ -19,5 +21,7 @@ RULES: tuple[Rule, ...] = (
     degraded_link,
     busy_but_idle_units,
     utilization_sawtooth,
+    power_capped,
+    gpu_use_in_log,
 )
 """In the order in which they are shown and claim time."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from perfwrap.rules.health import (
+    allocator_churn,
     fragmentation,
     gpu_memory_growth,
     host_memory_growth,
+    memory_at_peak,
     memory_pressure,
     non_finite_loss,
     out_of_memory,
@@ -25,6 +27,8 @@ RULES: tuple[Rule, ...] = (
     host_memory_growth,
     fragmentation,
     memory_pressure,
+    allocator_churn,
+    memory_at_peak,
     non_finite_loss,
     skipped_steps,
 )

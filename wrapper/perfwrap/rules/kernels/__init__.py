@@ -7,6 +7,7 @@ from perfwrap.rules.kernels import (
     dtype_casts,
     kernel_hotspot,
     layout_conversions,
+    measured_kernels,
     misaligned_shapes,
     slow_attention,
     small_batch,
@@ -27,5 +28,6 @@ RULES: tuple[Rule, ...] = (
     cudnn_autotune_off,
     small_batch,
     kernel_hotspot,
+    measured_kernels,
 )
 """In the order in which they are shown and claim time."""

@@ -8,6 +8,7 @@ from perfwrap.rules.loop import (
     dense_embedding,
     evaluation_with_grad,
     gc_pause,
+    hottest_functions,
     logging_overhead,
     loop_in_model,
     padded_batches,
@@ -45,5 +46,6 @@ RULES: tuple[Rule, ...] = (
     logging_overhead,
     loop_in_model,
     python_overhead,
+    hottest_functions,
 )
 """In the order in which they are shown and claim time."""

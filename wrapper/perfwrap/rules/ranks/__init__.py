@@ -7,6 +7,7 @@ from perfwrap.rules.ranks import (
     buffer_broadcast,
     data_parallel_module,
     exposed_communication,
+    small_collectives,
     straggler_rank,
     synchronised_accumulation,
     unused_parameter_search,
@@ -16,6 +17,7 @@ TITLE = "Several ranks"
 
 RULES: tuple[Rule, ...] = (
     straggler_rank,
+    small_collectives,
     exposed_communication,
     synchronised_accumulation,
     unused_parameter_search,

@@ -32,6 +32,7 @@ from perfwrap import units
 from perfwrap.measures.account.intervals import length
 from perfwrap.measures.account.loop_figures import mean_in_loop, mean_step_ns, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.collective_bursts import find_collective_bursts
 from perfwrap.measures.kernels.gpu_activity import gpu_of
 from perfwrap.measures.precision import find_half_precision
 from perfwrap.measures.ranks.exchange_gap import exchange_gap_ns
@@ -62,6 +63,8 @@ class Limits(Struct, frozen=True):
     min_reported_share: float = MIN_REPORTED_SHARE
     min_gap_share: float = 0.1
     """Share of the exposed time before the optimizer from which it is mentioned."""
+    small_share: float = 0.5
+    """Share of the exposed time in rows of small collectives from which that is the problem."""
     min_hidden_share: float = 0.25
     """Share of the exposed time that can be overlapped at worst."""
 
@@ -79,6 +82,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return gpu
     collectives = gpu.events.table.filter(pl.col("nccl"))
     exposed = length(gpu.exposed_collectives)
+    bursts = evidence.get(find_collective_bursts, gpu)
+    if bursts is not None and bursts.alone_ns >= limits.small_share * exposed:
+        return Clear(
+            f"{units.share(bursts.alone_ns / max(1, exposed))} of the communication without overlap is small "
+            "collectives (see small_collectives)."
+        )
     share = loop_share(evidence, trainer, gpu, exposed)
     if share < limits.min_reported_share:
         return Clear(

@@ -40,13 +40,14 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.intervals import length
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, gpu_utilization, trains_on_gpu
 from perfwrap.measures.dataflow.line_account import LineAccount, find_line_account
 from perfwrap.measures.dataflow.wasted_work import KINDS
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.own_gpus import find_own_gpus
-from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.gpu_activity import GpuActivity, busiest_gpu
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.model_loops import find_model_loop
@@ -54,7 +55,15 @@ from perfwrap.measures.loop.python_gaps import find_loss_gaps
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
-from perfwrap.rules.kernel_record import added_by_profiler, mfu, recorded, units_at_work, window
+from perfwrap.rules.kernel_record import (
+    MIN_KERNELS,
+    added_by_profiler,
+    mfu,
+    most_kernels,
+    recorded,
+    units_at_work,
+    window,
+)
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.rules.needs import why_missing
@@ -155,6 +164,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if find_windows(evidence.timeline, trainer)[0].size:
         return [found]
     return [replace(found, evidence=(*found.evidence, NOT_SAMPLED), rerun_options="--py-spy")]
+
+
+def check_run(evidence: Evidence, limits: Limits) -> Answer:
+    """Look at the GPU of a recording in which no thread launches work."""
+    gpu = evidence.get(busiest_gpu)
+    if gpu is None or gpu.count("kernel") < MIN_KERNELS:
+        return NotChecked(f"Needs {MIN_KERNELS} kernels of a GPU.")
+    computing = (gpu.kernels_busy_ns - length(gpu.exposed_collectives)) / gpu.window_ns
+    if computing < limits.compute_share:
+        return Clear(f"GPU kernels computed {units.share(computing)} of the time.")
+    found = _finding(Levers(), computing, f"In {window(gpu)}. {NOT_JUDGED}", "GPU busy: ")
+    title = f"GPU busy: kernels computed {SHARE} of the time{most_kernels(gpu)}."
+    return [replace(found, title=title, claims=None, scope=Scope.WINDOW)]
 
 
 def _of_inspected(found: Finding, account: LineAccount, has_waste: bool) -> Finding:
@@ -259,7 +281,7 @@ def _in_kernels(evidence: Evidence, trainer: Trainer, gpu: GpuActivity, limits: 
     return [
         replace(
             found,
-            title=f"GPU busy: kernels computed {SHARE} of the time.",
+            title=f"GPU busy: kernels computed {SHARE} of the time{most_kernels(gpu)}.",
             evidence=(
                 *found.evidence,
                 *added_by_profiler(step),

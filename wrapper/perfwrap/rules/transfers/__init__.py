@@ -9,6 +9,7 @@ from perfwrap.rules.transfers import (
     device_round_trip,
     empty_cache_in_step,
     exposed_transfer,
+    gpu_waits_for_host,
     launch_bound,
     unpinned_transfer,
 )
@@ -23,5 +24,6 @@ RULES: tuple[Rule, ...] = (
     blocking_transfer,
     exposed_transfer,
     empty_cache_in_step,
+    gpu_waits_for_host,
 )
 """In the order in which they are shown and claim time."""

@@ -50,6 +50,10 @@ class Limits(Struct, frozen=True):
 
 SECOND = 1e9
 
+MAX_SET_UP = 3.0
+"""How many times as long as the exposed copies the GPU may be idle in calls that copy, so that they only prepare these
+copies: the host copies pageable memory to a pinned buffer first, at about the speed of the link."""
+
 PAGEABLE = "Pageable ->"
 """Part of the names of copies from pageable memory in recordings of torch.profiler."""
 
@@ -60,9 +64,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if isinstance(gpu, NotChecked):
         return gpu
     exposed = loop_share(evidence, trainer, gpu, length(gpu.exposed_h2d))
-    step = evidence.get(find_ordinary_step, trainer)
-    set_up = step.idle.get("transfer", 0.0) if step else 0.0
-    share = exposed + set_up if exposed else 0.0
+    set_up = _set_up(evidence, trainer)
+    share = exposed + (set_up if counts_idle(evidence, trainer) else 0.0)
     if share < limits.min_reported_share:
         return Clear(
             f"Copies to the GPU without a running kernel took {units.share(exposed)} of the recorded time; "
@@ -83,6 +86,24 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             scope=Scope.WINDOW,
         )
     ]
+
+
+def counts_idle(evidence: Evidence, trainer: Trainer) -> bool:
+    """Return whether this rule counts the idle time in calls that copy.
+
+    Far more of it than the copies take is no preparation: the calls wait for something else (``gpu_waits_for_host``).
+    """
+    gpu = recorded(evidence, trainer)
+    if isinstance(gpu, NotChecked):
+        return False
+    exposed = loop_share(evidence, trainer, gpu, length(gpu.exposed_h2d))
+    return 0.0 < _set_up(evidence, trainer) <= MAX_SET_UP * exposed
+
+
+def _set_up(evidence: Evidence, trainer: Trainer) -> float:
+    """Return the share of time in which the GPU was idle while the host was in calls that copy."""
+    step = evidence.get(find_ordinary_step, trainer)
+    return step.idle.get("transfer", 0.0) if step else 0.0
 
 
 def _options(is_pinned: bool, copies: Sequence[TransferLine], share: float) -> tuple[Option, ...]:

@@ -3,7 +3,7 @@
 What it finds
     GPU idle time, in a record of its kernels, while the host was launching work (in the framework or in the driver): at
     least 2 % of the time. The time that torch.profiler added to the recorded steps, compared with the others, is taken
-    off.
+    off. Launches of many small collectives in a row are left out (see small_collectives).
 
 Why it costs
     Each kernel takes the host some 5 to 50 µs of Python, dispatch and driver. If kernels are shorter than that, the GPU
@@ -33,12 +33,14 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.kernels.collective_bursts import find_collective_bursts, idle_beside
 from perfwrap.measures.kernels.gpu_activity import GpuActivity
+from perfwrap.measures.kernels.idle_places import find_idle_places
 from perfwrap.measures.kernels.kernel_marks import of_kernels
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, sampled_computing, sampled_outside
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.kernel_record import HOST_BOUND_SHARE, added_by_profiler, window, with_blame
+from perfwrap.rules.kernel_record import HOST_BOUND_SHARE, added_by_profiler, inside, window, with_blame
 from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
@@ -55,6 +57,8 @@ from perfwrap.rules.model import (
 from perfwrap.rules.stack_samples import where
 
 NEEDS = ("trainer", "kernels")
+MAX_RANGES = 2
+"""How many ranges of the program are named."""
 
 
 class Limits(Struct, frozen=True):
@@ -82,7 +86,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if isinstance(gpu, NotChecked):
         return gpu
     step = evidence.get(find_ordinary_step, trainer)
-    share = step.idle.get("dispatch", 0.0) if step else 0.0
+    share = launching_share(evidence, trainer, gpu)
     if share < limits.min_reported_share:
         return Clear(f"The GPU waits for launches {units.share(share)} of the time.")
     levers = evidence.get(find_levers, trainer)
@@ -103,6 +107,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"In {window(gpu)}.",
                 *added_by_profiler(step),
                 *_figures(gpu, limits),
+                *_ranges(gpu),
                 *((f"{units.share(outside)} of the training loop is {part}.",) if is_outside else ()),
                 *_named(hot, part),
             ),
@@ -113,6 +118,20 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             scope=Scope.WINDOW,
         )
     ]
+
+
+def launching_share(evidence: Evidence, trainer: Trainer, gpu: GpuActivity) -> float:
+    """Return the share of time in which the GPU waits for launches, without those of many small collectives.
+
+    These are one problem with the collectives themselves, which another rule reports.
+    """
+    step = evidence.get(find_ordinary_step, trainer)
+    share = step.idle.get("dispatch", 0.0) if step else 0.0
+    bursts = evidence.get(find_collective_bursts, gpu)
+    if bursts is None or not gpu.idle_shares.get("dispatch"):
+        return share
+    beside = idle_beside(gpu, bursts, "dispatch") / gpu.window_ns / gpu.idle_shares["dispatch"]
+    return share * max(0.0, 1.0 - beside)
 
 
 def _hottest(evidence: Evidence, trainer: Trainer, limits: Limits) -> tuple[HotFunction, int] | None:
@@ -187,6 +206,12 @@ def _options(
     return tuple(others) or (
         Option("Replace many small operations by fewer on whole tensors.", unknown, basis),
     )
+
+
+def _ranges(gpu: GpuActivity) -> tuple[str, ...]:
+    """Return the ranges and functions of the program in which most of the launches are."""
+    places = [place for place in find_idle_places(gpu, ["dispatch"]) if place.kind in ("range", "function")]
+    return inside(places, gpu.idle_shares.get("dispatch", 0.0) * gpu.window_ns or 1.0, MAX_RANGES)
 
 
 def _figures(gpu: GpuActivity, limits: Limits) -> list[str]:

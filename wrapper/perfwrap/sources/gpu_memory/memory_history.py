@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from perfwrap.sources.gpu_memory.memory_snapshot import DeviceMemory, MemoryEvent
+from perfwrap.sources.gpu_memory.memory_snapshot import DeviceMemory, Group, MemoryEvent, Stack
 
 ROUNDED = 512
 """Bytes; ``kMinBlockSize`` of CUDACachingAllocator."""
@@ -25,9 +25,7 @@ def find_history(
     events: Sequence[MemoryEvent], memory: DeviceMemory, live: dict[tuple[int, int], int]
 ) -> pl.DataFrame:
     """Return a row for each event of one device: time, allocated and reserved after it; time is null if unknown."""
-    sizes = [-(-event.size // ROUNDED) * ROUNDED for event in events]
-    for place, size in _still_alive(events, live).items():
-        sizes[place] = size
+    sizes = _sizes(events, live)
     columns = {
         name: _backwards(
             [sign.get(event.action, 0) * size for event, size in zip(events, sizes, strict=True)], last
@@ -39,6 +37,56 @@ def find_history(
     }
     time = pl.Series([event.time for event in events], dtype=pl.Int64)
     return pl.DataFrame({"time": time, **columns})
+
+
+def find_peak(
+    events: Sequence[MemoryEvent],
+    history: pl.DataFrame,
+    live: dict[tuple[int, int], int],
+    held: dict[tuple[int, int], Stack],
+) -> tuple[Group, ...]:
+    """Return what was allocated on one device at the maximum of its history, by what requested it, most bytes first.
+
+    ``history`` is that of ``find_history``, ``held`` what requested the blocks that are still alive. Blocks that were
+    allocated before the history, and freed in it, have no stack.
+    """
+    if not events:
+        return ()
+    peak = int(history["allocated"].arg_max() or 0)
+    sizes = _sizes(events, live)
+    begun = {(event.device, event.address) for event in events if event.action == "alloc"}
+    known: dict[tuple[int, int], tuple[int, Stack]] = {
+        place: (size, held.get(place, ()))
+        for place, size in live.items()
+        if place not in begun and place[0] == events[0].device
+    }
+    seen = set()
+    for number, event in enumerate(events):
+        place = event.device, event.address
+        if event.action == "alloc":
+            seen.add(place)
+            if number <= peak:
+                known[place] = sizes[number], event.stack
+        elif event.action == "free_requested":
+            if number <= peak:
+                known.pop(place, None)
+            elif place not in seen:
+                known[place] = sizes[number], ()
+    sums: dict[Stack, list[int]] = {}
+    for size, stack in known.values():
+        total = sums.setdefault(stack, [0, 0])
+        total[0] += size
+        total[1] += 1
+    found = [Group(size, count, stack) for stack, (size, count) in sums.items()]
+    return tuple(sorted(found, key=lambda group: -group.size))
+
+
+def _sizes(events: Sequence[MemoryEvent], live: dict[tuple[int, int], int]) -> list[int]:
+    """Return the size of each event as the allocator counts it."""
+    sizes = [-(-event.size // ROUNDED) * ROUNDED for event in events]
+    for place, size in _still_alive(events, live).items():
+        sizes[place] = size
+    return sizes
 
 
 def _still_alive(events: Sequence[MemoryEvent], live: dict[tuple[int, int], int]) -> dict[int, int]:

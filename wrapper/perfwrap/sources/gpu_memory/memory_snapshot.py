@@ -72,7 +72,7 @@ class DeviceMemory(NamedTuple):
 class MemoryEvent(NamedTuple):
     """One event of the allocator; ``time`` is in nanoseconds since 1970, None before PyTorch 2.1.
 
-    ``size`` is the requested size. Only ``oom`` events (memory ran out) have ``device_free`` and ``stack``.
+    ``size`` is the requested size. Only ``oom`` events (memory ran out) have ``device_free``.
     """
 
     device: int
@@ -88,8 +88,8 @@ class MemorySnapshot(Struct, frozen=True):
     """The allocated memory; ``groups`` has the largest first, in a recorder's file only the largest.
 
     ``asked``, ``limit`` and ``free`` are bytes, known if the file was written because memory ran out.
-    ``devices``, ``events``, ``live`` (the size of each live block by device and address) and ``settings`` (of the
-    allocator) are in torch's own snapshots only.
+    ``devices``, ``events``, ``live`` (the size of each live block by device and address), ``held`` (what requested it)
+    and ``settings`` (of the allocator) are in torch's own snapshots only.
     """
 
     allocated: int | None
@@ -102,6 +102,7 @@ class MemorySnapshot(Struct, frozen=True):
     devices: tuple[DeviceMemory, ...] = ()
     events: tuple[MemoryEvent, ...] = ()
     live: dict[tuple[int, int], int] = field(default_factory=dict)
+    held: dict[tuple[int, int], Stack] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -178,6 +179,7 @@ def _dumped(content: dict[str, Any] | list[Any]) -> MemorySnapshot:
         devices=devices,
         events=tuple(_events(whole.get("device_traces") or (), stacks)),
         live=blocks.live,
+        held=blocks.held,
         settings={
             key: value for key, value in settings.items() if isinstance(key, str) and isinstance(value, str)
         },
@@ -189,6 +191,7 @@ class Blocks:
 
     def __init__(self, stacks: Stacks) -> None:
         self.live: dict[tuple[int, int], int] = {}
+        self.held: dict[tuple[int, int], Stack] = {}
         self._stacks = stacks
         self._groups: dict[Stack, list[int]] = {}
         self._devices: dict[int, list[int]] = {}
@@ -224,8 +227,10 @@ class Blocks:
 
     def _keep(self, device: int, size: int, block: dict[str, Any]) -> None:
         """Keep one live block."""
-        self.live[device, int(block.get("address") or 0)] = size
-        total = self._groups.setdefault(_block_stack(block, self._stacks), [0, 0])
+        place = device, int(block.get("address") or 0)
+        stack = _block_stack(block, self._stacks)
+        self.live[place], self.held[place] = size, stack
+        total = self._groups.setdefault(stack, [0, 0])
         total[0] += size
         total[1] += 1
 
@@ -256,7 +261,7 @@ def _events(traces: Any, stacks: Stacks) -> Iterator[MemoryEvent]:
                 int(entry.get("addr") or 0),
                 time * 1000 if type(time) is int and 0 < time < LATEST_US else None,
                 _size(entry.get("device_free") or 0) if ended else None,
-                stacks.of(entry.get("frames") or ()) if ended else (),
+                stacks.of(entry.get("frames") or ()),
             )
 
 

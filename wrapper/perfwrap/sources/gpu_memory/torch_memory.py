@@ -4,24 +4,26 @@ The format is that of ``torch/cuda/memory.py`` and ``_memory_viz.py`` (seen: PyT
 history), plain or gzipped. The pickle is parsed, not run; see memory_snapshot.py and plain_pickle.py.
 
 The timeline gets the allocator's memory on each device (facts ``snapshot/...``), a mark ``live_block`` for each line
-of the program that requested live blocks, and, if the snapshot has a history with times, the series
-``allocated_bytes`` and ``reserved_bytes``; an ``oom`` in it becomes the mark ``out_of_memory``.
+of the program that requested live blocks, and, if the snapshot has a history, marks ``peak_block`` for the lines that
+requested the blocks alive at its maximum, and ``segment_free`` for the lines in which memory was returned to the
+driver, the numbers of requests to the driver, and, if it has times, the series ``allocated_bytes`` and
+``reserved_bytes``; an ``oom`` in it becomes the mark ``out_of_memory``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from perfwrap.journal_format import FIELD_SEPARATOR
-from perfwrap.sources.gpu_memory.memory_history import find_history
+from perfwrap.sources.gpu_memory.memory_history import find_history, find_peak
 from perfwrap.sources.gpu_memory.memory_snapshot import (
     DeviceMemory,
     Frame,
+    Group,
     MemoryEvent,
-    MemorySnapshot,
     read_snapshot,
     users_line,
 )
@@ -38,6 +40,9 @@ MAX_LINES = 200
 PID = 0
 """The pid of all snapshots, which do not contain one."""
 SETTINGS = "PYTORCH_CUDA_ALLOC_CONF"
+REQUESTS = ("segment_alloc", "segment_map")
+RETURNS = ("segment_free", "segment_unmap")
+"""Events in which torch's allocator requests memory from the driver, and returns it."""
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -53,7 +58,7 @@ def add(builder: TimelineBuilder, path: Path) -> None:
     process = builder.process(host, PID)
     builder.describe(process, name="process", role="main", pid=None)
     time = max((event.time for event in snapshot.events if event.time is not None), default=0)
-    _add_lines(builder, snapshot, process, time)
+    _add_lines(builder, snapshot.groups, "live_block", process, time)
     if snapshot.settings.get(SETTINGS):
         _say(builder, time, process, f"env/{SETTINGS}", snapshot.settings[SETTINGS])
     by_device: dict[int, list[MemoryEvent]] = {}
@@ -62,17 +67,21 @@ def add(builder: TimelineBuilder, path: Path) -> None:
     for memory in snapshot.devices:
         gpu = builder.device(host, f"gpu/{memory.device}")
         _add_device(builder, memory, gpu, time)
-        history = find_history(by_device.get(memory.device, ()), memory, snapshot.live)
+        events = by_device.get(memory.device, [])
+        history = find_history(events, memory, snapshot.live)
         _add_series(builder, history, gpu, time)
-        _add_shortages(builder, by_device.get(memory.device, ()), history, process)
+        _add_shortages(builder, events, history, process)
+        peak = find_peak(events, history, snapshot.live, snapshot.held)
+        _add_lines(builder, peak, "peak_block", gpu, time)
+        _add_returns(builder, events, gpu, time)
     if not snapshot.devices:
         builder.warn(f"{path.name} lists no memory: torch had reserved none when the file was written.")
 
 
-def _add_lines(builder: TimelineBuilder, snapshot: MemorySnapshot, process: int, time: int) -> None:
-    """Add a mark for each line that requested live blocks, for the lines with the most memory."""
+def _add_lines(builder: TimelineBuilder, groups: Iterable[Group], name: str, track: int, time: int) -> None:
+    """Add a mark for each line that requested some blocks, for the lines with the most memory."""
     sums: dict[Frame | None, list[int]] = {}
-    for group in snapshot.groups:
+    for group in groups:
         total = sums.setdefault(users_line(group.stack), [0, 0])
         total[0] += group.size
         total[1] += group.blocks
@@ -81,8 +90,8 @@ def _add_lines(builder: TimelineBuilder, snapshot: MemorySnapshot, process: int,
         builder.add_row(
             "marks",
             time=time,
-            track=process,
-            name="live_block",
+            track=track,
+            name=name,
             detail=str(count),
             file=file or None,
             line=line if file else None,
@@ -118,6 +127,26 @@ def _add_series(builder: TimelineBuilder, history: pl.DataFrame, gpu: int, time:
         counter = builder.counter(gpu, f"{name}_bytes")
         constants = (pl.lit(counter).alias("track"), pl.lit(SOURCE).alias("source"))
         builder.add("samples", moments.with_columns(*constants))
+
+
+def _add_returns(builder: TimelineBuilder, events: Sequence[MemoryEvent], gpu: int, time: int) -> None:
+    """Add how often memory was requested from the driver and returned to it, how much, and at which lines."""
+    if not events:
+        return
+    returned = [event for event in events if event.action in RETURNS]
+    first = next((number for number, event in enumerate(events) if event.action in RETURNS), len(events))
+    again = [event for event in events[first:] if event.action in REQUESTS]
+    figures = {
+        "driver_requests": sum(event.action in REQUESTS for event in events),
+        "driver_returns": len(returned),
+        "returned_bytes": sum(event.size for event in returned),
+        "requests_after_return": len(again),
+        "requested_again_bytes": sum(event.size for event in again),
+    }
+    for name, value in figures.items():
+        _say(builder, time, gpu, f"snapshot/{name}", str(value))
+    groups = [Group(event.size, 1, event.stack) for event in returned]
+    _add_lines(builder, groups, "segment_free", gpu, time)
 
 
 def _add_shortages(

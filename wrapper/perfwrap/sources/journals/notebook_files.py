@@ -29,6 +29,8 @@ IN_TEXT = re.compile(
 )
 NUMBER, NOTEBOOK = "cell/", "notebook"
 """Facts of the recorder: the number of the cell with a code name, and the path of the notebook."""
+MAGIC, MARKED = "%%perfwrap", "# "
+"""A cell that begins with the first runs with the second before it, so that its lines keep their numbers."""
 SUFFIX = ".ipynb"
 MAX_BYTES = 64 << 20
 """Larger notebooks are not read."""
@@ -116,8 +118,9 @@ def _cells(path: str) -> Iterator[tuple[str, Cell]]:
             lines = text.splitlines()
             first = next(number for number, line in enumerate(lines) if line.strip())
             cell = Cell(path, place, "\n".join(lines[first:]))
-            yield str(murmur2(text.encode("utf-8", "replace"))), cell
-            yield _sha1(text + "\n"), cell
+            for ran in (text, MARKED + text) if text.startswith(MAGIC) else (text,):
+                yield str(murmur2(ran.encode("utf-8", "replace"))), cell
+                yield _sha1(ran + "\n"), cell
 
 
 def _texts(path: str) -> Iterator[str]:

@@ -292,10 +292,10 @@ class Operations:
 
     def _leads(self, begin: Integers, end: Integers) -> Flags:
         """Return in which intervals a function ran that a backward pass refers to; all if there is no such data."""
-        times = sorted(at for thread, at in self._process.events.graph if thread == self._thread)
-        if not times:
+        graph = self._process.events.graph().filter(pl.col("thread") == self._thread)
+        if graph.is_empty():
             return np.ones(begin.size, dtype=np.bool_)
-        moments = self._process.times(pl.Series(times)).to_numpy()
+        moments = self._process.times(graph["time"].sort()).to_numpy()
         return np.searchsorted(moments, end) > np.searchsorted(moments, begin)
 
     def _with_modes(self, found: pl.DataFrame) -> pl.DataFrame:

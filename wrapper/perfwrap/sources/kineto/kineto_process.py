@@ -13,7 +13,7 @@ import polars as pl
 
 from perfwrap.sources.kineto.trace_events import TraceEvents
 from perfwrap.sources.kineto.trace_file import TraceFile
-from perfwrap.sources.kineto.trace_words import ON_GPU, plain_text
+from perfwrap.sources.kineto.trace_words import KINDS, ON_GPU, OTHER_KIND, plain_text
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
@@ -51,9 +51,9 @@ class KinetoProcess:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """All events with a duration, with ``kind`` as text and times on the timeline's clock."""
+        """All events with a duration, with ``kind`` as a word of KINDS and times on the timeline's clock."""
         rows = self.events.spans()
-        words = pl.Series(self.events.kinds.values, dtype=pl.String)
+        words = pl.Series(self.events.kinds.values, dtype=pl.Enum(sorted({*KINDS.values(), OTHER_KIND})))
         return rows.with_columns(
             self.times(rows["start"]), words.gather(rows["kind"].cast(pl.UInt32)).alias("kind")
         )

@@ -57,16 +57,16 @@ class KinetoTables:
             return
         names = self._process.events.names.values
         direction = self._by_name(rows, [copy_direction(name) for name in names])
-        kind = pl.col("kind")
+        kind, words = pl.col("kind"), pl.col("kind").cast(pl.String)
         self._add(
             rows.with_columns(
                 self._process.stream_tracks(rows),
                 self._process.links(rows["owner"], rows["link"]),
                 pl.when(kind == "copy")
                 .then(direction)
-                .otherwise(kind.replace(OPERATIONS))
+                .otherwise(words.replace(OPERATIONS))
                 .alias("operation"),
-                kind.replace_strict(CATEGORIES, default="other").alias("category"),
+                words.replace_strict(CATEGORIES, default="other").alias("category"),
                 pl.when(kind.is_in(["copy", "memset"])).then("bytes").alias("value"),
                 pl.lit(None, pl.Int32).alias("step"),
             )
@@ -74,9 +74,11 @@ class KinetoTables:
 
     def _add_host(self) -> None:
         """Add functions, calls and ranges of threads, some at a time, so that temporary copies stay small."""
-        rows = self._process.rows.filter(pl.col("kind").is_in(["op", "call", "python", "range", "overhead"]))
-        for piece in rows.iter_slices(CHUNK):
-            self._add_threads(piece)
+        on_host = pl.col("kind").is_in(["op", "call", "python", "range", "overhead"])
+        for piece in self._process.rows.iter_slices(CHUNK):
+            rows = piece.filter(on_host)
+            if rows.height:
+                self._add_threads(rows)
 
     def _add_threads(self, rows: pl.DataFrame) -> None:
         """Add functions, calls and ranges."""
@@ -91,7 +93,7 @@ class KinetoTables:
             self._process.thread_tracks(rows["thread"]),
             self._process.links(self._process.owner_tracks(rows["thread"]), rows["link"]),
             steps.alias("step"),
-            pl.coalesce(call, plain, kind.replace(OPERATIONS)).alias("operation"),
+            pl.coalesce(call, plain, kind.cast(pl.String).replace(OPERATIONS)).alias("operation"),
             plain.fill_null("other").alias("category"),
             pl.lit(None, pl.Int64).alias("value"),
         )
@@ -148,20 +150,17 @@ class KinetoTables:
     def _add_shapes(self) -> None:
         """Add a mark with its sizes at the beginning of each matrix operation whose sizes were recorded."""
         process = self._process
-        if not process.events.matrices:
+        rows = process.events.matrices()
+        if rows.is_empty():
             return
-        rows = pl.DataFrame(
-            process.events.matrices,
-            schema={"time": pl.Int64, "thread": pl.Int32, "detail": pl.String},
-            orient="row",
-        )
+        texts = pl.Series("detail", process.events.shapes.values, dtype=pl.String)
         self._builder.add(
             "marks",
             rows.select(
                 process.times(rows["time"]),
                 process.thread_tracks(rows["thread"]),
                 pl.lit(MARK).alias("name"),
-                "detail",
+                texts.gather(rows["text"].cast(pl.UInt32)),
                 pl.lit(SOURCE).alias("source"),
             ),
         )

@@ -14,6 +14,7 @@ from perfwrap.sources.kineto.kineto_process import KinetoProcess
 from perfwrap.sources.kineto.kineto_tables import KinetoTables
 from perfwrap.sources.kineto.trace_events import TraceEvents
 from perfwrap.sources.kineto.trace_file import TraceFile
+from perfwrap.sources.time_part import Part
 from perfwrap.sources.unpacked import GZIP, first_bytes
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
@@ -38,14 +39,22 @@ def add(
     In a run of perfwrap, the recorder has already recorded the operations of the training thread, so only the
     profiler's events are added, to the tracks of ``host``. Unreadable parts are noted.
     """
-    file, events = TraceFile(path), TraceEvents()
+    file, events = _read(path)
+    if events.full:
+        part = events.middle()
+        del events
+        file, events = _read(path, part)
+        file.notes.append(f"it {part.sentence}")
+    process = KinetoProcess(builder, file, events, clock, host)
+    KinetoTables(process).add()
+
+
+def _read(path: Path, part: Part | None = None) -> tuple[TraceFile, TraceEvents]:
+    """Return a trace's file and its events, or those of a part."""
+    file, events = TraceFile(path), TraceEvents(part)
     try:
         for piece in file.pieces():
             events.add(piece)
-            if events.full:
-                file.notes.append(f"only its first {events.kept} events were read")
-                break
     except OSError as error:
         file.notes.append(f"cannot be read: {error.strerror}")
-    process = KinetoProcess(builder, file, events, clock, host)
-    KinetoTables(process).add()
+    return file, events

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from perfwrap.sources.kineto.kineto_shapes import MAX_SHAPES, PRODUCTS, has_shapes, shapes_of
 from perfwrap.sources.kineto.trace_file import Arguments, Event
 from perfwrap.sources.kineto.trace_words import is_own_function, kind_of, plain_text
-
-MAX_EVENTS = 40_000_000
-"""Maximum number of events that are kept; each needs about 60 bytes."""
+from perfwrap.sources.time_part import MAX_EVENTS, Part, middle
 
 LATEST = 9 * 10**15
 """Microseconds; as nanoseconds they fit into 64 bits, and as a date they are in the year 2255."""
@@ -30,6 +30,8 @@ SCHEMA: dict[str, Any] = {
     "stream": pl.Int64,
     "bytes": pl.Int64,
 }
+MATRIX_SCHEMA: dict[str, Any] = {"time": pl.Int64, "thread": pl.Int32, "text": pl.Int32}
+MOMENT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "thread": pl.Int32}
 INSTANT_SCHEMA: dict[str, Any] = {"time": pl.Int64, "series": pl.Int32, "value": pl.Float64}
 
 
@@ -77,25 +79,27 @@ class Numbering:
 
 
 class TraceEvents:
-    """All events of one trace that the timeline needs.
+    """All events of one trace that the timeline needs, or those of a part of it.
+
+    After more than MAX_EVENTS of them, all that is kept are their times: ``full`` is True, and ``middle`` returns the
+    part to read instead.
 
     ``kinds``, ``names``, ``threads`` (pid and tid) and ``series`` (what a counter is about, a GPU or a process, its
     number, and the counter's name) give the meaning of the numbers in the columns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, part: Part | None = None) -> None:
+        """Keep the part that is read; None for all."""
         self.kinds, self.names = Numbering(kind_of), Numbering(plain_text)
         self.threads, self.series = Numbering(_thread), Numbering(tuple)
         self.process_names: dict[Any, str] = {}
         self.thread_names: dict[tuple[Any, Any], str] = {}
-        self.graph: set[tuple[int, int]] = set()
-        """Thread and time of functions that a backward pass refers to."""
         self.untimed = 0
         """Number of events that were skipped because they have no time."""
         self.library_functions = 0
         """Python functions of libraries, which are skipped."""
-        self.matrices: list[tuple[int, int, str]] = []
-        """Time, thread and text of matrix operations whose sizes were recorded."""
+        self.shapes = Numbering(str)
+        """The texts of matrix operations whose sizes were recorded."""
         self.stream_waits: list[tuple[int | None, ...]] = []
         """Of each wait of a stream its correlation, device and stream, and the call and stream that it waits for."""
         self.full = False
@@ -104,6 +108,11 @@ class TraceEvents:
         self._own: dict[str, bool] = {}
         self._series: set[tuple[str, Any, str]] = set()
         self.kept = 0
+        self._part = part
+        self._starts: list[pl.Series] = []
+        self._graph: list[pl.DataFrame] = []
+        self._matrices: list[pl.DataFrame] = []
+        self._sized: dict[tuple[Any, ...], str] = {}
 
     def add(self, events: Iterable[Event]) -> None:
         """Add the events of one piece."""
@@ -125,18 +134,47 @@ class TraceEvents:
                 found = self._values(event) if phase == "i" else self._counted(event)
                 instants += found
                 moments += [event.ts] * len(found)
-        self._keep_spans(lasting)
+        lasting, starts = self._timed(lasting)
+        times = nanoseconds(moments)
+        if self.full:
+            self._starts += [starts, times.drop_nulls()]
+            return
+        if self._part is not None:
+            lasting, starts = self._within(lasting, starts)
+        self._keep_spans(lasting, starts)
         self._keep_shapes(lasting)
         self._keep_waits(lasting)
-        self._keep_instants(instants, moments)
-        threads = self.threads.of([(flow.pid, flow.tid) for flow in flows])
-        self.graph.update(zip(threads, nanoseconds([flow.ts for flow in flows]).to_list(), strict=True))
+        self._keep_instants(instants, times)
+        self._keep_flows(flows)
+        if self.kept > MAX_EVENTS and self._part is None:
+            self.full = True
+            self._starts = [piece["start"] for piece in self._spans] + [
+                piece["time"] for piece in self._instants
+            ]
+            self._spans, self._instants, self._graph, self._matrices = [], [], [], []
+
+    def middle(self) -> Part:
+        """Return the part of the trace that is read if ``full``."""
+        starts = pl.concat(self._starts).to_numpy()
+        return middle(starts, np.ones(starts.size), MAX_EVENTS)
 
     def spans(self) -> pl.DataFrame:
         """Return the events with a duration, sorted by start, the longer first; they are no longer kept."""
         found = pl.concat(self._spans) if self._spans else pl.DataFrame(schema=SCHEMA)
         self._spans = []
-        return found.sort("start", -pl.col("duration"), maintain_order=True)
+        order = found.select(
+            pl.arg_sort_by("start", -pl.col("duration"), maintain_order=True).alias("order")
+        )["order"]
+        # Column by column, so that there are never two copies of a large table.
+        return pl.DataFrame([found.drop_in_place(name).gather(order) for name in found.columns])
+
+    def matrices(self) -> pl.DataFrame:
+        """Return time, thread and number of the text in ``shapes`` of matrix operations whose sizes were recorded."""
+        return pl.concat(self._matrices) if self._matrices else pl.DataFrame(schema=MATRIX_SCHEMA)
+
+    def graph(self) -> pl.DataFrame:
+        """Return time and thread of functions that a backward pass refers to."""
+        return pl.concat(self._graph) if self._graph else pl.DataFrame(schema=MOMENT_SCHEMA)
 
     def instants(self) -> pl.DataFrame:
         """Return the sampled values."""
@@ -151,13 +189,35 @@ class TraceEvents:
         self.library_functions += not own
         return own
 
-    def _keep_spans(self, events: list[Event]) -> None:
-        """Keep the events of one piece that have a time."""
-        if not events or self.full:
+    def _timed(self, events: list[Event]) -> tuple[list[Event], pl.Series]:
+        """Return the events that have a time, and their times in nanoseconds."""
+        starts = nanoseconds([event.ts for event in events])
+        if not starts.has_nulls():
+            return events, starts
+        known = starts.is_not_null()
+        self.untimed += starts.null_count()
+        return list(compress(events, known.to_list())), starts.filter(known)
+
+    def _within(self, events: list[Event], starts: pl.Series) -> tuple[list[Event], pl.Series]:
+        """Return the events of the part that is read, and their times."""
+        inside = self._is_read(starts)
+        events = list(compress(events, inside.to_list()))
+        left = MAX_EVENTS - self.kept
+        return events[:left], starts.filter(inside).head(left)
+
+    def _is_read(self, times: pl.Series) -> pl.Series:
+        """Return which times are in the part that is read."""
+        if self._part is None:
+            return times.is_not_null()
+        return (times.is_not_null() & (times >= self._part.start) & (times < self._part.end)).fill_null(False)
+
+    def _keep_spans(self, events: list[Event], starts: pl.Series) -> None:
+        """Keep the events of one piece that begin at some times."""
+        if not events:
             return
         about = [event.args or NOTHING for event in events]
         columns = {
-            "start": nanoseconds([event.ts for event in events]),
+            "start": starts,
             "duration": nanoseconds([event.dur for event in events]).fill_null(0).clip(0),
             "kind": self.kinds.of([event.cat for event in events]),
             "name": self.names.of([event.name for event in events]),
@@ -167,23 +227,41 @@ class TraceEvents:
             "stream": _integers([args.stream for args in about]),
             "bytes": _integers([args.size if args.bytes is None else args.bytes for args in about]),
         }
-        timed = pl.DataFrame(columns, schema=SCHEMA).filter(pl.col("start").is_not_null())
-        self.untimed += len(events) - timed.height
-        self._spans.append(timed)
-        self.kept += timed.height
-        self.full = self.kept >= MAX_EVENTS
+        self._spans.append(pl.DataFrame(columns, schema=SCHEMA))
+        self.kept += len(events)
 
     def _keep_shapes(self, events: list[Event]) -> None:
         """Keep the recorded sizes of matrix operations."""
         named = [event for event in events if type(event.name) is str and event.name in PRODUCTS]
         sized = [event for event in named if has_shapes(event)]
-        if not sized or len(self.matrices) >= MAX_SHAPES:
+        if not sized or sum(piece.height for piece in self._matrices) >= MAX_SHAPES:
             return
-        times = nanoseconds([event.ts for event in sized]).to_list()
-        threads = self.threads.of([(event.pid, event.tid) for event in sized])
-        texts = [shapes_of(event) for event in sized]
-        rows = zip(times, threads, texts, strict=True)
-        self.matrices += [(time, thread, text) for time, thread, text in rows if time is not None and text]
+        texts = [self._shape(event) for event in sized]
+        rows = {
+            "time": nanoseconds([event.ts for event in sized]),
+            "thread": self.threads.of([(event.pid, event.tid) for event in sized]),
+            "text": self.shapes.of(texts),
+        }
+        is_known = pl.Series([bool(text) for text in texts])
+        self._matrices.append(pl.DataFrame(rows, schema=MATRIX_SCHEMA).filter(is_known))
+
+    def _shape(self, event: Event) -> str:
+        """Return the text of a matrix operation; the same ones are in every step."""
+        about = event.args or NOTHING
+        key = event.name, *map(bytes, (about.dims, about.old_dims, about.types))
+        if key not in self._sized:
+            if len(self._sized) >= MAX_SHAPES:
+                self._sized.clear()
+            self._sized[key] = shapes_of(event)
+        return self._sized[key]
+
+    def _keep_flows(self, flows: list[Event]) -> None:
+        """Keep where the functions are that a backward pass refers to."""
+        if flows:
+            times = nanoseconds([flow.ts for flow in flows])
+            threads = self.threads.of([(flow.pid, flow.tid) for flow in flows])
+            rows = pl.DataFrame({"time": times, "thread": threads}, schema=MOMENT_SCHEMA)
+            self._graph.append(rows.filter(self._is_read(times)))
 
     def _keep_waits(self, events: list[Event]) -> None:
         """Keep which streams had to wait for which other streams."""
@@ -192,13 +270,13 @@ class TraceEvents:
             known = (about.correlation, about.device, about.stream, about.awaited_call, about.awaited_stream)
             self.stream_waits.append(tuple(map(_integer, known)))
 
-    def _keep_instants(self, values: list[tuple[int, float]], moments: list[msgspec.Raw]) -> None:
+    def _keep_instants(self, values: list[tuple[int, float]], times: pl.Series) -> None:
         """Keep the values of one piece."""
-        if values and not self.full:
-            frame = pl.DataFrame(
-                values, schema={"series": pl.Int32, "value": pl.Float64}, orient="row"
-            ).with_columns(nanoseconds(moments).alias("time"))
-            self._instants.append(frame.select(INSTANT_SCHEMA.keys()).filter(pl.col("time").is_not_null()))
+        if values:
+            rows = pl.DataFrame(values, schema={"series": pl.Int32, "value": pl.Float64}, orient="row")
+            rows = rows.select(times.alias("time"), "series", "value").filter(self._is_read(times))
+            self._instants.append(rows)
+            self.kept += rows.height
 
     def _name(self, event: Event) -> None:
         """Keep the name of a process or thread."""

@@ -36,7 +36,8 @@ KINDS = {
     "python_function": "python",
     "trace": "window",
 }
-"""The kind of an event by its category in lower case; all others are a ``range``."""
+OTHER_KIND = "range"
+"""The kind of an event by its category in lower case, and that of all others."""
 
 LONGEST_TEXT = 8192
 """Characters; names of kernels can have some thousands."""
@@ -75,7 +76,7 @@ def plain_text(value: object) -> str:
 
 def kind_of(category: object) -> str:
     """Return the kind of a category's events."""
-    return KINDS.get(str(category or "").lower(), "range")
+    return KINDS.get(str(category or "").lower(), OTHER_KIND)
 
 
 def step_number(name: str) -> int | None:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
+import numpy as np
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources.nsys import nsys_gpu, nsys_host, nsys_notes
 from perfwrap.sources.nsys.nsys_capture import Capture, begin
-from perfwrap.sources.nsys.nsys_file import SQLITE_MAGIC, opened, plain_head
+from perfwrap.sources.nsys.nsys_file import SQLITE_MAGIC, NsysFile, opened, plain_head
+from perfwrap.sources.time_part import MAX_EVENTS, Part, middle
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 """First bytes of nsys reports (.nsys-rep, .qdrep), which only nsys can read."""
+SAMPLES = 2_000
+"""Rows of each table whose times are looked up to choose a part."""
 OWN_TABLES = ("StringIds", *nsys_notes.VERSION_TABLES, nsys_gpu.KERNEL, nsys_host.RUNTIME)
 
 
@@ -53,10 +56,25 @@ def add(
 
 
 def _add(capture: Capture) -> None:
-    """Add all events, and then notes about missing ones."""
+    """Add all events, or a part of very many, and then notes about missing ones."""
+    part = _part(capture.file)
+    if part is not None:
+        capture.file.part = part.start, part.end
+        capture.builder.warn(f"{capture.path.name} {part.sentence}.")
     work = nsys_gpu.add(capture)
     calls = nsys_host.add_calls(capture)
     nsys_host.add_library_calls(capture)
     unended = nsys_host.add_nvtx(capture)
-    times = pl.concat([work.select("start", "end"), calls.select("start", "end")])
-    nsys_notes.add(capture, times, work, calls, unended)
+    nsys_notes.add(capture, work, calls, unended, part.sentence if part else None)
+
+
+def _part(file: NsysFile) -> Part | None:
+    """Return the part that is read, around the middle of the kernels; None if all events are read."""
+    found = [file.some_starts(table, SAMPLES) for table in (*nsys_gpu.TABLES, *nsys_host.TABLES)]
+    if sum(rows for rows, _ in found) <= MAX_EVENTS:
+        return None
+    starts = [np.array(some, dtype=np.int64) for _, some in found]
+    weights = [np.full(len(some), rows / max(1, len(some))) for rows, some in found]
+    kernels = np.sort(starts[0])
+    around = int(kernels[kernels.size // 2]) if kernels.size else None
+    return middle(np.concatenate(starts), np.concatenate(weights), MAX_EVENTS, around)

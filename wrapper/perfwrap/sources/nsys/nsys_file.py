@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -44,6 +45,8 @@ class NsysFile:
         """Find the tables and their columns; ``size`` is the file's, in bytes."""
         self._connection = connection
         self._most_rows = size // MIN_ROW_BYTES
+        self.part: tuple[int, int] | None = None
+        """The start times of the events that are read, from the first to before the second; None for all."""
         self.problems: list[str] = []
         self.columns: dict[str, frozenset[str]] = {}
         # Only real tables: a view or a virtual table could run code.
@@ -51,7 +54,7 @@ class NsysFile:
         for (name,) in connection.execute(listed).fetchall():
             found = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
             self.columns[name] = frozenset(str(row[1]) for row in found)
-        self._strings: tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pl.Series] | None = None
+        self._strings: dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pl.Series]] = {}
 
     def read(
         self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
@@ -60,9 +63,18 @@ class NsysFile:
         return pl.concat(self.pieces(table, integers, texts, where))
 
     def pieces(
-        self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
+        self,
+        table: str,
+        integers: tuple[str, ...] = (),
+        texts: tuple[str, ...] = (),
+        where: str = "",
+        instead: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Return the result of ``read`` in pieces, of which the first has no rows."""
+        """Return the result of ``read`` in pieces, of which the first has no rows.
+
+        Of rows with a start, only those of ``part`` are returned. ``instead`` has, for an integer column, the columns
+        whose value is taken where it has none.
+        """
         schema: dict[str, pl.DataType] = {
             **dict.fromkeys(integers, pl.Int64()),
             **dict.fromkeys(texts, pl.String()),
@@ -70,13 +82,17 @@ class NsysFile:
         yield pl.DataFrame(schema=schema)
         if table not in self.columns:
             return
+        alike = {name: (name, *(instead or {}).get(name, ())) for name in schema}
+        known = {
+            name: [each for each in names if each in self.columns[table]] for name, names in alike.items()
+        }
         chosen = ", ".join(
-            f"CAST({_quoted(name)} AS {'INTEGER' if name in integers else 'TEXT'})"
-            if name in self.columns[table]
-            else "NULL"
-            for name in schema
+            _cast(names, "INTEGER" if name in integers else "TEXT") for name, names in known.items()
         )
-        condition = f" WHERE {where}" if where else ""
+        conditions = [where] if where else []
+        if self.part and "start" in schema and "start" in self.columns[table]:
+            conditions.append(f'"start" >= {self.part[0]} AND "start" < {self.part[1]}')
+        condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
         for rows in self._rows(table, query):
             yield _frame(rows, schema)
@@ -86,19 +102,42 @@ class NsysFile:
         rows: list[tuple[object, ...]] = []
         left = self._most_rows
         try:
-            for row in self._connection.execute(query):
-                rows.append(row)
-                left -= 1
+            found = self._connection.execute(query)
+            while True:
+                # Unlike fetchmany, this keeps the rows before a damaged one.
+                rows.extend(islice(found, ROWS_AT_ONCE))
+                left -= len(rows)
                 if left < 0:
                     self.problems.append(f"{table} repeats the same rows, so it was not read completely")
                     break
-                if len(rows) == ROWS_AT_ONCE:
-                    yield rows
-                    rows = []
+                if len(rows) < ROWS_AT_ONCE:
+                    break
+                yield rows
+                rows = []
         except sqlite3.Error as error:
             self.problems.append(f"{table} cannot be read completely: {error}")
         if rows:
             yield rows
+
+    def some_starts(self, table: str, most: int) -> tuple[int, list[int]]:
+        """Return about how many rows a table has, and when up to ``most`` of them start, evenly chosen.
+
+        Both are 0 and empty if the table has no column ``start``, no row numbers, or is damaged.
+        """
+        if "start" not in self.columns.get(table, ()):
+            return 0, []
+        found = []
+        try:
+            (last,) = self._connection.execute(f"SELECT max(rowid) FROM {_quoted(table)}").fetchone()  # nosec B608
+            query = f'SELECT CAST("start" AS INTEGER) FROM {_quoted(table)} WHERE rowid = ?'  # nosec B608
+            asked = min(most, last or 0)
+            for number in range(asked):
+                row = self._connection.execute(query, (1 + number * last // asked,)).fetchone()
+                if row and row[0] is not None:
+                    found.append(row[0])
+        except sqlite3.Error:
+            return 0, []
+        return (last or 0) * len(found) // max(1, asked), found
 
     def named(self, table: str, key: str = "name", value: str = "value") -> dict[str, str]:
         """Return the names and values of a table."""
@@ -113,14 +152,18 @@ class NsysFile:
                 return dict(zip(rows["name"].to_list(), rows["id"].to_list(), strict=True))
         return dict(known)
 
-    def strings(self, ids: pl.Series) -> pl.Series:
-        """Return the text of each id, null for an id without one."""
-        if self._strings is None:
+    def strings(self, ids: pl.Series, without: str = "") -> pl.Series:
+        """Return the text of each id, null for an id without one; ``without`` is a pattern that is cut out of it."""
+        if without not in self._strings:
             table = self.read("StringIds", integers=("id",), texts=("value",))
             table = table.drop_nulls("id").unique("id").sort("id")
             values = pl.concat([table["value"], pl.Series("value", [None], dtype=pl.String)])
-            self._strings = table["id"].to_numpy(), values
-        known, values = self._strings
+            # Once for each text, not for each event: then the events also share its memory.
+            self._strings[without] = (
+                table["id"].to_numpy(),
+                values.str.replace(without, "") if without else values,
+            )
+        known, values = self._strings[without]
         wanted = ids.fill_null(-1).to_numpy()
         places = np.searchsorted(known, wanted)
         if known.size:
@@ -216,10 +259,22 @@ def _unpack(path: Path, to: IO[bytes]) -> None:
             to.write(piece)
 
 
+def _cast(names: list[str], kind: str) -> str:
+    """Return the SQL for the first value of some columns, NULL without columns."""
+    cast = [f"CAST({_quoted(name)} AS {kind})" for name in names]
+    return f"coalesce({', '.join(cast)})" if len(cast) > 1 else "".join(cast) or "NULL"
+
+
 def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """Return rows as columns; at least one row."""
-    cells = zip(*rows, strict=True)
-    return pl.DataFrame({name: pl.Series(list(next(cells)), dtype=kind) for name, kind in schema.items()})
+    cells = list(chain.from_iterable(rows))
+    width = len(schema)
+    return pl.DataFrame(
+        {
+            name: pl.Series(cells[place::width], dtype=kind)
+            for place, (name, kind) in enumerate(schema.items())
+        }
+    )
 
 
 def _text(value: bytes) -> str:

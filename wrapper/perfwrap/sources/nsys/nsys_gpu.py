@@ -10,6 +10,7 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 
 COPIES = {
@@ -31,18 +32,17 @@ KNOWN_COPIES = {f"{COPY_KIND}{name}": number for number, name in enumerate(COPIE
 
 
 def add(capture: Capture) -> pl.DataFrame:
-    """Add all GPU work; return pid, deviceId, link, start, end and kind of each row."""
+    """Add all GPU work; return pid, deviceId, link, start, end and is_kernel of each row."""
     pieces = [_kernels(capture), _copies(capture), _memsets(capture), _graphs(capture)]
     return pl.concat(pieces)
 
 
 def _kernels(capture: Capture) -> pl.DataFrame:
     """Add the kernels with their most specific name: a template's short name is often just ``Kernel``."""
-    names = ("demangledName", "shortName", "mangledName")
+    names = {"demangledName": ("shortName", "mangledName")}
     added = []
-    for rows in capture.file.pieces(KERNEL, integers=(*PLACE, *names)):
-        texts = [capture.file.strings(rows[name]) for name in names]
-        name = pl.coalesce(*texts, pl.lit("kernel without a name"))
+    for rows in capture.file.pieces(KERNEL, integers=(*PLACE, *names), instead=names):
+        name = capture.file.strings(rows["demangledName"]).fill_null("kernel without a name")
         added.append(_add(capture, rows.with_columns(name=name), "kernel", operation=pl.lit("kernel")))
     return pl.concat(added)
 
@@ -107,4 +107,5 @@ def _add(
                 pl.lit(SOURCE).alias("source"),
             ),
         )
-    return rows.select("pid", "deviceId", "link", "start", "end", pl.lit(category).alias("kind"))
+    is_kernel = pl.lit(category == "kernel").alias("is_kernel")
+    return rows.select(pl.col("pid").cast(pl.Int32), "deviceId", "link", "start", "end", is_kernel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from perfwrap.sources.nsys.nsys_capture import SOURCE, Capture
-from perfwrap.sources.nvtx_ranges import MARK, ranges
+from perfwrap.sources.nvtx_ranges import MARK, may_be_step, ranges
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 NVTX = "NVTX_EVENTS"
@@ -18,8 +18,11 @@ LIBRARIES = (
     ("CUPTI_ACTIVITY_KIND_OVERHEAD", "overhead"),
 )
 """Tables of calls, and the operation of each: the system, cuDNN, cuBLAS, and the profiler's own overhead."""
+LAUNCH = r"(LaunchKernel|LaunchCooperativeKernel|GridAsync)"
+"""Calls that start one kernel each; if the kernel is missing, its record was lost."""
 VERSION_SUFFIX = r"(_ptsz|_ptds)?(_v\d{4,})?$"
 """nsys writes cudaLaunchKernel_v7000; _ptsz is the same call on a per-thread default stream."""
+TABLES = (RUNTIME, NVTX, *(table for table, _ in LIBRARIES))
 BEGAN = " profiling started"
 """Ending of the names of rows that are not calls."""
 
@@ -36,17 +39,19 @@ DOMAIN_BITS = 20
 
 
 def add_calls(capture: Capture) -> pl.DataFrame:
-    """Add the calls of the CUDA runtime and driver; return pid, thread, link, start, end and name of each."""
+    """Add the calls of the CUDA runtime and driver; return pid, link, start, end and is_launch of each."""
     added = []
     for rows in capture.file.pieces(RUNTIME, integers=(*CALL, "correlationId")):
-        whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
-        whole = whole.with_columns(
-            pl.col("name").fill_null("CUDA call without a name").str.replace(VERSION_SUFFIX, ""),
-            capture.pids(whole["globalTid"]),
-        )
+        names = capture.file.strings(rows["nameId"], VERSION_SUFFIX).fill_null("CUDA call without a name")
+        whole = _whole(rows.with_columns(names.alias("name")))
+        whole = whole.with_columns(capture.pids(whole["globalTid"]))
         whole = whole.with_columns(capture.links(whole["pid"], whole["correlationId"]))
         _add(capture, whole, operation=pl.col("name"), link=pl.col("link"))
-        added.append(whole.select("pid", "globalTid", "link", "start", "end", "name"))
+        known = whole["name"].unique()
+        is_launch = (
+            pl.col("name").is_in(known.filter(known.str.contains(LAUNCH)).implode()).alias("is_launch")
+        )
+        added.append(whole.select(pl.col("pid").cast(pl.Int32), "link", "start", "end", is_launch))
     return pl.concat(added)
 
 
@@ -62,17 +67,34 @@ def add_library_calls(capture: Capture) -> None:
 def add_nvtx(capture: Capture) -> int:
     """Add NVTX ranges and marks; return how many ranges had no end."""
     kinds = capture.file.numbers(NVTX_TYPES, KNOWN_TYPES)
-    rows = capture.file.read(
-        NVTX, integers=("start", "end", "eventType", "globalTid", "textId", "domainId"), texts=("text",)
-    )
-    text = pl.coalesce("text", capture.file.strings(rows["textId"])).fill_null("range without a name")
-    rows = rows.with_columns(text.alias("name")).drop_nulls("start")
-    rows = rows.with_columns(_domains(capture, rows, kinds))
+    domains = _domains(capture, kinds)
     is_range = pl.col("eventType").is_in(
         [kinds.get("NvtxPushPopRange", -1), kinds.get("NvtxStartEndRange", -1)]
     )
-    whole = _whole(rows.filter(is_range))
-    found = ranges(whole, is_recorded=capture.clock is not None)
+    columns = ("start", "end", "eventType", "globalTid", "textId", "domainId")
+    steps, unended = [], 0
+    for piece in capture.file.pieces(NVTX, integers=columns, texts=("text",)):
+        domain = _domain_keys(capture, piece).replace_strict(
+            list(domains), list(domains.values()), default="", return_dtype=pl.String
+        )
+        rows = piece.select(
+            "start", "end", "eventType", "globalTid", domain.alias("domain"), _names(capture, piece)
+        )
+        rows = rows.drop_nulls("start")
+        unended += rows.filter(is_range, pl.col("end").is_null()).height
+        whole = _whole(rows.filter(is_range))
+        # Which of the steps are outermost, only all of them together show.
+        is_step = may_be_step(whole["name"])
+        steps.append(whole.filter(is_step))
+        _add_ranges(capture, whole.filter(~is_step))
+        _add_marks(capture, rows.filter(pl.col("eventType") == kinds.get("NvtxMark", -1)))
+    _add_ranges(capture, pl.concat(steps))
+    return unended
+
+
+def _add_ranges(capture: Capture, rows: pl.DataFrame) -> None:
+    """Add ranges with their meaning."""
+    found = ranges(rows, is_recorded=capture.clock is not None)
     _add(
         capture,
         found,
@@ -80,7 +102,10 @@ def add_nvtx(capture: Capture) -> int:
         category=pl.col("category"),
         step=pl.col("step"),
     )
-    marks = rows.filter(pl.col("eventType") == kinds.get("NvtxMark", -1))
+
+
+def _add_marks(capture: Capture, marks: pl.DataFrame) -> None:
+    """Add moments that the program marked."""
     if marks.height:
         capture.builder.add(
             "marks",
@@ -92,18 +117,24 @@ def add_nvtx(capture: Capture) -> int:
                 "source": pl.repeat(SOURCE, marks.height, eager=True),
             },
         )
-    return rows.filter(is_range, pl.col("end").is_null()).height
 
 
-def _domains(capture: Capture, rows: pl.DataFrame, kinds: dict[str, int]) -> pl.Series:
-    """Return the name of each row's domain, empty for the default one; each process has its own numbers."""
-    created = rows.filter(pl.col("eventType") == kinds.get("NvtxDomainCreate", -1))
-    keys = _domain_keys(capture, created)
-    names = dict(zip(keys.to_list(), created["name"].to_list(), strict=True))
-    domains: pl.Series = _domain_keys(capture, rows).replace_strict(
-        list(names), list(names.values()), default="", return_dtype=pl.String
+def _names(capture: Capture, rows: pl.DataFrame) -> pl.Series:
+    """Return the name of each row: its own text or the one that it refers to."""
+    texts = pl.coalesce("text", capture.file.strings(rows["textId"])).fill_null("range without a name")
+    return rows.select(texts.alias("name"))["name"]
+
+
+def _domains(capture: Capture, kinds: dict[str, int]) -> dict[int, str]:
+    """Return the names of domains other than the default one by ``_domain_keys``; each process has its own numbers."""
+    made = kinds.get("NvtxDomainCreate", -1)
+    is_made = f"eventType = {made}" if "eventType" in capture.file.columns.get(NVTX, ()) else "0"
+    # Without their starts: they may be before the part that is read.
+    rows = capture.file.read(
+        NVTX, integers=("globalTid", "textId", "domainId"), texts=("text",), where=is_made
     )
-    return domains.alias("domain")
+    keys = _domain_keys(capture, rows)
+    return dict(zip(keys.to_list(), _names(capture, rows).to_list(), strict=True))
 
 
 def _domain_keys(capture: Capture, rows: pl.DataFrame) -> pl.Series:

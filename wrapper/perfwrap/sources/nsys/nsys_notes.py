@@ -9,8 +9,6 @@ from perfwrap.sources.nsys.nsys_capture import SOURCE, Capture
 VERSION_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 """Names and values about the export: since 2023, and before."""
 FACTS = {"EXPORT_PRODUCT_VERSION": "nsys_version", "EXPORT_SCHEMA_VERSION": "nsys_schema"}
-LAUNCH = r"(LaunchKernel|LaunchCooperativeKernel|GridAsync)"
-"""Calls that start one kernel each; if the kernel is missing, its record was lost."""
 WATCHED = (
     ("kernels", "CUPTI_ACTIVITY_KIND_KERNEL"),
     ("cuda_calls", "CUPTI_ACTIVITY_KIND_RUNTIME"),
@@ -28,17 +26,21 @@ EARLY_NS = 50_000
 """Maximum time by which work may start before its launch: in correct captures it follows after at least 4 us."""
 
 
-def add(capture: Capture, times: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame, unended: int) -> None:
-    """Add facts and coverage; ``work`` is the GPU work, ``calls`` are the CUDA calls."""
-    start, end = _window(capture, times)
+def add(
+    capture: Capture, work: pl.DataFrame, calls: pl.DataFrame, unended: int, part: str | None = None
+) -> None:
+    """Add facts and coverage; ``work`` is the GPU work, ``calls`` are the CUDA calls, ``part`` is what was read."""
+    start, end = _window(capture, work, calls)
     host = capture.builder.host(capture.host)
     _add_versions(capture, host, start)
     _add_gpus(capture, work, start)
     for what, table in WATCHED:
         _cover(capture, what, host, start, end, table in capture.file.columns, 0, None)
+    if part is not None:
+        _cover(capture, SOURCE, host, start, end, True, None, f"{capture.path.name} {part}")
     _add_lost(capture, work, calls, start)
     _add_early(capture, work, calls, start, end)
-    if not work.height or not work.filter(pl.col("kind") == "kernel").height:
+    if not work["is_kernel"].any():
         capture.builder.warn(
             f"nsys captured no kernels in {capture.path.name}, so GPU utilization is unknown."
         )
@@ -55,13 +57,16 @@ def add(capture: Capture, times: pl.DataFrame, work: pl.DataFrame, calls: pl.Dat
         )
 
 
-def _window(capture: Capture, times: pl.DataFrame) -> tuple[int, int]:
-    """Return when the capture began and ended, on the run's clock."""
+def _window(capture: Capture, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[int, int]:
+    """Return when the capture, or the part that was read, began and ended, on the run's clock."""
     details = capture.file.read("ANALYSIS_DETAILS", integers=("duration",)).drop_nulls()
     first, last = 0, int(details["duration"][0]) if details.height else 0
-    if times.height:
-        first = min(first, int(times["start"].min()))  # type: ignore[arg-type]
-        last = max(last, int(times["end"].max()))  # type: ignore[arg-type]
+    if capture.file.part is not None:
+        first, last = capture.file.part
+    for rows in (work, calls):
+        if rows.height:
+            first = min(first, int(rows["start"].min()))  # type: ignore[arg-type]
+            last = max(last, int(rows["end"].max()))  # type: ignore[arg-type]
     return capture.moment(first), capture.moment(last)
 
 
@@ -106,8 +111,13 @@ def _add_gpus(capture: Capture, work: pl.DataFrame, at: int) -> None:
 
 def _add_lost(capture: Capture, work: pl.DataFrame, calls: pl.DataFrame, start: int) -> None:
     """Add how many launches have no kernel: nsys lost records, or stopped before the GPU had finished."""
-    launched = calls.filter(pl.col("name").str.contains(LAUNCH))
-    lost = launched.join(work, on="link", how="anti")
+    launched = calls.filter("is_launch").select("pid", "link", "start")
+    links = work.select("link")
+    lost = launched.join(links, on="link", how="anti")
+    if capture.file.part is not None:
+        # What was launched last ran after the part that was read.
+        ran_last = launched.join(links, on="link", how="semi")["start"].max()
+        lost = lost.filter(pl.col("start") < (ran_last or 0))
     for pid in lost["pid"].unique(maintain_order=True).to_list():
         own = lost.filter(pl.col("pid") == pid)
         ran = work.filter(pl.col("pid") == pid)["end"].max()
@@ -133,7 +143,8 @@ def _add_lost(capture: Capture, work: pl.DataFrame, calls: pl.DataFrame, start: 
 
 def _add_early(capture: Capture, work: pl.DataFrame, calls: pl.DataFrame, start: int, end: int) -> None:
     """Add where GPU work starts before its launch: nsys has a wrong GPU clock, so idle time has no known cause."""
-    pairs = work.join(calls.select("link", pl.col("start").alias("called")), on="link")
+    called = calls.select("link", pl.col("start").alias("called"))
+    pairs = work.select("pid", "link", "start").join(called, on="link")
     early = pairs.group_by("pid", maintain_order=True).agg(
         (pl.col("called") - pl.col("start")).max().alias("by")
     )

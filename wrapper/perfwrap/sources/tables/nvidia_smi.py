@@ -19,18 +19,23 @@ from pathlib import Path
 
 from perfwrap.sources.tables.csv_text import read_content
 from perfwrap.sources.tables.nvidia_smi_columns import (
+    SLOWED,
     Column,
     columns_of,
     guessed_columns,
     is_header,
     looks_like_values,
     number_of,
+    reasons_in,
 )
 from perfwrap.sources.wall_times import find_time
 from perfwrap.timeline.builder import TimelineBuilder
 
 SOURCE = "nvidia-smi"
 HOST = "unknown"
+REASON = "throttle/"
+"""Prefix of the series of one reason for lowered clocks."""
+SLOWING = tuple(f"{REASON}{reason}" for reason in SLOWED)
 SECOND_NS = 1_000_000_000
 HEAD_LINES = 5
 TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d$")
@@ -94,6 +99,12 @@ class _Log:
             for column, text in reversed(cells)
             if column.factor and (value := number_of(text, column)) is not None
         }
+        for column, text in cells:
+            if column.metric.startswith(REASON) and not column.factor:
+                values |= reasons_in(column.metric, text)
+        slowed = [values[name] for name in SLOWING if name in values]
+        if slowed:
+            values["throttled_share"] = max(slowed)
         if not values or len(row) < len(self.columns):
             self._skipped += 1
             return
@@ -125,7 +136,12 @@ class _Log:
         """Keep the values of one GPU at one moment."""
         begin, end = self._spans.get(gpu, (time, time))
         self._spans[gpu] = min(begin, time), max(end, time)
-        for key in ("memory_total_bytes", "power_limit_watts"):
+        for key in (
+            "memory_total_bytes",
+            "power_limit_watts",
+            "power_limit_default_watts",
+            "sm_clock_max_hertz",
+        ):
             if key in values:
                 self._facts[gpu, key] = f"{values.pop(key):.0f}"
         for key in ("name", "uuid", "driver_version"):

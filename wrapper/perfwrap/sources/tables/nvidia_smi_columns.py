@@ -44,8 +44,13 @@ DMON = {
     "fb": "memory_used_bytes",
     "mclk": "memory_clock_hertz",
     "pclk": "sm_clock_hertz",
+    "pviol": "throttle/power_cap",
+    "tviol": "throttle/heat",
 }
 """The columns of dmon that perfwrap has a series for."""
+
+VIOLATIONS = {"throttle/power_cap": 0.01, "throttle/heat": 1.0}
+"""Factors of dmon's columns about lowered clocks: a percentage of the time, and yes or no."""
 
 NAMES: tuple[tuple[str, str], ...] = (
     (r"^(timestamp|datetime|date_?time|time|wall_?time|ts)$", "time"),
@@ -55,6 +60,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     (r"^driver", "driver_version"),
     (r"^(gpu_?|product_?)?name$", "name"),
     (r"^(enforced_)?power_limit$", "power_limit_watts"),
+    (r"^power_default_limit$", "power_limit_default_watts"),
+    (r"^clocks_max_(sm|graphics|gr)$", "sm_clock_max_hertz"),
     (r"limit|max|min|default|applications|reasons|slowdown|throttl|enc|dec|jpe?g|ofa", ""),
     (r"^utilization_memory$|^memory_activity", "memory_activity_share"),
     (r"util.*mem|mem.*util", ""),
@@ -66,7 +73,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     (r"temp", "temperature_celsius"),
     (r"power", "power_watts"),
     (r"clock.*mem|mem.*clock", "memory_clock_hertz"),
-    (r"clock.*sm$|sm_?clock", "sm_clock_hertz"),
+    (r"clock.*sm$|sm_?clock|^clocks_(current_)?(graphics|gr)$", "sm_clock_hertz"),
 )
 """Metrics by the name of a column, the first that matches; an empty metric has no series in perfwrap.
 
@@ -77,6 +84,25 @@ OFFICIAL = re.compile(
     r"^(utilization\.(gpu|memory)|memory\.(used|free)|power\.draw|temperature\.gpu)( \[.*\])?$"
 )
 """Names that nvidia-smi itself writes."""
+REASON = re.compile(r"^clocks_(?:throttle|event)_reasons_(\w+)$")
+REASONS = {
+    "sw_power_cap": "power_cap",
+    "hw_slowdown": "hardware_slowdown",
+    "sw_thermal_slowdown": "heat",
+    "hw_thermal_slowdown": "hardware_heat",
+    "hw_power_brake_slowdown": "power_brake",
+    "gpu_idle": "idle",
+    "applications_clocks_setting": "application_clocks",
+    "sync_boost": "sync_boost",
+}
+"""nvidia-smi's names of reasons for lowered clocks, and those of perfwrap's monitor."""
+SLOWED = ("power_cap", "hardware_slowdown", "heat", "hardware_heat", "power_brake")
+"""Reasons that are throttling: the others are chosen, or the GPU is idle."""
+BITS = {0x4: "power_cap", 0x8: "hardware_slowdown", 0x20: "heat", 0x40: "hardware_heat", 0x80: "power_brake"}
+"""The bits of ``clocks_event_reasons.active`` for these (NVML's nvmlClocksEventReasons)."""
+ALL_REASONS = "throttle/active"
+"""The metric of that column, whose cells are hexadecimal numbers."""
+STATES = {"active": 1.0, "not active": 0.0}
 WORDS = ("index", "uuid", "bus", "driver_version", "name", "date", "time", "")
 """Metrics that are not numbers."""
 SUFFIX = re.compile(r"_(percent|pct|mib|mb|gib|gb|w|watts|mw|c|celsius|mhz)$")
@@ -169,10 +195,26 @@ def number_of(text: str, column: Column) -> float | None:
     return float(found["value"]) * factor if column.metric.endswith(f"_{kind}") else None
 
 
+def reasons_in(metric: str, text: str) -> dict[str, float]:
+    """Return the series of one cell about lowered clocks; empty if it cannot be read."""
+    if metric != ALL_REASONS:
+        state = STATES.get(text.strip().lower())
+        return {} if state is None else {metric: state}
+    try:
+        bits = int(text, 16)
+    except ValueError:
+        return {}
+    return {f"throttle/{name}": float(bool(bits & bit)) for bit, name in BITS.items()}
+
+
 def _named(cell: str) -> Column:
     """Return the column with that name."""
     name, _, unit = cell.partition("[")
     plain = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
+    reason = REASON.match(plain)
+    if reason is not None:
+        known = "active" if reason[1] == "active" else REASONS.get(reason[1])
+        return Column(f"throttle/{known}" if known else "", 0)
     suffix = SUFFIX.search(plain)
     unit = unit.rstrip("] ") or (suffix[1] if suffix else "")
     bare = plain[: suffix.start()] if suffix else plain
@@ -187,6 +229,8 @@ def _column(metric: str, unit: str) -> Column:
     """
     if metric in WORDS:
         return Column(metric, 0)
+    if metric.startswith("throttle/"):
+        return Column(metric, VIOLATIONS[metric])
     kind, factor = UNITS.get(unit.lower(), (metric.rpartition("_")[2], USUAL[metric.rpartition("_")[2]]))
     return Column(metric, factor) if kind == metric.rpartition("_")[2] else Column("", 0)
 

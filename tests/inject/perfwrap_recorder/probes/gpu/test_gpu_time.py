@@ -15,14 +15,14 @@ SIMULATED = f"""
 from importlib import import_module
 sys.path.insert(0, {str(HERE.parents[1])!r})
 from perfwrap_recorder import guard, probes
-from perfwrap_recorder.gpu import gpu_events
+from perfwrap_recorder.gpu import devices, gpu_events
 from simulated_gpu import SimulatedGpu
 open_journal()
 import torch
 from torch import nn
 gpu = SimulatedGpu(index=-1)  # a tensor in the host's memory says that its device is -1
-gpu_events.Api = lambda torch: gpu
-torch.version.cuda = "12.0"
+gpu.graphs = [torch.cuda.CUDAGraph]
+devices.use(gpu)
 probes_of = {{name: import_module("perfwrap_recorder.probes." + name) for name in probes.PROBES}}
 probes_of["host_sync.sync"]._on_gpu_for = lambda torch: lambda tensor: 1
 for probe in probes_of.values(): probe.install(torch)
@@ -146,9 +146,10 @@ assert not guard.failed, guard.failed
 
 def test_a_build_without_gpu_support_has_nothing_of_it(train) -> None:
     done = train("""
-from perfwrap_recorder.gpu import gpu_events
+from perfwrap_recorder.gpu import devices, gpu_events
 from perfwrap_recorder.instrumenting import instrument
 nn.Linear(1, 1)(torch.ones(1)).backward()
+assert devices.current is None
 print(gpu_events.api, gpu_events.begin, instrument.is_instrumented(torch.cuda.CUDAGraph.capture_begin))
 """)
     import torch

@@ -17,6 +17,7 @@ STATISTICS = {
     "segment": {"all": {"current": 4, "peak": 5, "allocated": 6, "freed": 2}},
 }
 from types import SimpleNamespace
+from perfwrap_recorder.gpu.devices import Device
 from perfwrap_recorder.probes.gpu import memory
 class StandIn:
     def __init__(self, has_history):
@@ -40,6 +41,11 @@ SNAPSHOT = {"segments": [
     {"device": 0, "blocks": [block(1000)]},
 ]}
 """
+START = """
+stand_in = StandIn({history})
+stand_in.started = True
+device = Device(stand_in, "cuda")
+"""
 
 
 def samples(done) -> list[tuple[str, float]]:
@@ -54,7 +60,7 @@ def samples(done) -> list[tuple[str, float]]:
 
 
 def test_the_counters_are_picked_from_the_nested_statistics(train) -> None:
-    done = train(STATISTICS + "stand_in = StandIn(False)\nstand_in.started = True\nmemory._look(stand_in)\n")
+    done = train(STATISTICS + START.format(history=False) + "memory._look(device)\n")
     assert samples(done) == [
         ("gpu/1 allocated_bytes", 100),
         ("gpu/1 reserved_bytes", 400),
@@ -70,13 +76,12 @@ def test_the_counters_are_picked_from_the_nested_statistics(train) -> None:
 def test_only_what_has_changed_is_written_again_and_what_is_missing_is_no_zero(train) -> None:
     done = train(
         STATISTICS
+        + START.format(history=False)
         + """
-stand_in = StandIn(False)
-stand_in.started = True
 for name in ("num_device_alloc", "num_device_free", "num_ooms"): del STATISTICS[name]
-for _ in range(3): memory._look(stand_in)
+for _ in range(3): memory._look(device)
 STATISTICS["allocated_bytes"]["all"]["current"] = 111
-memory._look(stand_in)
+memory._look(device)
 print(len(stand_in.observers))
 """
     )
@@ -135,9 +140,7 @@ torch.cuda.is_initialized = lambda: False
 
 
 RUN_OUT = """
-stand_in = StandIn({history})
-stand_in.started = True
-memory._look(stand_in)
+memory._look(device)
 def allocate():
     stand_in.observers[0](1, 64, 1000, 10)  # ALLOCATE
 for _ in range(30): allocate()
@@ -146,7 +149,7 @@ for _ in range(30): allocate()
 
 @pytest.mark.parametrize("history", [True, False])
 def test_where_memory_runs_out_the_numbers_and_the_line_are_said(train, history: bool) -> None:
-    done = train(STATISTICS + RUN_OUT.format(history=history))
+    done = train(STATISTICS + START.format(history=history) + RUN_OUT)
     journal = done.journal
     marks = [
         journal.texts[mark.value].split("\x1f") for mark in journal.of("MARK") if mark.name == "out_of_memory"
@@ -164,7 +167,7 @@ def test_where_memory_runs_out_the_numbers_and_the_line_are_said(train, history:
 def test_the_largest_live_blocks_are_read_back_by_the_other_half(train) -> None:
     from perfwrap.sources.gpu_memory.memory_snapshot import Group, read_snapshot
 
-    done = train(STATISTICS + RUN_OUT.format(history=True))
+    done = train(STATISTICS + START.format(history=True) + RUN_OUT)
     files = sorted((done.run_dir / "memory").glob("*.pickle"))
     found = read_snapshot(files[0])
     for file in files:

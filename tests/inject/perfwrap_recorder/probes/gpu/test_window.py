@@ -462,3 +462,35 @@ print(loss.item(), torch.autograd._profiler_enabled())
     done = train(program)
     assert done.stdout == bare(program).stdout
     assert notes(done) == ["no window: the program's optimizers step inside the backward pass"]
+
+
+def test_a_window_of_kernels_needs_a_gpu(train) -> None:
+    done = train("for _ in range(300): step()", "kernels")
+    assert notes(done) == ["no window: no GPU is used whose kernels this PyTorch records"]
+    assert not list(done.run_dir.glob("tools/*"))
+
+
+def test_a_window_of_kernels_asks_for_nothing_of_the_host_and_for_twenty_steps(train) -> None:
+    done = train(
+        """
+from perfwrap_recorder.gpu import devices, profiler_window, torch_profiler
+assert torch_profiler.find(torch) == ""
+kinds = torch.autograd.profiler.ProfilerActivity
+class Gpu: kind, is_chosen, is_initialized = "cuda", False, staticmethod(lambda: True)
+devices.current = Gpu
+torch_profiler._supported = lambda: {kinds.CPU, kinds.CUDA}
+details = ("shapes", "memory", "stack", "flops")
+only, both = torch_profiler.Recording(details, True), torch_profiler.Recording(details)
+print(sorted(str(kind) for kind in only._activities), sorted(str(kind) for kind in both._activities))
+plan = profiler_window._plan = profiler_window.Plan("kernels")
+for step_ns in (1, 2 * 10**7, 10**9):
+    plan.times = [step_ns]
+    print(profiler_window._count_steps())
+devices.current = None
+""",
+        "",
+    )
+    assert done.stdout.splitlines() == [
+        "['ProfilerActivity.CUDA'] ['ProfilerActivity.CPU', 'ProfilerActivity.CUDA']",
+        *("200", "50", "20"),
+    ]

@@ -1,0 +1,1 @@
+"""``%%perfwrap`` in notebooks: records one cell in the kernel, and shows the result below it."""
