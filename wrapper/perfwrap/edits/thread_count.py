@@ -53,7 +53,8 @@ def _changed(source: Source, call: cst.Call, threads: int) -> Edited:
         threads
     ):
         raise Refusal(f"The file calls {FUNCTION}() with another value than a number to change.")
+    before = " ".join(source.code(given).split())
     return Edited(
         source.replaced({given: cst.Integer(str(threads))}),
-        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({source.code(given)}) at line {source.line(call)}.",
+        f"Call {FUNCTION}({threads}) instead of {FUNCTION}({before}) at line {source.line(call)}.",
     )

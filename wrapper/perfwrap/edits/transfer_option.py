@@ -7,6 +7,7 @@ import libcst as cst
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import (
     argument_of,
+    called_name,
     find_call,
     is_method,
     literal,
@@ -35,5 +36,5 @@ def edit(source: Source, target: Target) -> Edited:
         raise Refusal(f"non_blocking is {source.code(given.value)}.")
     return Edited(
         source.replaced(changes),
-        f"Pass non_blocking=True to {source.code(call.func)}() at line {source.line(call)}.",
+        f"Pass non_blocking=True to {called_name(call)}() at line {source.line(call)}.",
     )
