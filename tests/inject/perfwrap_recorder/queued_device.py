@@ -235,7 +235,8 @@ def register() -> None:
     own.impl("empty_strided", _make)
     own.impl("_copy_from", _copy)
     own.impl("_local_scalar_dense", _item)
-    own.impl("set_.source_Storage_storage_offset", lambda tensor, *arguments: tensor)
+    for name in ("set_.source_Storage", "set_.source_Storage_storage_offset"):
+        own.impl(name, lambda tensor, *arguments: tensor)
     others = torch.library.Library("_", "IMPL")
     others.fallback(_compute, "PrivateUse1")
     _kept.extend((own, others))
