@@ -1,6 +1,6 @@
 """Nsight Compute as the prefix of the command: replays and measures a few launches of the longest kernels.
 
-The options are described in NVIDIA's Nsight Compute CLI guide, "Command Line Options" (versions up to 2026.1). The
+The options are described in NVIDIA's Nsight Compute CLI guide, "Command Line Options". The
 options and sections of the installed version are read from its own help before the run. Replaying saves and restores
 the GPU's memory and runs a kernel many times: the results of the program do not change, its times do.
 """

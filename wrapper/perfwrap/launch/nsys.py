@@ -1,7 +1,7 @@
 """Nsight Systems as the prefix of the command: a timeline of some steps, exported to SQLite without the environment.
 
-The options are described in NVIDIA's Nsight Systems User Guide, "CLI Profile Command Switch Options" (those up to
-version 2026). What the installed version has is read from its own help before the run: newer options are used where it
+The options are described in NVIDIA's Nsight Systems User Guide, "CLI Profile Command Switch Options". What the
+installed version has is read from its own help before the run: newer options are used where it
 has them, and it is said what it lacks. Only some steps are captured: the recorder pushes an NVTX range around them,
 which starts and ends the capture. By default nsys would send the command SIGTERM at the end of that range
 (``--capture-range-end=stop-shutdown --kill=sigterm``) and wait for all processes that the command leaves behind
