@@ -317,7 +317,7 @@ def read_recordings(result: Found) -> None:
         part, _, which = name.partition("/")
         with tempfile.TemporaryDirectory() as folder:
             with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:xz") as archive:
-                archive.extractall(folder, filter="data")
+                archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
             found = result[part][which] if which else result[part]
             found["read"] = gpu_readings.READ[part](Path(folder, "run"), found)
 

@@ -127,7 +127,7 @@ def unpack(git: Path, commit: str, files: tuple[str, ...], folder: Path) -> None
     command = ["git", "-C", str(git), "archive", "--format=tar", commit, "--", *files]
     packed = subprocess.run(command, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 
 
 class Bench:
