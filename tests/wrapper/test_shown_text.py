@@ -102,7 +102,7 @@ def _demand_harmless(words: list[str], place: Path) -> None:
 
 
 def test_help_keeps_its_lines() -> None:
-    done = subprocess.run([sys.executable, "-m", "perfwrap"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "perfwrap", "--help"], capture_output=True, text=True)
     assert "\nOptions:\n" in done.stdout + done.stderr
 
 

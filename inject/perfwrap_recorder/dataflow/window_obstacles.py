@@ -57,6 +57,8 @@ def find_reason(torch, mode=None):
         return "torch.compile is in use, whose compiled regions show no operations"
     if not is_ignored_by_compiler(torch) and may_compile():
         return "torch.compile may be used, and its compiler does not ignore dispatch modes in this version of PyTorch"
+    if devices.current is not None and devices.current.is_chosen:
+        return "the device is not one that PyTorch itself is built for"
     if devices.is_started() and devices.current.is_capturing():
         return "a CUDA graph is being captured"
     if getattr(torch._C, "_functorch", None) and torch._C._functorch.peek_interpreter_stack() is not None:

@@ -1,7 +1,8 @@
 """Writes the loss and the parameters after each step, to compare two runs; seeds the random generators before.
 
 For runs whose steps are not timed. The generators of Python, NumPy and torch get their seed when they are imported;
-a program that seeds them itself replaces it. The parameters are those of the optimizers, then the running statistics
+a program that seeds them itself replaces it. Another seed than 0 is given once more before the first batch is fetched
+in this process, so that the items differ, and not the parameters at the start. The parameters are those of the optimizers, then the running statistics
 of batch normalisations, and the parameters of copied modules, which average weights. Facts: ``values/N`` of step N,
 from 1: the loss, the checksum of all parameters, their norm, and their product with a fixed vector, separated by
 U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if fetching a batch in this process
@@ -27,15 +28,27 @@ FIXED, RANDOM = "fixed", "random"
 MAX_STEPS = 200
 """More steps are not written."""
 
+_later = []  # the seed to give before the first fetch
 _optimizers = []  # references to them, in the order of their creation
 _modules = []  # weak references to batch normalisations and to copies of modules, in the order of their creation
 
 
 def prepare(seed):
     """Seed Python's generator now, and the others when they are there."""
+    _later[:] = [seed] if seed else []
     random.seed(seed)
     on_import.after("numpy", guard.protect("seed", lambda numpy: numpy.random.seed(seed)))
     on_import.after("torch", guard.protect("seed", lambda torch: torch.manual_seed(seed)))
+
+
+def _seed_again(torch):
+    numpy = sys.modules.get("numpy")
+    for seed in _later:
+        random.seed(seed)
+        torch.manual_seed(seed)
+        if numpy is not None:
+            numpy.random.seed(seed)
+    _later.clear()
 
 
 def install(torch):
@@ -72,10 +85,13 @@ def _make(note):
 
 def _make_fetch(torch, read_generators):
     read = guard.protect("random_items", read_generators)
+    seed_again = guard.protect("seed", _seed_again)
     found = []  # FIXED, then RANDOM
 
     def make(original, _):
         def wrapper(*arguments, **options):
+            if _later:
+                seed_again(torch)
             if RANDOM in found:
                 return original(*arguments, **options)
             before = read(torch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -74,9 +76,15 @@ def attach(
         recorder,
         lambda message: say(f"perfwrap: {message}"),
         # A notebook's kernel reads these lines.
-        (lambda script, run: print(script, run, sep="\n", flush=True)) if offer else None,
+        _offer if offer else None,
     )
     if no_report:
         say(f"perfwrap: recorded in {folder}. To print the report: perfwrap report {folder}")
     else:
         reading_half.print_report(folder)
+
+
+def _offer(script: Path, run: Path) -> None:
+    """Print the paths that a notebook's kernel reads."""
+    for path in (script, run):
+        say(str(path), sys.stdout)

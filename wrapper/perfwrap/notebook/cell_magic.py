@@ -23,6 +23,7 @@ from perfwrap import run_folder
 from perfwrap.launch import remote
 from perfwrap.notebook.inline_report import report_html
 from perfwrap.run_folder import RunFolder
+from perfwrap.shown_text import say
 
 NAME = "perfwrap"
 PATIENCE_SECONDS = 60
@@ -69,7 +70,7 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     finally:
         ended = watcher.end()
     if problem or ended is None:
-        print(f"perfwrap: this cell was not recorded: {problem or watcher.said.strip()}", file=sys.stderr)
+        say(f"perfwrap: this cell was not recorded: {problem or watcher.said.strip()}", sys.stderr)
     else:
         _show(ended)
     error = result.error_before_exec or result.error_in_exec
@@ -147,7 +148,7 @@ def _show(folder: Path) -> None:
     try:
         document = json.loads((folder / run_folder.DIAGNOSIS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        print(f"perfwrap: no report: {done.stderr.strip() or done.stdout.strip()}", file=sys.stderr)
+        say(f"perfwrap: no report: {done.stderr.strip() or done.stdout.strip()}", sys.stderr)
         return
     display(CellReport(folder, done.stdout.rstrip("\n"), report_html(document, folder)))
 
