@@ -2,12 +2,13 @@
 
 For runs whose steps are not timed. The generators of Python, NumPy and torch get their seed when they are imported;
 a program that seeds them itself replaces it. Another seed than 0 is given once more before the first batch is fetched
-in this process, so that the items differ, and not the parameters at the start. The parameters are those of the optimizers, then the running statistics
-of batch normalisations, and the parameters of copied modules, which average weights. Facts: ``values/N`` of step N,
-from 1: the loss, the checksum of all parameters, their norm, and their product with a fixed vector, separated by
-U+001F. An empty text stands for what cannot be read. ``values/items``: ``random`` if fetching a batch in this process
-drew a number from one of those generators, else ``fixed``, also of an iterable data set, which workers share out
-instead; none without a fetch.
+in this process, so that the items differ, and not the parameters at the start.
+
+The parameters are those of the optimizers, then the running statistics of batch normalisations, and the parameters of
+copied modules, which average weights. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all parameters,
+their norm, and their product with a fixed vector, separated by U+001F. An empty text stands for what cannot be read.
+``values/items``: ``random`` if fetching a batch in this process drew a number from one of those generators, else
+``fixed``, also of an iterable data set, which workers share out instead; none without a fetch.
 """
 
 from __future__ import annotations

@@ -73,11 +73,11 @@ finally:
 """
 
 
-def checked(folder: Path, name: str, text: str) -> Timeline | None:
+def checked(folder: Path, name: str, text: str, seed: int = 0) -> Timeline | None:
     """Run a program for its first 20 steps, and return the recording of losses and parameters."""
     pytest.importorskip("torch")
     (folder / f"{name}.py").write_text(text)
-    options = ["--trial-steps", "20", "--trial-warm-up", "0", "--trial-values", "0", "--no-report"]
+    options = ["--trial-steps", "20", "--trial-warm-up", "0", "--trial-values", str(seed), "--no-report"]
     subprocess.run(
         [
             sys.executable,
@@ -126,6 +126,20 @@ def test_random_items_are_noticed(noise: str, items: str, tmp_path: Path) -> Non
     timeline = checked(tmp_path, "items", WITH_ITEMS.format(noise=noise))
     assert len(equality.read(timeline)) >= 20
     assert equality.items_of(timeline) == items
+
+
+def test_another_seed_changes_the_items_of_a_program_that_seeds_itself_and_not_its_start(
+    tmp_path: Path,
+) -> None:
+    text = WITH_ITEMS.format(noise=" + torch.rand(8)")
+    text = text.replace("model =", "torch.manual_seed(7); random.seed(7)\nmodel =")
+    first = equality.read(checked(tmp_path, "first", text))
+    same = equality.read(checked(tmp_path, "same", text))
+    other = equality.read(checked(tmp_path, "other", text, seed=1))
+    assert equality.is_identical(first, same)
+    assert len(other) >= 20
+    assert 0 < equality.deviation(first[0], other[0]) < 0.5
+    assert not equality.is_identical(first, other)
 
 
 def test_an_iterable_data_set_has_no_random_items(tmp_path: Path) -> None:

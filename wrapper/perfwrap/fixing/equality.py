@@ -2,8 +2,8 @@
 
 All runs are seeded alike. What counts as rounding is measured: the program itself with another number of threads.
 Where an edit moves random transforms into workers, the numbers are others, and the bound is the program itself with
-another seed from its first batch on, but only if the original draws random numbers for its items. A deviation may grow from step to step, so
-each step is compared with the largest of the bound so far.
+another seed from its first batch on, but only if the original draws random numbers for its items. A deviation may grow
+from step to step, so each step is compared with the largest of the bound so far.
 """
 
 from __future__ import annotations
