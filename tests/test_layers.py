@@ -137,7 +137,7 @@ ALLOWED = {
         "units",
         "errors",
     },
-    "notebook": {"launch", "run_folder", "units", "errors"},
+    "notebook": {"launch", "run_folder", "units", "errors", "shown_text"},
     "exporters": {
         "diagnosis",
         "reports",
