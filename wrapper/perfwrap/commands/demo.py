@@ -23,7 +23,7 @@ from perfwrap.fixing.candidates import Candidate
 from perfwrap.reports.terminal.difference import print_difference
 from perfwrap.shown_text import say
 
-FAST = ("--steps", "15", "--repeats", "2")
+FAST = ("--steps", "40", "--repeats", "3")
 """Options of ``perfwrap fix`` for a gain that is large and steps that are alike."""
 SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
@@ -42,7 +42,7 @@ def demo(
 ) -> None:
     """Profile a bundled slow script, fix it, and measure it again.
 
-    Takes about a minute on two CPU cores. Needs no GPU and no download.
+    Takes about one and a half minutes on two CPU cores. Needs no GPU and no download.
     """
     missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
     if missing:
