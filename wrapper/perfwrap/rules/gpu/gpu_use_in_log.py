@@ -27,9 +27,8 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.log_use import GpuUse, find_log_use
-from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Finding, NotChecked, Option, Scope
-from perfwrap.rules.recordings import NO_RECORDING, TRAINS, is_imported
+from perfwrap.rules.recordings import NO_RECORDING, is_imported, leave_training
 
 NEEDS = ("trainer",)
 
@@ -45,10 +44,7 @@ class Limits(Struct, frozen=True):
     """Share of the log from which idle time before and after the work is named."""
 
 
-def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
-    """Leave the GPUs of a training loop to the rules about it."""
-    del evidence, trainer, limits
-    return TRAINS
+check = leave_training
 
 
 def check_run(evidence: Evidence, limits: Limits) -> Answer:

@@ -31,10 +31,9 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import Gpu
 from perfwrap.measures.gpu.log_use import GpuUse, find_log_use
-from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.gpu.gpu_throttled import NAMES, POWER_LIMIT
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope
-from perfwrap.rules.recordings import NO_RECORDING, TRAINS, is_imported
+from perfwrap.rules.recordings import NO_RECORDING, is_imported, leave_training
 
 NEEDS = ("trainer",)
 
@@ -54,10 +53,7 @@ class Limits(Struct, frozen=True):
     """The ceiling as a share of the power limit, up to which the limit is not what holds the GPU."""
 
 
-def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
-    """Leave the GPUs of a training loop to the rules about it."""
-    del evidence, trainer, limits
-    return TRAINS
+check = leave_training
 
 
 def check_run(evidence: Evidence, limits: Limits) -> Answer:

@@ -30,10 +30,9 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.roofline import roofline
-from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import short
 from perfwrap.rules.model import SHARE, Answer, Finding, NotChecked, Option, Scope
-from perfwrap.rules.recordings import NO_RECORDING, TRAINS, is_imported
+from perfwrap.rules.recordings import NO_RECORDING, is_imported, leave_training
 
 NEEDS = ("trainer",)
 
@@ -77,10 +76,7 @@ STALLS = {
 """What warps wait for, by ncu's names of stalls; others are shown as they are."""
 
 
-def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
-    """Leave kernels of a training loop to the rules about its kernels."""
-    del evidence, trainer, limits
-    return TRAINS
+check = leave_training
 
 
 def check_run(evidence: Evidence, limits: Limits) -> Answer:

@@ -28,9 +28,8 @@ from perfwrap import units
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.stacks import HotFunction
 from perfwrap.measures.run.sampled_threads import SampledThread, find_sampled_threads
-from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Finding, NotChecked, Option, Scope, locate
-from perfwrap.rules.recordings import NO_RECORDING, TRAINS, is_imported
+from perfwrap.rules.recordings import NO_RECORDING, is_imported, leave_training
 from perfwrap.rules.stack_samples import quote_library, where
 
 NEEDS = ("trainer",)
@@ -47,10 +46,7 @@ class Limits(Struct, frozen=True):
     """How many functions and threads are named."""
 
 
-def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
-    """Leave the samples of a training loop to the rules about it."""
-    del evidence, trainer, limits
-    return TRAINS
+check = leave_training
 
 
 def check_run(evidence: Evidence, limits: Limits) -> Answer:
