@@ -79,7 +79,7 @@ def serve(folder: Path, work: Callable[[Any], Awaitable[None]]) -> None:
 @pytest.mark.torch
 def test_from_the_question_to_a_proven_patch_in_four_calls_and_4000_tokens(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    folder = program(tmp_path / "work", 0.01)
+    folder = program(tmp_path / "work", 0.02)
     command = ["python", "train.py"]
 
     async def work(client: Any) -> None:

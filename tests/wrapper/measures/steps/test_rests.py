@@ -19,25 +19,25 @@ from perfwrap.measures.trainers import find_trainers
 REST = -1
 
 
-def step(journal: Any) -> None:
-    """Write a step of 100 ns in detail."""
-    journal.span("data", 20, "loader/1", 32, "train.py:5:main")
-    journal.python(10)
+def step(journal: Any, unit: int = 1) -> None:
+    """Write a step of 100 units in detail; a unit has that many nanoseconds."""
+    journal.span("data", 20 * unit, "loader/1", 32, "train.py:5:main")
+    journal.python(10 * unit)
     with journal.inside("forward", "Net", TRAINING | GRAD):
-        journal.python(16)
-        journal.span("sync", 4, "Tensor.item", line="train.py:9:forward")
-    journal.span("backward", 30, "backward", line="train.py:10:main")
-    journal.python(10)
-    journal.span("optimizer", 10, "SGD#1", line="train.py:11:main")
+        journal.python(16 * unit)
+        journal.span("sync", 4 * unit, "Tensor.item", line="train.py:9:forward")
+    journal.span("backward", 30 * unit, "backward", line="train.py:10:main")
+    journal.python(10 * unit)
+    journal.span("optimizer", 10 * unit, "SGD#1", line="train.py:11:main")
 
 
-def rest(journal: Any, steps: int = 30, longer: int = 0) -> None:
+def rest(journal: Any, steps: int = 30, longer: int = 0, unit: int = 1) -> None:
     """Write a pause of that many equal steps, ``longer`` by a time of which nothing is known."""
     begin = journal.now
     journal.describe("THIN", start=begin, value=REST)
-    journal.sum("data", begin, steps, 20 * steps, "loader/1")
+    journal.sum("data", begin, steps, 20 * steps * unit, "loader/1")
     journal.sum("optimizer", begin, steps, 0, "SGD#1")
-    journal.python(100 * steps + longer)
+    journal.python((100 * steps + longer) * unit)
     journal.describe("THIN", start=journal.now, value=8)
 
 
@@ -53,12 +53,13 @@ def shares(account: Account) -> dict[str, float]:
     return {part: pytest.approx(share, abs=0.01) for part, share in account.shares.items() if share}
 
 
-def test_steps_in_paused_detail_are_counted_and_have_the_shares_of_those_in_detail(run) -> None:
+@pytest.mark.parametrize("unit", [1, 10_000, 100_000_000], ids=["100ns", "1ms", "10s"])
+def test_steps_in_paused_detail_are_counted_and_have_the_shares_of_those_in_detail(run, unit: int) -> None:
     journal = run.journal()
     for _ in range(5):
         for _ in range(30):
-            step(journal)
-        rest(journal)
+            step(journal, unit)
+        rest(journal, unit=unit)
     evidence, trainer = evidence_of(run)
     account = evidence.get(find_account, trainer)
     assert evidence.get(find_steps, trainer).count == 300

@@ -70,7 +70,7 @@ def _pieces(paused: pl.DataFrame, samples: pl.DataFrame, whole: int) -> pl.DataF
     given = paused.filter(~IS_UNKNOWN).group_by(operation.alias("key")).agg(LENGTH.sum().alias("given"))
     paused_ns = int(paused.select(LENGTH.sum()).item())
     seen = samples.group_by(operation.alias("key")).agg(pl.col("weight").sum().alias("seen"))
-    wanted = (pl.col("seen") * paused_ns / whole - pl.col("given").fill_null(0)).clip(0.0).alias("wanted")
+    wanted = (pl.col("seen") * (paused_ns / whole) - pl.col("given").fill_null(0)).clip(0.0).alias("wanted")
     missing = seen.join(given, on="key", how="left").with_columns(wanted)
     lines = samples.group_by(*LABEL).agg(pl.col("weight").sum()).with_columns(operation.alias("key"))
     share = pl.col("wanted") * pl.col("weight") / pl.col("seen")

@@ -55,8 +55,9 @@ def with_lines(sums: pl.DataFrame, spans: pl.DataFrame, phases: Phases) -> pl.Da
 def _share(amount: str) -> pl.Expr:
     """Return a row's part of an amount by its weight: integers that add up to the amount."""
     weight = pl.col(f"weight_{amount}").fill_null(1).clip(1)
-    until, whole = weight.cum_sum(), weight.sum()
-    return pl.col(amount) * until // whole - pl.col(amount) * (until - weight) // whole
+    # Not in integers: a product of two durations exceeds 64 bits after seconds.
+    end = (pl.col(amount) * (weight.cum_sum() / weight.sum())).round().cast(pl.Int64)
+    return end - end.shift(1, fill_value=0)
 
 
 MAX_OVER_DETAIL = 1.5

@@ -188,7 +188,8 @@ def _with_thinned(
         before = found.ends[: np.searchsorted(found.ends, end)]
         begin = max(start, int(before[-1]) if before.size else found.start)
         if steps and end > begin:
-            pieces.append(begin + (end - begin) * np.arange(1, steps + 1, dtype=np.int64) // steps)
+            passed = (end - begin) * (np.arange(1, steps + 1) / steps)
+            pieces.append(begin + passed.astype(np.int64))
     ends = np.concatenate(pieces)
     order = np.argsort(ends, kind="stable")
     return ends[order], (order < found.ends.size)
