@@ -8,6 +8,7 @@ import polars as pl
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import gpu_utilization
+from perfwrap.measures.account.sampled_parts import find_contradiction
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.main_trainer import find_main_trainer
@@ -50,7 +51,19 @@ def reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
             f"{units.counted(steps.warm_up_steps, 'warm-up step')}; a verdict needs "
             f"{needed}. {_how_to_get_more_steps(evidence)}"
         )
-    return evidence.get(why_missing, "phases") or ""
+    return evidence.get(why_missing, "phases") or _contradicted(evidence.get(find_contradiction, main))
+
+
+def _contradicted(found: tuple[str, float, float] | None) -> str:
+    """Return that two independent measurements of the loop do not agree, or nothing."""
+    if found is None:
+        return ""
+    part, recorded, sampled = found
+    return (
+        f"perfwrap's recording and py-spy's samples of the same run contradict each other ({part}: "
+        f"{units.share(recorded)} and {units.share(sampled)} of the training loop), so one of them is wrong. Please "
+        "report this with the output of `perfwrap report --format json`."
+    )
 
 
 def _how_to_get_more_steps(evidence: Evidence) -> str:

@@ -92,6 +92,14 @@ def test_the_programs_profiler_is_no_python_of_the_programs() -> None:
     assert (found["operation"], found["line"]) == ("profiler", 9)
 
 
+def test_a_transform_that_is_a_module_is_part_of_making_the_batch() -> None:
+    fetch = Frame("_MapDatasetFetcher.fetch", "/x/site-packages/torch/utils/data/_utils/fetch.py", 54)
+    item = Frame("Pictures.__getitem__", "/home/me/data.py", 9)
+    module = Frame("Module._call_impl", "/x/site-packages/torch/nn/modules/module.py", 1783)
+    assert columns([fetch, item, module])["operation"] == "fetch"
+    assert columns([item, module])["operation"] == "forward"
+
+
 def test_the_users_own_python_has_no_operation() -> None:
     assert columns([Frame("main", "/home/me/train.py", 3)])["operation"] is None
     assert columns([])["file"] is None

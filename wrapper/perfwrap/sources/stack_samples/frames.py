@@ -48,6 +48,8 @@ PHASES = (
     ("torch/autograd/profiler_util.py", ("table", *EXPORTS), "profiler"),
 )
 """Files of torch, functions in them, and the recorder's name of the operation that runs in these functions."""
+MAKING = ("fetch", "pin")
+"""The phases in which a batch is made."""
 BY_FUNCTION = {(file, name): operation for file, names, operation in PHASES for name in names}
 RECORDER = "<perfwrap"
 """In the file of each function that the recorder adds to a program; it says nothing about the program."""
@@ -143,8 +145,12 @@ def _worker_loop(frames: Sequence[Frame]) -> int:
 
 
 def _operation(frames: Sequence[Frame]) -> str | None:
-    """Return the innermost running operation, None in the user's own Python."""
-    found = next((phase for frame in reversed(frames) if (phase := _phase(frame)) is not None), None)
+    """Return the innermost running operation, None in the user's own Python.
+
+    What happens while a batch is made is part of that: torchvision's transforms are modules.
+    """
+    phases = [phase for frame in reversed(frames) if (phase := _phase(frame)) is not None]
+    found = next((phase for phase in phases if phase in MAKING), phases[0] if phases else None)
     if found == "forward" and any(_phase(frame) == "recompute" for frame in frames):
         return "recompute"  # in a backward pass, by activation checkpointing
     if found != "worker":
