@@ -614,7 +614,7 @@ def test_a_compressed_file_that_was_cut_short_costs_only_its_end(large: Path, tm
 def test_bytes_that_were_overwritten_raise_nothing_but_a_plain_error(large: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(7)
     content = bytearray(large.read_bytes())
-    for _ in range(20):
+    for _ in range(8):
         damaged = bytearray(content)
         for place in random.integers(100, len(content) - 64, 30):
             damaged[place : place + 64] = random.bytes(64)
