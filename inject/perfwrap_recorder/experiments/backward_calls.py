@@ -1,6 +1,6 @@
-"""Counts the backward passes for experiments, and keeps the loss of the last one.
+"""Counts the backward passes for experiments, and keeps the loss of the last one, or those of a step.
 
-Replaces ``torch.autograd.backward``, around the probe. Of the loss only a view without its graph is kept.
+Replaces ``torch.autograd.backward``, around the probe. Of a loss only a view without its graph is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from perfwrap_recorder.program import tensor_access
 count = 0
 _torch = []
 _last = []  # what the last backward pass began with
+_of_step = []  # what the passes since the last ``read_losses`` began with
+_limit = 0  # how many of them are kept
+
+MAX_LOSSES = 256
+"""The maximum number of losses of a step that are added up."""
 
 
 def install(torch):
@@ -29,6 +34,24 @@ def read_loss():
     if not _last or _last[0].numel() != 1:
         return None
     return float(tensor_access.item(_torch[0], _last[0]))
+
+
+def keep_losses():
+    """Keep the losses of all passes from now on, for ``read_losses``."""
+    global _limit
+    _limit = MAX_LOSSES
+
+
+def read_losses():
+    """Return the sum of the losses since the last call, a float; None as for ``read_loss``.
+
+    An edit may add up losses before one backward pass, instead of one for each.
+    """
+    losses = _of_step[:]
+    del _of_step[:]
+    if not losses or any(loss.numel() != 1 for loss in losses):
+        return None
+    return sum(float(tensor_access.item(_torch[0], loss)) for loss in losses)
 
 
 def _make(original, is_compiling):
@@ -49,3 +72,5 @@ def _keep(tensors):
     loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if type(loss) is torch.Tensor and not torch._C._len_torch_function_stack():
         _last[:] = [loss.detach()]
+        if len(_of_step) < _limit:
+            _of_step.append(_last[0])

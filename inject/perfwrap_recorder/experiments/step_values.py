@@ -5,8 +5,9 @@ a program that seeds them itself replaces it. Another seed than 0 is given once 
 in this process, so that the items differ, and not the parameters at the start.
 
 The parameters are those of the optimizers, then the running statistics of batch normalisations, and the parameters of
-copied modules, which average weights. Facts: ``values/N`` of step N, from 1: the loss, the checksum of all parameters,
-their norm, and their product with a fixed vector, separated by U+001F. An empty text stands for what cannot be read.
+copied modules, which average weights. Facts: ``values/N`` of step N, from 1: the sum of its losses, the checksum of all
+parameters, their norm, and their product with a fixed vector, separated by U+001F. An empty text stands for what cannot
+be read.
 ``values/items``: ``random`` if fetching a batch in this process drew a number from one of those generators, else
 ``fixed``, also of an iterable data set, which workers share out instead; none without a fetch.
 """
@@ -53,7 +54,8 @@ def _seed_again(torch):
 
 
 def install(torch):
-    """Notice the optimizers, the batch normalisations and the copies of modules."""
+    """Notice the losses, the optimizers, the batch normalisations and the copies of modules."""
+    backward_calls.keep_losses()
     wrapping.patch(torch, torch.optim.Optimizer, "__init__", _make(_optimizers.append), over=True)
     normalisation = torch.nn.modules.batchnorm._NormBase
     wrapping.patch(torch, normalisation, "__init__", _make(lambda module: _note(module, False)), over=True)
@@ -119,7 +121,7 @@ def note(torch, step):
     """Write the values after a step."""
     if step > MAX_STEPS:
         return
-    loss = guard.run("trial_loss", backward_calls.read_loss)
+    loss = guard.run("trial_loss", backward_calls.read_losses)
     values = [repr(loss) if loss is not None else "", *_read_parameters(torch)]
     journal.fact("values/%d" % step, "\x1f".join(values))
 

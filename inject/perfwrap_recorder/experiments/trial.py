@@ -23,6 +23,7 @@ import os
 import sys
 import threading
 from _thread import get_ident, interrupt_main
+from time import sleep
 
 from perfwrap_recorder import guard, journal_format, on_import, roles
 from perfwrap_recorder.experiments import backward_calls, skipped_writes, step_values
@@ -45,6 +46,10 @@ MIN_STEPS = 20
 """With fewer steps the median does not count as precise."""
 NORMAL_95 = 1.96
 """The 97.5 % quantile of the normal distribution."""
+
+REDUCED_S = 0.2
+"""How long a rank waits before it ends: in PyTorch 2.13 a thread of gloo that frees its last reduction while Python
+exits aborts the process."""
 
 _trial = None
 
@@ -229,6 +234,8 @@ def _report_loss():
 
 def _end_process():
     """End the program from this thread, at the end of a step."""
+    if _trial is not None and _trial.has_others:
+        sleep(REDUCED_S)
     if get_ident() != threading.main_thread().ident:
         if Ending.by:  # the main thread waits for this one
             raise SystemExit

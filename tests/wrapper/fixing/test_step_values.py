@@ -38,6 +38,15 @@ for step in range(40):
     for mean, weight in zip(average.parameters(), model.parameters()):
         mean.data.mul_({decay}).add_(weight.data, alpha=1 - {decay})
 """
+TWO_LOSSES = """import torch
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(40):
+    optimizer.zero_grad()
+    first, second = model(torch.randn(16, 8)).square().mean(0)
+    {passes}
+    optimizer.step()
+"""
 WITHOUT_LOSS = """import torch
 weight = torch.randn(8, 1, requires_grad=True)
 for step in range(40):
@@ -105,6 +114,20 @@ def test_running_statistics_of_batch_normalisation_are_compared(tmp_path: Path) 
     assert [each.loss for each in once] == [each.loss for each in twice], "the statistics train nothing"
     assert not equality.is_identical(once, twice)
     assert equality.compare(once, twice, once)[0] is False
+
+
+def test_a_sum_of_losses_is_compared_with_a_pass_for_each(tmp_path: Path) -> None:
+    each = "first.backward(retain_graph=True); second.backward()"
+    apart = equality.read(checked(tmp_path, "apart", TWO_LOSSES.format(passes=each)))
+    together = equality.read(
+        checked(tmp_path, "together", TWO_LOSSES.format(passes="(first + second).backward()"))
+    )
+    assert len(apart) >= 20
+    assert equality.compare(apart, together)[0] is True
+    other = equality.read(
+        checked(tmp_path, "other", TWO_LOSSES.format(passes="(first + 2 * second).backward()"))
+    )
+    assert equality.compare(apart, other)[0] is False
 
 
 def test_averaged_weights_are_compared(tmp_path: Path) -> None:
