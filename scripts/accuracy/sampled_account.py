@@ -1,4 +1,4 @@
-"""Compare the account of runs with py-spy's samples of the same runs, in detailed steps and in pauses.
+"""Compare the account of runs with py-spy's samples of the same runs, in detailed steps and in those only counted.
 
     python scripts/accuracy/sampled_account.py RUN...
 

@@ -12,7 +12,7 @@ from perfwrap_recorder.program import tensor_access
 count = 0
 _torch = []
 _last = []  # what the last backward pass began with
-_of_step = []  # what the passes since the last ``read_losses`` began with
+_of_step = []  # the same of all passes since the last ``read_losses``; None for several elements
 _limit = 0  # how many of them are kept
 
 MAX_LOSSES = 256
@@ -49,7 +49,7 @@ def read_losses():
     """
     losses = _of_step[:]
     del _of_step[:]
-    if not losses or any(loss.numel() != 1 for loss in losses):
+    if not losses or any(loss is None for loss in losses):
         return None
     return sum(float(tensor_access.item(_torch[0], loss)) for loss in losses)
 
@@ -73,4 +73,4 @@ def _keep(tensors):
     if type(loss) is torch.Tensor and not torch._C._len_torch_function_stack():
         _last[:] = [loss.detach()]
         if len(_of_step) < _limit:
-            _of_step.append(_last[0])
+            _of_step.append(_last[0] if loss.numel() == 1 else None)

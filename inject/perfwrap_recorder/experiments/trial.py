@@ -47,7 +47,7 @@ MIN_STEPS = 20
 NORMAL_95 = 1.96
 """The 97.5 % quantile of the normal distribution."""
 
-REDUCED_S = 0.2
+GLOO_ENDS_S = 0.2
 """How long a rank waits before it ends: in PyTorch 2.13 a thread of gloo that frees its last reduction while Python
 exits aborts the process."""
 
@@ -235,7 +235,7 @@ def _report_loss():
 def _end_process():
     """End the program from this thread, at the end of a step."""
     if _trial is not None and _trial.has_others:
-        sleep(REDUCED_S)
+        sleep(GLOO_ENDS_S)
     if get_ident() != threading.main_thread().ident:
         if Ending.by:  # the main thread waits for this one
             raise SystemExit

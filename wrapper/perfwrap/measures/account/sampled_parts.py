@@ -19,10 +19,8 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 
 SAMPLED = ("data", "forward", "backward", "optimizer", "python")
-"""The parts that both accounts know."""
+"""The parts that both accounts know. What happens within others, such as validation, is left out."""
 MERGED = {"recompute": "backward", "transfer": "python", "sync": "python"}
-UNCOMPARED = ("validation", "checkpoint", "compile", "gc", "profiler", "perfwrap")
-"""What happens within these parts is left out."""
 MIN_SAMPLES = 100
 MIN_DIFFERENCE = 0.2
 ERRORS = 4.0
