@@ -63,6 +63,16 @@ def test_lines_of_another_kind_are_left_out_and_counted(tmp_path: Path) -> None:
     assert any(warning.startswith("3 lines of x are not collapsed stacks") for warning in timeline.warnings)
 
 
+def test_samples_without_a_stack_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text(f" 2\n{RAW} 1\n")
+    assert collapsed.recognises(path, path.read_bytes())
+    assert not collapsed.recognises(path, b" 2\n 1\n")
+    timeline = read(path)
+    assert timeline.stacks.filter(pl.col("function") == "main")["weight"].sum() == 3
+    assert timeline.warnings[1:] == ("3 samples of x have no stack; they were not counted.",)
+
+
 def test_what_py_spy_itself_writes_is_read(tmp_path: Path) -> None:
     tool = pyspy_tool.find()
     if tool is None:

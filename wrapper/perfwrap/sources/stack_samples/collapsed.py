@@ -20,6 +20,8 @@ SOURCE = "collapsed stacks"
 FRAME = re.compile(r"^(?P<function>.*?)(?: \((?P<file>[^()]*?)(?::(?P<line>\d+))?\))?$")
 LINE = re.compile(rb"^\S.*\(.*\)(;.*)? \d{1,15}$")
 """At least one frame has a file or a thread: otherwise any text with a number at its end would match."""
+EMPTY = re.compile(rb"^ \d{1,15}$")
+"""A sample without a stack: py-spy writes one where ``--nonblocking`` read a stack that was changing."""
 HEAD_LINES = 5
 PROCESS = "process "
 MAX_BYTES, MAX_STACKS, LONGEST_LINE = 1 << 30, 10_000_000, 1 << 20
@@ -31,7 +33,8 @@ def recognises(path: Path, head: bytes) -> bool:
     lines = head.splitlines()[: HEAD_LINES + 1]
     # The head's last line may be truncated.
     whole = lines[:-1] if len(lines) > 1 and not head.endswith(b"\n") else lines
-    return bool(whole) and head[:1] not in (b"{", b"[") and all(LINE.match(line) for line in whole)
+    stacks = [line for line in whole if not EMPTY.match(line)]
+    return bool(stacks) and head[:1] not in (b"{", b"[") and all(LINE.match(line) for line in stacks)
 
 
 def add(builder: TimelineBuilder, path: Path) -> None:
@@ -39,11 +42,14 @@ def add(builder: TimelineBuilder, path: Path) -> None:
     process = builder.process("collapsed", 0, path.name)
     builder.describe(process, name=path.name, pid=None)
     rows: dict[str, list[Any]] = {name: [] for name in ("track", "weight", *columns(()))}
-    bad = 0
+    bad = empty = 0
     for line in LogLines(builder, MAX_BYTES, MAX_STACKS, LONGEST_LINE).of(path):
         stack, _, count = line.rpartition(" ")
-        if not stack or not (count.isascii() and count.isdecimal()) or len(count) > 15:
+        if not (count.isascii() and count.isdecimal()) or len(count) > 15 or not (stack or line[:1] == " "):
             bad += bool(line.strip())
+            continue
+        if not stack:
+            empty += int(count)
             continue
         thread, frames = split_threads([parse_frame(text) for text in stack.split(";")])
         track = thread_track(builder, process, thread)
@@ -52,6 +58,8 @@ def add(builder: TimelineBuilder, path: Path) -> None:
     if size:
         builder.add("stacks", {**rows, "time": [0] * size, "source": [SOURCE] * size})
     builder.warn(f"{path.name} contains no times: its stacks are counted, but not aligned with other data.")
+    if empty:
+        builder.warn(f"{empty} samples of {path.name} have no stack; they were not counted.")
     if bad:
         builder.warn(f"{bad} lines of {path.name} are not collapsed stacks; they were skipped.")
 
