@@ -33,6 +33,7 @@ EDITS = {
     "hoisted_calls": "loop",
     "buffered_tensors": "model",
     "averaged_weights": "optimizer",
+    "background_save": "output",
     "checkpoint_interval": "output",
     "repeated_forward": "model",
     "detached_fakes": "backward",

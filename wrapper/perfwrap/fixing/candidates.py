@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfwrap import units
 from perfwrap.edits import edit
 from perfwrap.edits.files.notebook_file import SUFFIX, NotebookFile
 from perfwrap.edits.files.source_file import SourceFile
@@ -29,7 +30,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "evaluation_with_grad": (("evaluation_mode", {}),),
     "host_sync_in_step": (("summed_values", {}), ("kept_values", {}), ("rare_logging", {"every": LOG_EVERY})),
     "logging_overhead": (("rare_logging", {"every": LOG_EVERY}), ("summed_values", {}), ("kept_values", {})),
-    "checkpoint_stall": (("checkpoint_interval", {"every": SAVE_EVERY}),),
+    "checkpoint_stall": (("background_save", {}), ("checkpoint_interval", {"every": SAVE_EVERY})),
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
@@ -46,6 +47,11 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
+FIRST_OF_SEVERAL = ("loader_options", "cached_items", "background_save")
+"""Edits after which the others for the same finding are tried, too."""
+NO_EDIT = "There is no edit for this finding."
+MIN_GAIN = 0.03
+"""The part of a step from which a finding without an edit leaves something to gain."""
 PAPERMILL = "papermill"
 """The command that runs a notebook from any folder in the present one."""
 FREEZE = "frozen_garbage"
@@ -110,6 +116,26 @@ class Unedited(Struct, frozen=True):
 
     rule: str
     reason: str
+    """Why the edits for it refused; NO_EDIT if there is none for such findings."""
+    location: Location | None = None
+    saving: tuple[float, float] = (1.0, 1.0)
+    """The predicted ratio of step times if it is fixed by hand, best case first."""
+    advice: str = ""
+    """What to change by hand."""
+
+    @property
+    def gains(self) -> bool:
+        """Whether a step may become so much faster that it counts."""
+        return self.saving[0] <= 1.0 - MIN_GAIN
+
+    @property
+    def sentence(self) -> str:
+        """The finding, what it would gain, why it has no edit, and what to do by hand."""
+        where = f" at {self.location}" if self.location is not None else ""
+        gain = f" (a step would take {units.ratio(self.saving[0])} of its time at best)" if self.gains else ""
+        why = "." if self.reason == NO_EDIT else f": {self.reason}"
+        by_hand = f" By hand: {self.advice}" if self.advice else ""
+        return f"The finding {self.rule}{where}{gain} has no automatic edit{why}{by_hand}"
 
 
 def find(
@@ -134,7 +160,13 @@ def find(
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
             unedited.append(
-                Unedited(finding.rule, reasons[0] if reasons else "There is no edit for this finding.")
+                Unedited(
+                    finding.rule,
+                    reasons[0] if reasons else NO_EDIT,
+                    finding.location,
+                    finding.saving,
+                    finding.advice,
+                )
             )
     return list(found.values()), unedited
 
@@ -178,7 +210,7 @@ def _of(
                 break
             refused.append(done.reason)
         reasons += refused[-1:]
-        if candidates and name not in ("loader_options", "cached_items"):
+        if candidates and name not in FIRST_OF_SEVERAL:
             break
     return candidates, reasons
 
