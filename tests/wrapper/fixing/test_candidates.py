@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as msgspec_replace
 from perfwrap.edits.outcome import Refusal
 from perfwrap.fixing import candidates, edited_program
 from perfwrap.fixing.candidates import Loader
@@ -72,6 +74,54 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
     assert [(one.rule, one.reason) for one in unedited] == [
         ("loop_in_model", "There is no edit for this finding.")
     ]
+
+
+def test_a_finding_without_an_edit_says_what_it_would_gain_and_what_to_do(program: Path) -> None:
+    findings = [
+        finding("loop_in_model", program, STEP, Option("Do it at once.", (0.58, 0.8))),
+        finding("checkpoint_stall", program, STEP, Option("Save less often.", (0.99, 1.0))),
+    ]
+    found, unedited = candidates.find(findings, [], ["python", "train.py"])
+    assert not found
+    assert [one.sentence for one in unedited] == [
+        "The finding loop_in_model at train.py:12 (a step would take 0.58 of its time at best) has no automatic edit. "
+        "By hand: Do it at once.",
+        "The finding checkpoint_stall at train.py:12 has no automatic edit: Line 12 has no call of torch.save. "
+        "By hand: Save less often.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loader", "share", "expected"),
+    [
+        (Loader("", LOADER), 0.5, {"num_workers"}),
+        (Loader("", LOADER, epochs=3), 0.5, {"num_workers", "persistent_workers"}),
+        (Loader("", LOADER), 0.03, set()),
+        (Loader("", LOADER, may_have_workers=False), 0.5, set()),
+        (Loader("", LOADER + 1), 0.5, set()),
+    ],
+)
+def test_workers_are_tried_where_none_are_advised(
+    program: Path, loader: Loader, share: float, expected: set[str]
+) -> None:
+    option = Option("Make batches cheaper to load.", (0.4, 1.0), experiment="cached-batch")
+    one = replace(finding("data_loader_single_process", program, LOADER, option), share=share)
+    found, unedited = candidates.find([one], [msgspec_replace(loader, file=str(program))], [])
+    assert [set(each.target.values) for each in found] == ([expected] if expected else [])
+    assert len(unedited) == (not expected)
+    if expected:
+        assert 1 <= int(found[0].target.values["num_workers"]) <= candidates.MOST_TRIED
+
+
+def test_a_save_gets_both_edits_to_be_measured(program: Path) -> None:
+    program.write_text("import torch\nfor step in range(9):\n    torch.save(state, path)\n")
+    found, _ = candidates.find([finding("checkpoint_stall", program, 3)], [], [])
+    assert [one.edit for one in found] == ["background_save", "checkpoint_interval"]
+    ((_, content),) = edited_program.make(found).items()
+    assert (
+        "    if (step + 1) % 5 == 0 or step + 1 == 9:\n        save_in_background(torch.save"
+        in content.decode()
+    )
 
 
 def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,6 +63,9 @@ LOADER_ARGUMENTS = {
     "persistent-workers": "persistent_workers",
     "pin-memory": "pin_memory",
 }
+WITHOUT_WORKERS, MIN_SHARE_TO_TRY, MOST_TRIED = "data_loader_single_process", 0.05, 4
+"""The rule about DataLoaders without workers, the share of the loop from which workers are tried that it does not
+advise, and how many at most: one for each core."""
 CACHE = "Cache the items"
 """The beginning of the option to keep the items of a data set."""
 THREAD_OPTION = re.compile(r"threads=\d+")
@@ -109,6 +113,9 @@ class Loader(Struct, frozen=True):
     file: str
     line: int
     seen: Mapping[str, Value] = {}
+    epochs: int = 1
+    may_have_workers: bool = True
+    """Whether its process may start others: a daemon may not."""
 
 
 class Unedited(Struct, frozen=True):
@@ -252,7 +259,7 @@ def _wanted(
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
     here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
-    created = [(line.file, line.line) for line in loaders]
+    created = [_place(loader) for loader in loaders]
     for option in finding.options:
         values = _loader_values(option)
         if values:
@@ -261,6 +268,16 @@ def _wanted(
             yield option, "cached_items", {"most_items": MOST_ITEMS}, created
         if THREAD_OPTION.fullmatch(option.experiment or ""):
             yield option, "thread_count", {"threads": _threads(option)}, _lines_with(THREAD_CALL, words)
+    if finding.rule == WITHOUT_WORKERS and not any(map(_loader_values, finding.options)):
+        # No gain is certain, so the diagnosis advises none: the runs tell.
+        for loader in loaders:
+            if loader.may_have_workers and finding.share >= MIN_SHARE_TO_TRY and here == [_place(loader)]:
+                trial: dict[str, Value] = {
+                    "num_workers": max(1, min(MOST_TRIED, len(os.sched_getaffinity(0))))
+                }
+                if loader.epochs > 1:
+                    trial["persistent_workers"] = True
+                yield finding.options[0], "loader_options", trial, here
     if finding.rule == "slow_optimizer" and finding.location is not None:
         for keyword in ("fused", "foreach"):
             yield (
@@ -277,6 +294,10 @@ def _wanted(
             values,
             here or [place for place in (loop,) if place and name == FREEZE],
         )
+
+
+def _place(loader: Loader) -> tuple[str, int]:
+    return loader.file, loader.line
 
 
 def _loader_values(option: Option) -> dict[str, Value]:

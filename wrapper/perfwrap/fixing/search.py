@@ -113,7 +113,7 @@ class Search:
             main = evidence.get(find_main_trainer)
             uses = evidence.get(find_loaders, main) if main is not None else ()
             loaders = [
-                Loader(use.created.file, use.created.line, _arguments_of(use))
+                Loader(use.created.file, use.created.line, _arguments_of(use), use.epochs, not use.of_daemon)
                 for use in uses
                 if use.training and use.created is not None
             ]

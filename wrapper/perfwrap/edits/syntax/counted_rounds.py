@@ -67,7 +67,8 @@ def counting(source: Source, loop: cst.While, step: str) -> cst.AugAssign:
         raise Refusal(f"The loop at line {source.line(loop)} does not count its rounds by {step} += 1.")
     for node in found:
         scope = source.scope(node)
-        starts = isinstance(source.parent(node), cst.AssignTarget | cst.AnnAssign) and (
+        made = next(source.around(node, cst.BaseSmallStatement, cst.BaseStatement), None)
+        starts = isinstance(made, cst.Assign | cst.AnnAssign) and (
             scope is source.scope(loop)
             or (isinstance(scope, cst.FunctionDef) and scope.name.value == "__init__")
             or "." not in step

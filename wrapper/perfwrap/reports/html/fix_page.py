@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
+from perfwrap.fixing.candidates import MIN_GAIN
 from perfwrap.fixing.equality import WORDS
 from perfwrap.private_files import replace_text
 from perfwrap.reports.html.encoding import clipped
@@ -55,7 +56,7 @@ def page(document: Mapping[str, Any], files: Sequence[Edited]) -> str:
         else "No edit is proven to make this program faster"
         if document["edits"]
         else "No edit could be made"
-        if document["unedited"]
+        if any(one["predicted"][0] <= 1 - MIN_GAIN for one in document["unedited"])
         else "Nothing to gain was found"
     )
     body = [
