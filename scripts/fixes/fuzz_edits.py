@@ -52,6 +52,7 @@ OWN = {
     "loader_options": r"DataLoader\(",
     "thread_count": r"DataLoader\(",
     "optimizer_options": r"(Adam|AdamW|SGD|RMSprop)\(",
+    "library_optimizer": r"(Adam|AdamW|SGD|Adagrad)\(",
     "zero_grad_option": r"zero_grad\(",
     "transfer_option": r"\.(to|cuda)\(",
     "evaluation_mode": r"\b(for|while)\b.*:",

@@ -16,6 +16,7 @@ EDITS = {
     "loader_options": "data",
     "thread_count": "process",
     "optimizer_options": "optimizer",
+    "library_optimizer": "optimizer",
     "zero_grad_option": "optimizer",
     "transfer_option": "data",
     "evaluation_mode": "loop",

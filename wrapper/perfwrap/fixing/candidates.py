@@ -279,13 +279,10 @@ def _wanted(
                     trial["persistent_workers"] = True
                 yield finding.options[0], "loader_options", trial, here
     if finding.rule == "slow_optimizer" and finding.location is not None:
+        made = _lines_with(OPTIMIZER, [without_cell(finding.location.file)])
         for keyword in ("fused", "foreach"):
-            yield (
-                finding.options[0],
-                "optimizer_options",
-                {keyword: True},
-                _lines_with(OPTIMIZER, [without_cell(finding.location.file)]),
-            )
+            yield finding.options[0], "optimizer_options", {keyword: True}, made
+        yield finding.options[0], "library_optimizer", {}, made
     for name, values in BY_RULE.get(finding.rule, ()):
         # What runs by itself, such as garbage collection, has no line of its own.
         yield (
