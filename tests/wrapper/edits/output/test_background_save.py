@@ -135,10 +135,56 @@ def test_a_model_of_several_ranks_is_not_copied_as_a_whole(
         assert "save_in_background" in apply(NAME, program)
 
 
-@pytest.mark.parametrize("opened", ["with open(p, 'wb') as file:\n        ", "file = io.BytesIO()\n    "])
+@pytest.mark.parametrize(
+    "opened",
+    [
+        "with open(p, 'wb') as file:\n        ",
+        "file = io.BytesIO()\n    ",
+        "with NamedTemporaryFile() as file:\n        file = file.name\n        ",
+    ],
+)
 def test_an_open_file_is_refused(refuse: Callable[..., str], opened: str) -> None:
     program = f"import io, torch\nfor step in range(9):\n    {opened}torch.save(state, file)  # here\n"
     assert "not the path" in refuse(NAME, program)
+
+
+def test_what_gets_the_path_waits_for_the_file(apply: Callable[..., str]) -> None:
+    """The function may be one of another file, which reads what was saved."""
+    program = """
+    import torch
+    for step in range(9):
+        model_path = f"{folder}/{step}.pt"
+        torch.save(model.state_dict(), model_path)  # here
+        print(model_path)
+        score = evaluate(model_path, step)
+        score = other(step)
+    """
+    lines = apply(NAME, program).splitlines()
+    assert lines[-1] == "+    wait_for_saves()" and lines.count("+    wait_for_saves()") == 2
+
+
+@pytest.mark.parametrize("model", ["model.state_dict()", "model"])
+def test_a_state_that_a_function_gets_is_that_of_its_only_call(
+    apply: Callable[..., str], refuse: Callable[..., str], model: str
+) -> None:
+    program = f"""
+    import shutil
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    def main():
+        for epoch in range(args.start, args.epochs):
+            save_checkpoint({{"epoch": epoch + 1, "arch": args.arch, "model": {model}}}, is_best)
+
+    def save_checkpoint(state, is_best, filename="last.pt"):
+        torch.save(state, filename)  # here
+        if is_best:
+            shutil.copyfile(filename, "best.pt")
+    """
+    if model == "model":
+        assert "cannot be copied" in refuse(NAME, program)
+    else:
+        assert '+        in_background(shutil.copyfile, filename, "best.pt")' in apply(NAME, program)
 
 
 PROGRAM = """

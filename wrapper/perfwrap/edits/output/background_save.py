@@ -17,7 +17,8 @@ from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.output.checkpoint_interval import SAVES
 from perfwrap.edits.syntax.added_code import add_code
 from perfwrap.edits.syntax.blocks import value_before
-from perfwrap.edits.syntax.call_arguments import called_name, find_call, is_method
+from perfwrap.edits.syntax.call_arguments import argument_of, called_name, find_call, is_method, unpacked
+from perfwrap.edits.syntax.names import read_names, writes
 from perfwrap.edits.syntax.source_tree import Change, Source, dotted_name
 from perfwrap.edits.syntax.statements import Changes, check_own_lines, with_lines
 
@@ -99,6 +100,24 @@ MOVES = (
 """What the thread can do instead, in its turn."""
 MOVE_METHODS = ("unlink", "rename", "replace")
 """The same of a path."""
+OPENING = ("BytesIO", "open", "fdopen", "NamedTemporaryFile", "TemporaryFile", "SpooledTemporaryFile")
+PATH = re.compile(r"(?i)path|file|ckpt|checkpoint|dir|folder|save|out")
+"""Names of paths, of which a part of a program may read the file."""
+HARMLESS = (
+    "print",
+    "info",
+    "debug",
+    "warning",
+    "log",
+    "write",
+    "makedirs",
+    "mkdir",
+    "append",
+    "range",
+    "len",
+    "str",
+)
+"""Functions that use a path without the file, or cannot use one."""
 PURE = ("join", "format", "str", "Path", "with_suffix", "with_name", "dirname", "basename")
 """Functions that only make a name of a file."""
 MOST_WAITS = 4
@@ -124,7 +143,7 @@ def edit(source: Source, target: Target) -> Edited:
     moved, waits = _others(source, call, changes)
     if not has_code:
         add_code(source, call, CODE, changes)
-    also = f" What {_lines(moved)} does with files follows in the thread." if moved else ""
+    also = f" The thread then runs the calls at {_lines(moved)}." if moved else ""
     also += f" The program waits for the file at {_lines(waits)}." if waits else ""
     return Edited(
         source.replaced(changes),
@@ -139,17 +158,24 @@ def _lines(numbers: list[int]) -> str:
 
 def _check_file(source: Source, call: cst.Call) -> None:
     """Refuse what is known to be no path: an open file, or a buffer in memory, which is used at once."""
-    file = dotted_name(call.args[1].value)
+    path = call.args[1].value
     scope = source.scope(call)
-    opened = [item.asname.name for item in source.inside(scope, cst.WithItem) if item.asname is not None]
+    opened = [
+        item.asname.name
+        for item in source.inside(scope, cst.WithItem)
+        if item.asname is not None and "TemporaryDirectory" not in source.code(item.item)
+    ]
     made = [
         target.target
         for found in source.inside(scope, cst.Assign)
-        if isinstance(found.value, cst.Call) and called_name(found.value) in ("BytesIO", "open", "fdopen")
+        if isinstance(found.value, cst.Call) and called_name(found.value) in OPENING
         for target in found.targets
     ]
-    if file and file in {dotted_name(name) for name in (*opened, *made)}:
-        raise Refusal(f"Line {source.line(call)} saves into {file}, which is not the path of a file.")
+    names = {dotted_name(name) for name in (*opened, *made)} & read_names(source, path)
+    if names:
+        raise Refusal(
+            f"Line {source.line(call)} saves into {sorted(names)[0]}, which is not the path of a file."
+        )
 
 
 def _check_state(source: Source, call: cst.Call) -> None:
@@ -175,12 +201,30 @@ def _is_plain(source: Source, state: cst.BaseExpression) -> bool:
             for element in state.elements
         )
     if isinstance(state, cst.Name):
-        before = value_before(source, state)
+        before = value_before(source, state) or _argument(source, state)
         if before is not None:
             return _is_plain(source, before)
     if isinstance(state, cst.Name | cst.Attribute):
         return PLAIN.fullmatch(dotted_name(state).rpartition(".")[2]) is not None
     return isinstance(state, cst.BaseNumber | cst.BaseString | cst.BinaryOperation)
+
+
+def _argument(source: Source, name: cst.Name) -> cst.BaseExpression | None:
+    """Return what the only call of a function gives for its parameter; None if that is not certain."""
+    function = source.scope(name)
+    if not isinstance(function, cst.FunctionDef) or writes(source, function, name.value):
+        return None
+    names = [param.name.value for param in function.params.params]
+    calls = [
+        call
+        for call in source.inside(source.module, cst.Call)
+        if called_name(call) == function.name.value and not unpacked(call)
+    ]
+    if len(calls) != 1 or name.value not in names:
+        return None
+    shift = int(isinstance(calls[0].func, cst.Attribute) and names[0] == "self")
+    found = argument_of(calls[0], name.value, names.index(name.value) - shift)
+    return found.value if found is not None else None
 
 
 def _called_by(name: str) -> Change:
@@ -200,7 +244,7 @@ def _others(source: Source, call: cst.Call, changes: Changes) -> tuple[list[int]
     runs = _runs(source, call)
     moved: list[int] = []
     waiting: dict[cst.BaseStatement, None] = {}
-    for other in _file_calls(source):
+    for other in dict.fromkeys([*_file_calls(source), *_users_of_path(source, call)]):
         if _is_before(source, other, runs):
             continue
         statement = source.statement(other)
@@ -280,6 +324,28 @@ def _file_calls(source: Source) -> Iterator[cst.Call]:
             or (is_method(call, "replace") and len(call.args) == 1)
         ) and not any(_is_data_set(source, found) for found in source.around(call, cst.ClassDef)):
             yield call
+
+
+def _users_of_path(source: Source, call: cst.Call) -> Iterator[cst.Call]:
+    """Return the other calls of the function that get a part of the path: they may read the file."""
+    names = {name for name in read_names(source, call.args[1].value) if PATH.search(name)}
+    for other in source.inside(source.scope(call), cst.Call):
+        name = called_name(other)
+        if (
+            other is not call
+            and not source.is_inside(call, other)
+            and not source.is_inside(other, call)
+            and name not in HARMLESS
+            and not source.name(other.func).startswith("os.path.")
+            and any(
+                names & read_names(source, argument.value)
+                for argument in other.args
+                if isinstance(
+                    argument.value, cst.Name | cst.Attribute | cst.BinaryOperation | cst.FormattedString
+                )
+            )
+        ):
+            yield other
 
 
 def _reads(source: Source, call: cst.Call) -> bool:
