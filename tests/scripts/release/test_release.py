@@ -16,8 +16,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-CONDA_NAMES = {"msgspec": "msgspec-python"}
-"""Packages with another name on conda-forge."""
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)\s*(?P<version>[><=].*)?$")
 
 
@@ -50,7 +48,7 @@ def test_the_recipe_requires_what_the_wheel_requires(project: dict[str, Any], re
     for line in project["dependencies"]:
         found = REQUIREMENT.match(line.partition(";")[0].strip())
         assert found is not None
-        wanted[CONDA_NAMES.get(found["name"], found["name"])] = found["version"]
+        wanted[found["name"]] = found["version"]
     run = {
         found["name"]: found["version"]
         for line in recipe_lines(repository, "run")
