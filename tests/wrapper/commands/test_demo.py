@@ -71,7 +71,7 @@ def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(tmp_pa
     assert slow["steps"]["count"] == 4 * 47
     if not (out / "fixed").exists():
         # Other tests keep the cores busy, so workers are not advised or gain nothing.
-        assert "its cores may be busy" in done.stderr
+        assert demo.BUSY in done.stderr
         assert script.read_bytes() == demo.SCRIPT.read_bytes()
         return
     fix = json.loads((out / "fix" / "fix.json").read_text())

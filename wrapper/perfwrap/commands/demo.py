@@ -27,6 +27,8 @@ FAST = ("--steps", "40", "--repeats", "3")
 SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 """Packages of the script, by the module that it imports."""
+BUSY = "other programs may use the cores. Run the demo again when they are free."
+"""Why the demo ends early."""
 FINDS = "import sys, importlib.util as u; print(*(name for name in sys.argv[1:] if u.find_spec(name)))"
 """A program that prints which of the modules that it is given are installed."""
 
@@ -55,10 +57,10 @@ def demo(
     slow = _profile(python, script, folder / "slow", "1 of 3: a slow training script")
     edit = _advised(folder / "slow")
     if edit is None:
-        say("The diagnosis advises no edit on this machine: its cores may be busy.")
+        say(f"The diagnosis advises no edit: {BUSY}")
         return
     if not _fixed(python, script, folder / "fix", edit.rule):
-        say("No edit is proven to gain on this machine: its cores may be busy.")
+        say(f"No edit is proven to gain: {BUSY}")
         return
     fixed = _profile(python, script, folder / "fixed", "3 of 3: the script with the patch")
     print_difference(slow, fixed, edit.predicted, folder)
