@@ -31,6 +31,7 @@ from perfwrap.launch import overlay_file
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
+from perfwrap.rules import RULES
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
 from perfwrap.run_folder import RunFolder
 from perfwrap.timeline.model import Timeline
@@ -42,6 +43,8 @@ SEED = 0
 MOST_BOUNDS = 4
 """Runs of the unchanged program with perturbed parameters, and with another seed, that a deviation is compared with."""
 COMPUTE_BOUND = "compute-bound"
+INSPECTED = frozenset(rule.__name__.rpartition(".")[2] for rule in RULES if "operations" in rule.NEEDS)
+"""The rules that only an inspection can check."""
 LOG = "edited.log"
 MEMORY_FACTOR, FREE_BYTES = 1.5, 1 << 30
 """An edit may need so many times the memory; a gibibyte more is always free: each worker needs some for itself."""
@@ -91,10 +94,13 @@ class Search:
     _checks: int = 0
 
     def find(self, only: Sequence[str]) -> list[Candidate]:
-        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates."""
+        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates.
+
+        It is also inspected if one of the rules in ``only`` needs that.
+        """
         diagnosis = self.trial.diagnosis
         findings = list(diagnosis.findings) if diagnosis is not None else []
-        if diagnosis is not None and diagnosis.verdict.id == COMPUTE_BOUND:
+        if diagnosis is not None and (diagnosis.verdict.id == COMPUTE_BOUND or INSPECTED & set(only)):
             findings += self._inspected()
         wanted = [one for one in findings if not only or one.rule in only]
         timeline = read_timeline(RunFolder(self.trial.baseline.folder / "run"))
@@ -139,7 +145,7 @@ class Search:
 
     def _inspected(self) -> list[Finding]:
         """Return what an inspection of the program finds; nothing if it cannot be inspected."""
-        self.trial.progress.says("the model's own work is the largest part: its operations are inspected")
+        self.trial.progress.says("the model's own operations are inspected")
         settings = Settings(
             self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
         )
