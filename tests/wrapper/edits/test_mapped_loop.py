@@ -36,6 +36,68 @@ def distances(x, y):
 """
 
 
+TAGS = """
+import torch
+
+class Loss:
+    def forward(self, logits, truth):
+        losses = []
+        for tag in range(logits.shape[1]):
+            # The score.
+            score, wanted = logits[:, tag], truth[:, tag : tag + 1]
+            weight = torch.where(wanted[:, 0] > 0, 1 - self.share[tag], self.share[tag])  # rare
+            losses.append((weight * score).sum() / weight.sum())  # here
+        return torch.stack(losses).mean()
+"""
+FORWARD = """
+def forward(logits, truth):
+    loss = Loss()
+    loss.share = logits[0].detach()
+    return loss.forward(logits, truth)
+"""
+SWAPPED = """
+import torch
+
+def swapped(x, y):
+    rows, columns, _ = x.shape
+    out = torch.zeros(columns, rows, len(y))
+    for i in range(columns):
+        for j in range(rows):
+            out[i, j] = torch.cdist(x[j, i][None], y)[0]  # here
+    return out
+"""
+COLUMNS = """
+import torch
+
+def overlaps(anchors, boxes):
+    table = torch.zeros(len(anchors), len(boxes))
+    for j in range(len(boxes)):
+        table[:, j] = torch.cdist(anchors, boxes[j : j + 1])[:, 0]  # here
+    return table * boxes.sum(-1)
+"""
+
+
+def test_several_statements_become_a_function(apply: Callable[..., str]) -> None:
+    found = apply(NAME, TAGS)
+    assert "+        def one_tag(logits_part, truth_part, self_share_part):\n" in found
+    assert "+            score, wanted = logits_part, truth_part[:, None]\n" in found
+    assert "+            return (weight * score).sum() / weight.sum()  # here\n" in found
+    assert (
+        "+        losses.extend(torch.vmap(one_tag, in_dims=(1, 1, 0))(logits, truth, self.share).unbind())"
+        in found
+    )
+    assert "# The score." not in found, "it stays"
+
+
+def test_columns_become_a_dimension(apply: Callable[..., str]) -> None:
+    assert apply(NAME, COLUMNS) == (
+        "-    for j in range(len(boxes)):\n"
+        "-        table[:, j] = torch.cdist(anchors, boxes[j : j + 1])[:, 0]  # here\n"
+        "+    table[:, : len(boxes)] = torch.vmap("
+        "lambda boxes_part: torch.cdist(anchors, boxes_part[None])[:, 0], out_dims=1)(boxes)  # here"
+    )
+
+
 def test_nested_loops_become_one_computation(apply: Callable[..., str]) -> None:
     assert apply(NAME, PROGRAM) == (
         "-    for picture in range(boxes.shape[0]):\n"
@@ -66,6 +128,9 @@ def test_the_line_may_be_in_the_function_that_the_loop_calls(apply: Callable[...
         (PROGRAM, "assign", ((3, 5, 4), (7, 4))),
         (PROGRAM, "assign", ((2, 0, 4), (7, 4))),
         (LIST, "distances", ((6, 3), (7, 3))),
+        (TAGS + FORWARD, "forward", ((6, 3), (6, 3))),
+        (COLUMNS, "overlaps", ((6, 3), (5, 3))),
+        (SWAPPED, "swapped", ((3, 5, 4), (7, 4))),
     ],
 )
 def test_results_and_gradients_are_the_same(
@@ -103,13 +168,14 @@ def test_results_and_gradients_are_the_same(
             "overlap(boxes[picture, 0], anchors)",
             "whole dimension",
         ),
-        ("overlap(boxes[picture, number], anchors)", "overlap(boxes, anchors)", "no elements"),
-        ("anchors)  # here", "anchors) + number  # here", "something else than an element"),
+        ("overlap(boxes[picture, number], anchors)", "overlap(boxes, anchors)", "no parts"),
+        ("anchors)  # here", "anchors) + number  # here", "something else than a part"),
         ("anchors)  # here", "anchors) + quality[0, 0]  # here", "which earlier rounds set"),
-        ("anchors)  # here", "anchors) + boxes.sum()  # here", "all of boxes"),
-        ("# here", "# here\n            count(number)", "more than one statement"),
-        ("quality = boxes.new_zeros", "quality = make", "not known to be a tensor"),
-        ("    return quality", "    return quality[picture]", "is used behind the loop"),
+        ("# here", "# here\n            count(number)", "neither sets a part"),
+        ("# here", "# here\n            if boxes.any(): quality = 0", "not one simple statement"),
+        ("quality = boxes.new_zeros", "quality = make", "a tensor that the function makes"),
+        ("    return quality", "    return quality[picture]", "is used outside of the loop"),
+        ("boxes[picture, number]", "boxes[0, picture, number]", "is not known"),
         ("    common =", "    print(low)\n    common =", "may do more than to compute"),
         ("    common =", "    common = torch.rand(3)\n    common =", "may do more than to compute"),
         (
@@ -133,7 +199,7 @@ def test_what_rounds_may_not_share_is_refused(
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("out = []", "out = make()", "neither sets the element"),
+        ("out = []", "out = make()", "neither sets a part"),
         ("batch, size = x.shape", "batch = 4", "whole dimension"),
         ("torch.cdist(x[i][None], y)", "self.head(x[i])", "more than to compute"),
         ("torch.cdist(x[i][None], y)", "x[i].item()", "more than to compute"),

@@ -1,23 +1,24 @@
 """Computes all rounds of a loop at once, by ``torch.vmap``: ``for i in range(x.shape[0]): out[i] = f(x[i])``.
 
-The loop, or two nested loops, must go through whole dimensions of a tensor, and do nothing but to set one element of a
-new tensor, or to append to a list. What it computes uses the counters only as the index of tensors, and calls nothing
-but operations of torch and functions of this file that only compute. ``torch.vmap`` itself refuses what rounds could
-not share, such as random numbers and branches on values: then the edited program fails, and the edit is dropped.
+The loop, or two nested loops, must go through whole dimensions of a tensor, and do nothing but to set one part of a
+new tensor, or to append to a list. What it computes uses the counters only as an index of tensors, and calls nothing
+but operations of torch and functions of this file that only compute. ``torch.vmap`` itself refuses what rounds cannot
+share, such as random numbers and branches on values: then the edited program fails, and the edit is dropped.
 Refused: all else. Values: none.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import libcst as cst
 
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.blocks import changed_in_place
 from perfwrap.edits.syntax.call_arguments import called_name, is_method
+from perfwrap.edits.syntax.lone_loops import LoneLoops, find_loops
 from perfwrap.edits.syntax.names import changed_names, free_name, mentions, reads, writes
+from perfwrap.edits.syntax.parts_of_rounds import Parts, find_parts, place_of
 from perfwrap.edits.syntax.pure_code import check_pure
 from perfwrap.edits.syntax.source_tree import Source, dotted_name
 from perfwrap.edits.syntax.statements import Changes, check_own_lines, module_name
@@ -27,50 +28,39 @@ MADE = re.compile(r"(new_)?(zeros|ones|empty|full)(_like)?")
 """Functions and methods that make a tensor to be filled."""
 
 
-class _Rounds(NamedTuple):
-    """Nested loops, the outermost first, with their counters and the statement inside."""
-
-    loops: list[cst.For]
-    counters: list[str]
-    line: cst.SimpleStatementLine
-
-
 def edit(source: Source, target: Target) -> Edited:
     """Return the source with one computation instead of the loop at the line; raises Refusal."""
-    rounds = _rounds_at(source, target.line)
-    outer, small = rounds.loops[0], rounds.line.body[0]
+    loops = find_loops(source, target.line)
+    outer, (*before, last) = loops.all[0], loops.body
     check_own_lines(source, outer)
-    out, value = _result(source, rounds, small)
-    if mentions(source, value, out):
-        raise Refusal(f"Line {source.line(small)} uses {out}, which earlier rounds set.")
-    parts = _parts(source, value, rounds.counters)
-    for name in parts:
+    out, value, filled = _result(source, loops, last)
+    _check_variables(source, loops, out)
+    parts = find_parts(source, [*before, value], loops)
+    for name in parts.names:
         if name in changed_names(source, outer) | changed_in_place(source, outer):
             raise Refusal(f"The loop at line {source.line(outer)} changes {name}.")
-    _check_lengths(source, rounds, parts)
-    check_pure(source, value)
-    for name in rounds.counters:
-        if any(not source.is_inside(node, outer) for node in reads(source, source.scope(outer), name)):
-            raise Refusal(f"{name} is used behind the loop at line {source.line(outer)}.")
+    for node in [*source.inside(outer.body, cst.Assign), value]:
+        check_pure(source, node.value if isinstance(node, cst.Assign) else node)
     changes: Changes = {}
     torch = module_name(source, "torch", changes)
-    text = f"{torch}.vmap(" * len(rounds.loops) + _function(source, value, parts)
-    text += ")" * len(rounds.loops) + f"({', '.join(parts)})"
-    if isinstance(small, cst.Assign):
-        ends = [f": {source.code(_length_of(loop))}" for loop in rounds.loops]
-        text = f"{out}[{', '.join(ends)}] = {text}"
-    else:
+    function = _lambda(source, value, parts) if not before else free_name(source, f"one_{loops.counters[0]}")
+    text = _mapped(torch, function, parts, loops, filled)
+    if filled is None:
         text = f"{out}.extend({text}.unbind())"
+    else:
+        text = f"{source.code(filled.visit(_Ranges(source, loops)))} = {text}"
 
-    def change(updated: cst.CSTNode) -> cst.CSTNode:
+    def change(updated: cst.CSTNode) -> cst.FlattenSentinel[cst.CSTNode]:
         assert isinstance(updated, cst.For)
-        comments = _Comments(rounds.line.trailing_whitespace.comment)
-        outer.body.visit(comments)
         new = source.parse(text)
         assert isinstance(new, cst.SimpleStatementLine)
-        return rounds.line.with_changes(
-            body=new.body, leading_lines=[*updated.leading_lines, *comments.found]
-        )
+        if before:
+            definition = _definition(source, function, loops, value, parts)
+            return cst.FlattenSentinel([definition.with_changes(leading_lines=updated.leading_lines), new])
+        comments = _Comments(last.trailing_whitespace.comment)
+        outer.body.visit(comments)
+        lines = [*updated.leading_lines, *comments.found]
+        return cst.FlattenSentinel([last.with_changes(body=new.body, leading_lines=lines)])
 
     changes[outer] = change
     return Edited(
@@ -79,166 +69,113 @@ def edit(source: Source, target: Target) -> Edited:
     )
 
 
-def _rounds_at(source: Source, line: int) -> _Rounds:
-    """Return the outermost loops around a line that do nothing but one statement."""
-    loops = [_loop_at(source, line)]
-    while isinstance(only := _only(loops[-1]), cst.For):
-        loops.append(only)
-    while isinstance(outer := source.loop(loops[0]), cst.For) and _only(outer) is loops[0]:
-        loops.insert(0, outer)
-    statement = _only(loops[-1])
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        raise Refusal(f"The loop at line {source.line(loops[0])} has more than one statement.")
-    counters = []
-    for loop in loops:
-        counted = loop.iter
-        if (
-            loop.orelse is not None
-            or not isinstance(loop.target, cst.Name)
-            or not isinstance(counted, cst.Call)
-            or dotted_name(counted.func) != "range"
-            or len(counted.args) != 1
-        ):
-            raise Refusal(f"The loop at line {source.line(loop)} does not count from zero to a length.")
-        counters.append(loop.target.value)
-    return _Rounds(loops, counters, statement)
-
-
-def _loop_at(source: Source, line: int) -> cst.For:
-    """Return the innermost loop around a line, or around the only call in a loop of the function that it is in."""
-    for kind in (cst.For, cst.FunctionDef):
-        found = [
-            node
-            for node in source.inside(source.module, kind)
-            if source.line(node) <= line <= source.last_line(node)
-        ]
-        if found and kind is cst.For:
-            return found[-1]
-        if found:
-            calls = [
-                source.loop(call)
-                for call in source.inside(source.module, cst.Call)
-                if dotted_name(call.func) == found[-1].name.value
-            ]
-            loops = [loop for loop in calls if isinstance(loop, cst.For)]
-            if len(loops) == 1:
-                return loops[0]
-    raise Refusal(f"Line {line} is not in a for loop.")
-
-
-def _length_of(loop: cst.For) -> cst.BaseExpression:
-    """Return how many rounds a loop has."""
-    assert isinstance(loop.iter, cst.Call)
-    return loop.iter.args[0].value
-
-
-def _only(loop: cst.For) -> cst.BaseStatement | None:
-    """Return the only statement of a loop."""
-    body = loop.body.body
-    return body[0] if len(body) == 1 and isinstance(body[0], cst.BaseStatement) else None
-
-
-def _result(source: Source, rounds: _Rounds, small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]:
-    """Return the tensor or list that the loop fills, and what it computes in a round."""
-    line = source.line(small)
+def _result(
+    source: Source, loops: LoneLoops, last: cst.SimpleStatementLine
+) -> tuple[str, cst.BaseExpression, cst.Subscript | None]:
+    """Return the tensor or list that the loops fill, what they compute in a round, and the part that this sets."""
+    small, line = last.body[0], source.line(last)
     if isinstance(small, cst.Assign) and len(small.targets) == 1:
         filled = small.targets[0].target
-        if not isinstance(filled, cst.Subscript) or _counters_of(filled) != rounds.counters:
-            raise Refusal(f"Line {line} does not set the element of the round.")
-        out = dotted_name(filled.value)
-        values = [assigned_value(source, node) for node in writes(source, source.scope(small), out)]
+        out = dotted_name(filled.value) if isinstance(filled, cst.Subscript) else ""
+        values = (
+            [assigned_value(source, node) for node in writes(source, source.scope(small), out)] if out else []
+        )
+        (made,) = values if len(values) == 1 else (None,)
         if (
-            len(values) != 1
-            or not isinstance(values[0], cst.Call)
-            or not MADE.fullmatch(called_name(values[0]))
+            isinstance(filled, cst.Subscript)
+            and isinstance(made, cst.Call)
+            and MADE.fullmatch(called_name(made))
         ):
-            raise Refusal(f"{out} is not known to be a tensor that the function makes.")
-        return out, small.value
+            return out, small.value, filled
+        raise Refusal(f"Line {line} does not set a part of a tensor that the function makes.")
     call = small.value if isinstance(small, cst.Expr) else None
     if isinstance(call, cst.Call) and is_method(call, "append") and len(call.args) == 1:
         assert isinstance(call.func, cst.Attribute)
         out = dotted_name(call.func.value)
         values = [assigned_value(source, node) for node in writes(source, source.scope(small), out)]
-        if len(rounds.loops) == 1 and values and all(isinstance(found, cst.List) for found in values):
-            return out, call.args[0].value
-    raise Refusal(f"Line {line} neither sets the element of a tensor nor appends to a list of the function.")
+        if len(loops.all) == 1 and values and all(isinstance(found, cst.List) for found in values):
+            return out, call.args[0].value, None
+    raise Refusal(f"Line {line} neither sets a part of a tensor nor appends to a list of the function.")
 
 
-def _counters_of(subscript: cst.Subscript) -> list[str]:
-    """Return the variables that are all of an index: ``i`` and ``j`` of ``x[i, j]``; empty for any other index."""
-    names = [
-        element.slice.value if isinstance(element.slice, cst.Index) else None for element in subscript.slice
-    ]
-    return [found.value for found in names if isinstance(found, cst.Name)] if all(names) else []
+def _check_variables(source: Source, loops: LoneLoops, out: str) -> None:
+    """Refuse variables of the loop that a later round, or code behind the loop, may use."""
+    outer, scope = loops.all[0], source.scope(loops.all[0])
+    if len(mentions(source, outer, out)) > 1:
+        raise Refusal(f"The loop at line {source.line(outer)} uses {out}, which earlier rounds set.")
+    own = list(loops.counters)
+    for statement in loops.body[:-1]:
+        assign = statement.body[0]
+        assert isinstance(assign, cst.Assign)
+        for name in sorted(changed_names(source, statement)):
+            own.append(name)
+            if "." in name or any(
+                source.line(node) <= source.last_line(statement) for node in reads(source, outer.body, name)
+            ):
+                raise Refusal(f"Line {source.line(statement)} may use {name} of an earlier round.")
+    for name in own:
+        if any(not source.is_inside(node, outer) for node in reads(source, scope, name)):
+            raise Refusal(f"{name} is used outside of the loop at line {source.line(outer)}.")
 
 
-def _parts(source: Source, value: cst.BaseExpression, counters: list[str]) -> dict[str, list[cst.Subscript]]:
-    """Return where the rounds use their parts of tensors, by the names of the tensors."""
-    found: dict[str, list[cst.Subscript]] = {}
-    for name in counters:
-        for node in mentions(source, value, name):
-            part = next(source.around(node, cst.Subscript), None)
-            if part is None or not source.is_inside(part, value) or not isinstance(part.value, cst.Name):
-                raise Refusal(f"Line {source.line(node)} uses {name} for something else than an element.")
-            if _counters_of(part) != counters:
-                raise Refusal(f"Line {source.line(node)} does not use the element of the round.")
-            same = found.setdefault(part.value.value, [])
-            if not any(part is each for each in same):
-                same.append(part)
-    if not found:
-        raise Refusal("The rounds use no elements of a tensor.")
-    for name, subscripts in found.items():
-        if len(mentions(source, value, name)) > len(subscripts):
-            raise Refusal(f"The rounds use all of {name}, not only their element.")
-    return found
+def _mapped(torch: str, function: str, parts: Parts, loops: LoneLoops, filled: cst.Subscript | None) -> str:
+    """Return the call of ``vmap``, one inside of the other for nested loops."""
+    text = function
+    levels = range(len(loops.all))
+    of_result = place_of(filled, loops.counters) if filled is not None else (0,)
+    for level in reversed(levels):
+        places = [_within(each, level) for each in parts.places]
+        given = repr(places[0]) if len(places) == 1 else repr(tuple(places))
+        options = f", in_dims={given}" if any(place != 0 for place in places) else ""
+        result = _within(of_result, level)
+        options += f", out_dims={result}" if result else ""
+        text = f"{torch}.vmap({text}{options})"
+    return f"{text}({', '.join(parts.names)})"
 
 
-def _check_lengths(source: Source, rounds: _Rounds, parts: dict[str, list[cst.Subscript]]) -> None:
-    """Refuse loops that do not go through the whole first dimensions of one of the tensors."""
-    for place, loop in enumerate(rounds.loops):
-        length = _length_of(loop)
-        texts = {source.code(length)}
-        if isinstance(length, cst.Name):
-            stores = writes(source, source.scope(loop), length.value)
-            texts = {_length(source, node) for node in stores}
-        wanted = {
-            text
-            for name in parts
-            for text in (f"{name}.shape[{place}]", f"{name}.size({place})", f"{name}.size()[{place}]")
+def _within(places: tuple[int | None, ...], level: int) -> int | None:
+    """Return the dimension of a loop, after those of the loops around it were taken."""
+    own = places[level]
+    return None if own is None else own - sum(place is not None and place < own for place in places[:level])
+
+
+def _lambda(source: Source, value: cst.BaseExpression, parts: Parts) -> str:
+    """Return the function of one round."""
+    return f"lambda {', '.join(parts.arguments)}: {source.code(parts.replaced(value))}"
+
+
+def _definition(
+    source: Source, function: str, loops: LoneLoops, value: cst.BaseExpression, parts: Parts
+) -> cst.FunctionDef:
+    """Return the function of one round, with the statements of the loop."""
+    definition = source.parse(f"def {function}({', '.join(parts.arguments)}):\n    return 0\n")
+    assert isinstance(definition, cst.FunctionDef)
+    last = loops.body[-1].with_changes(body=[cst.Return(parts.replaced(value))])
+    lines = [parts.replaced(statement) for statement in loops.body[:-1]]
+    return definition.with_changes(body=loops.all[-1].body.with_changes(body=[*lines, last]))
+
+
+class _Ranges(cst.CSTTransformer):
+    """Puts whole dimensions in place of counters: ``out[:, : len(x)]`` for ``out[:, i]``."""
+
+    def __init__(self, source: Source, loops: LoneLoops) -> None:
+        super().__init__()
+        self._ends = {
+            name: f": {source.code(length)}"
+            for name, length in zip(loops.counters, loops.lengths, strict=True)
         }
-        if len(texts) != 1 or not texts <= wanted:
-            raise Refusal(
-                f"The loop at line {source.line(loop)} is not known to go through a whole dimension of "
-                f"{' or '.join(parts)}."
-            )
 
-
-def _length(source: Source, store: cst.CSTNode) -> str:
-    """Return the dimension of a tensor that a variable is set to: ``batch, count, _ = x.shape``."""
-    value = assigned_value(source, store)
-    if value is not None:
-        return source.code(value)
-    element = source.parent(store)
-    names = source.parent(element) if isinstance(element, cst.Element) else None
-    assign = next(source.around(store, cst.Assign), None)
-    if not isinstance(names, cst.Tuple) or assign is None or len(assign.targets) != 1:
-        return ""
-    text = source.code(assign.value)
-    if not text.endswith((".shape", ".size()")) or any(
-        isinstance(found, cst.StarredElement) for found in names.elements
-    ):
-        return ""
-    place = next(index for index, found in enumerate(names.elements) if found is element)
-    return f"{text.removesuffix('.shape').removesuffix('.size()')}.shape[{place}]"
-
-
-def _function(source: Source, value: cst.BaseExpression, parts: dict[str, list[cst.Subscript]]) -> str:
-    """Return the function of one round: of the elements of the tensors."""
-    names = {name: free_name(source, f"{name}_part") for name in parts}
-    changes = {part: cst.Name(names[name]) for name, each in parts.items() for part in each}
-    replaced = value.visit(_Parts(changes))
-    assert isinstance(replaced, cst.BaseExpression)
-    return f"lambda {', '.join(names.values())}: {source.code(replaced)}"
+    def leave_SubscriptElement(
+        self, original_node: cst.SubscriptElement, updated_node: cst.SubscriptElement
+    ) -> cst.SubscriptElement:
+        """Return the whole dimension of a counter."""
+        index = original_node.slice
+        name = index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.Name) else ""
+        if name not in self._ends:
+            return updated_node
+        whole = cst.parse_expression(f"x[{self._ends[name]}]")
+        assert isinstance(whole, cst.Subscript)
+        return updated_node.with_changes(slice=whole.slice[0].slice)
 
 
 class _Comments(cst.CSTVisitor):
@@ -253,17 +190,3 @@ class _Comments(cst.CSTVisitor):
         """Keep a comment as a line of its own."""
         if node is not self._besides:
             self.found.append(cst.EmptyLine(comment=node))
-
-
-class _Parts(cst.CSTTransformer):
-    """Replaces the elements of tensors, by identity."""
-
-    def __init__(self, changes: dict[cst.Subscript, cst.Name]) -> None:
-        super().__init__()
-        self._changes = changes
-
-    def leave_Subscript(
-        self, original_node: cst.Subscript, updated_node: cst.Subscript
-    ) -> cst.BaseExpression:
-        """Return the element's name."""
-        return self._changes.get(original_node, updated_node)
