@@ -55,7 +55,7 @@ def test_the_variable_has_the_same_value_after_the_loop(old: str, new: str, roun
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("# here", "# here\n        print(matrix)", "Line 6 uses matrix in the loop"),
+        ("# here", "# here\n        print(matrix)", "Line 5 uses matrix in the loop"),
         ("        y =", "        matrix = None\n        y =", "uses matrix in the loop"),
         ("matrix = y", "rows = matrix = y", "does not set a variable"),
         ("y.cpu().tolist()", "[y.tolist()]", "does not set a variable"),
