@@ -24,10 +24,9 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
-from perfwrap.edits import EDITS
+from perfwrap.edits import EDITS, module_of
 from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.source_tree import Source, parse
@@ -171,7 +170,7 @@ def repeats(name: str, text: str, target: Target) -> bool:
     """Return whether an edit finds something to do at its place again and again."""
     for _ in range(TIMES):
         try:
-            text = import_module(f"perfwrap.edits.{name}").edit(parse(text), target).text
+            text = module_of(name).edit(parse(text), target).text
         except Refusal:
             return False
     return True
@@ -200,7 +199,7 @@ def try_file(path: Path, names: list[str], chance: random.Random, counts: Counte
                 target = Target(line, values)
                 counts[f"{name}: tried"] += 1
                 try:
-                    edited = import_module(f"perfwrap.edits.{name}").edit(source, target)
+                    edited = module_of(name).edit(source, target)
                     fault = find_fault(name, text, edited, is_python)
                     if fault is None and repeats(name, edited.text, target):
                         fault = "is never done"

@@ -12,7 +12,7 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.frozen_discriminator import WRAPPERS
+from perfwrap.edits.backward.frozen_discriminator import WRAPPERS
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import called_name, callee, find_call
 from perfwrap.edits.syntax.names import free_name, ingredients, is_stored, mentions, read_names, writes
