@@ -83,7 +83,8 @@ def test_several_statements_become_a_function(apply: Callable[..., str]) -> None
     assert "+            score, wanted = logits_part, truth_part[:, None]\n" in found
     assert "+            return (weight * score).sum() / weight.sum()  # here\n" in found
     assert (
-        "+        losses.extend(torch.vmap(one_tag, in_dims=(1, 1, 0))(logits, truth, self.share).unbind())"
+        "+        if logits.shape[1]:\n"
+        "+            losses.extend(torch.vmap(one_tag, in_dims=(1, 1, 0))(logits, truth, self.share).unbind())"
         in found
     )
     assert "# The score." not in found, "it stays"
@@ -93,7 +94,8 @@ def test_columns_become_a_dimension(apply: Callable[..., str]) -> None:
     assert apply(NAME, COLUMNS) == (
         "-    for j in range(len(boxes)):\n"
         "-        table[:, j] = torch.cdist(anchors, boxes[j : j + 1])[:, 0]  # here\n"
-        "+    table[:, : len(boxes)] = torch.vmap("
+        "+    if len(boxes):\n"
+        "+        table[:, : len(boxes)] = torch.vmap("
         "lambda boxes_part: torch.cdist(anchors, boxes_part[None])[:, 0], out_dims=1)(boxes)  # here"
     )
 
@@ -105,14 +107,16 @@ def test_nested_loops_become_one_computation(apply: Callable[..., str]) -> None:
         "-        for number in range(boxes.shape[1]):\n"
         "-            quality[picture, number] = overlap(boxes[picture, number], anchors)  # here\n"
         "+    # Each box.\n"
-        "+    quality[: boxes.shape[0], : boxes.shape[1]] = "
+        "+    if boxes.shape[0] and boxes.shape[1]:\n"
+        "+        quality[: boxes.shape[0], : boxes.shape[1]] = "
         "torch.vmap(torch.vmap(lambda boxes_part: overlap(boxes_part, anchors)))(boxes)  # here"
     )
 
 
 def test_a_list_gets_all_results(apply: Callable[..., str]) -> None:
     assert (
-        "+    out.extend(torch.vmap(lambda x_part: torch.cdist(x_part[None], y)[0] * x_part.sum())(x).unbind())"
+        "+    if batch:\n"
+        "+        out.extend(torch.vmap(lambda x_part: torch.cdist(x_part[None], y)[0] * x_part.sum())(x).unbind())"
         in apply(NAME, LIST)
     )
 

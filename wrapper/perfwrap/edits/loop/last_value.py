@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.loop.summed_values import check_variable
+from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import find_call, is_method
 from perfwrap.edits.syntax.names import free_name, mentions
 from perfwrap.edits.syntax.read_values import device_value, is_read

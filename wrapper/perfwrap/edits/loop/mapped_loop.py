@@ -48,19 +48,27 @@ def edit(source: Source, target: Target) -> Edited:
     if filled is None:
         text = f"{out}.extend({text}.unbind())"
     else:
-        text = f"{source.code(filled.visit(_Ranges(source, loops)))} = {text}"
+        ranges = filled.visit(_Ranges(source, loops))
+        assert isinstance(ranges, cst.Subscript)
+        text = f"{source.code(ranges)} = {text}"
+    # Without a round, vmap fails.
+    test = " and ".join(source.code(length) for length in loops.lengths)
 
     def change(updated: cst.CSTNode) -> cst.FlattenSentinel[cst.CSTNode]:
         assert isinstance(updated, cst.For)
-        new = source.parse(text)
-        assert isinstance(new, cst.SimpleStatementLine)
+        new = source.parse(f"if {test}:\n    {text}\n")
+        assert isinstance(new, cst.If)
         if before:
             definition = _definition(source, function, loops, value, parts)
             return cst.FlattenSentinel([definition.with_changes(leading_lines=updated.leading_lines), new])
         comments = _Comments(last.trailing_whitespace.comment)
         outer.body.visit(comments)
-        lines = [*updated.leading_lines, *comments.found]
-        return cst.FlattenSentinel([last.with_changes(body=new.body, leading_lines=lines)])
+        (line,) = new.body.body
+        line = line.with_changes(trailing_whitespace=last.trailing_whitespace)
+        body = new.body.with_changes(body=[line])
+        return cst.FlattenSentinel(
+            [new.with_changes(body=body, leading_lines=[*updated.leading_lines, *comments.found])]
+        )
 
     changes[outer] = change
     return Edited(

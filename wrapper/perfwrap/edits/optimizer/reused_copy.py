@@ -8,6 +8,8 @@ Values: none.
 
 from __future__ import annotations
 
+from typing import cast
+
 import libcst as cst
 
 from perfwrap.edits.outcome import Edited, Refusal, Target
@@ -28,6 +30,7 @@ SAVES = ("torch.save", "copy.deepcopy")
 def edit(source: Source, target: Target) -> Edited:
     """Return the source without the copy at the line, or in the function that the line calls; raises Refusal."""
     function, assign = _copy_at(source, target.line)
+    assert isinstance(assign.value, cst.Call)
     new, model = source.code(assign.targets[0].target), source.code(assign.value.args[0].value)
     if not any(
         source.name(found.decorator.func if isinstance(found.decorator, cst.Call) else found.decorator)
@@ -61,7 +64,7 @@ def _copy_at(source: Source, line: int) -> tuple[cst.FunctionDef, cst.Assign]:
         for assign in source.inside(function.body, cst.Assign):
             is_here = source.line(assign) <= line <= source.last_line(assign) or function.name.value in names
             if is_here and _copied(source, assign) and source.scope(assign) is function:
-                return function, assign
+                return cast(cst.FunctionDef, function), cast(cst.Assign, assign)
     raise Refusal(f"Line {line} copies no model in a function.")
 
 

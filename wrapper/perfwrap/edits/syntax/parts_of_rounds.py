@@ -32,7 +32,7 @@ class Parts(NamedTuple):
         """Return code with the names of the parts."""
         new = node.visit(_Replacing(self.expressions))
         assert isinstance(new, cst.CSTNode)
-        return new  # type: ignore[return-value]
+        return new
 
 
 def find_parts(source: Source, nodes: Sequence[cst.CSTNode], loops: LoneLoops) -> Parts:
