@@ -141,7 +141,10 @@ def find(
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
             unedited.append(
-                Unedited(finding.rule, reasons[0] if reasons else "There is no edit for this finding.")
+                Unedited(
+                    finding.rule,
+                    " ".join(dict.fromkeys(reasons)) or "There is no edit for this finding.",
+                )
             )
     return list(found.values()), unedited
 

@@ -146,9 +146,7 @@ class Search:
     def _inspected(self) -> list[Finding]:
         """Return what an inspection of the program finds; nothing if it cannot be inspected."""
         self.trial.progress.says("the model's own operations are inspected")
-        settings = Settings(
-            self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
-        )
+        settings = replace(self.trial.settings, warm_up="auto", precision=0.0, inspect=True)
         timeline = read_timeline(self._run("inspect", settings).run)
         if timeline is None:
             return []
@@ -286,7 +284,7 @@ class Search:
         return self._values[which]
 
     def _check(self, seed: int) -> Settings:
-        return Settings(CHECK_STEPS, "0", 0.0, self.trial.settings.timeout_s, values_seed=seed)
+        return replace(self.trial.settings, steps=CHECK_STEPS, warm_up="0", precision=0.0, values_seed=seed)
 
     def _overlay(self, name: str, contents: Contents) -> Path:
         path = self.trial.folder / f"{name}.overlay"

@@ -58,8 +58,11 @@ def edit(source: Source, target: Target) -> Edited:
 
 
 def _copy_at(source: Source, line: int) -> tuple[cst.FunctionDef, cst.Assign]:
-    """Return the assignment at a line that copies a model, or that of the function which the line calls."""
+    """Return the assignment at a line that copies a model, or that of a function which the line or its loop calls."""
     names = {dotted_name(call.func) for call in source.at_line(line, cst.Call)}
+    for loop in source.inside(source.module, cst.For, cst.While):
+        if source.line(loop) <= line <= source.last_line(loop):
+            names |= {dotted_name(call.func) for call in source.inside(loop.body, cst.Call)}
     for function in source.inside(source.module, cst.FunctionDef):
         for assign in source.inside(function.body, cst.Assign):
             is_here = source.line(assign) <= line <= source.last_line(assign) or function.name.value in names

@@ -143,13 +143,21 @@ def _check_lengths(source: Source, loops: LoneLoops, parts: Parts) -> None:
             place = places[level]
             if place is not None:
                 wanted |= {f"{name}.shape[{place}]", f"{name}.size({place})", f"{name}.size()[{place}]"}
-            if place == 0 and _is_tensor(source, loop, name):
+            if place == 0 and (_is_tensor(source, loop, name) or _has_slice(parts, name)):
                 wanted.add(f"len({name})")
         if len(texts) != 1 or not texts <= wanted:
             raise Refusal(
                 f"The loop at line {source.line(loop)} is not known to go through a whole dimension of "
                 f"{' or '.join(dict.fromkeys(parts.names))}."
             )
+
+
+def _has_slice(parts: Parts, name: str) -> bool:
+    """Return whether a part keeps its dimension, ``x[i : i + 1]``: of a list, the edited program fails."""
+    return any(
+        dotted_name(part.value) == name and isinstance(new, cst.Subscript)
+        for part, new in parts.expressions.items()
+    )
 
 
 def _is_tensor(source: Source, loop: cst.For, name: str) -> bool:

@@ -8,7 +8,7 @@ import libcst as cst
 
 from perfwrap.edits.outcome import Refusal
 from perfwrap.edits.syntax.call_arguments import called_name
-from perfwrap.edits.syntax.names import changed_names, parameter_of, writes
+from perfwrap.edits.syntax.names import is_stored, parameter_of, writes
 from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 BUILTINS = ("min", "max", "len", "abs", "float", "int", "bool", "sum", "zip", "range", "tuple", "enumerate")
@@ -33,13 +33,21 @@ def check_pure(source: Source, node: cst.CSTNode, depth: int = MAX_DEPTH) -> Non
     """Refuse code that may do more than to compute with tensors, also in functions of the file that it calls."""
     for found in source.inside(node, cst.NamedExpr, cst.Await, cst.Yield, cst.Global, cst.Nonlocal, cst.Del):
         raise Refusal(f"Line {source.line(found)} does more than to compute.")
-    for name in changed_names(source, node):
+    for name in _changed_parts(source, node):
         # A part of something that the function did not make, such as a list of the caller.
         is_own = isinstance(node, cst.FunctionDef) and parameter_of(node, name) is None
         if not is_own or not writes(source, node, name):
             raise Refusal(f"Line {source.line(node)} changes {name}.")
     for call in source.inside(node, cst.Call):
         _check_call(source, call, depth)
+
+
+def _changed_parts(source: Source, node: cst.CSTNode) -> list[str]:
+    """Return what is changed itself, instead of that a variable gets another value."""
+    attributes = [found for found in source.inside(node, cst.Attribute) if is_stored(source, found)]
+    subscripts = [found.value for found in source.inside(node, cst.Subscript) if is_stored(source, found)]
+    added = [found.target for found in source.inside(node, cst.AugAssign)]
+    return [source.code(found) for found in (*attributes, *subscripts, *added)]
 
 
 def _check_call(source: Source, call: cst.Call, depth: int) -> None:
