@@ -54,7 +54,7 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
             finding("data_loader_single_process", program, LOADER, workers),
             finding("slow_optimizer", program, STEP),
             finding("zero_grad_memset", program, ZERO_GRAD),
-            finding("loop_in_model", program, STEP),
+            finding("slow_steps", program, STEP),
         ],
         [],
         ["python", "train.py"],
@@ -70,7 +70,7 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
     assert found[0].random_numbers and not found[1].random_numbers
     assert found[0].predicted == (0.4, 0.6)
     assert [(one.rule, one.reason) for one in unedited] == [
-        ("loop_in_model", "There is no edit for this finding.")
+        ("slow_steps", "There is no edit for this finding.")
     ]
 
 

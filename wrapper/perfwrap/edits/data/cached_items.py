@@ -12,7 +12,7 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.loader_options import LOADER, is_iterable
+from perfwrap.edits.data.loader_options import LOADER, is_iterable
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import argument_of, find_call, matches
 from perfwrap.edits.syntax.names import stored_names
