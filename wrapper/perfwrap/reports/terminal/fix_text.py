@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from perfwrap import units
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.written import Written
-from perfwrap.fixing.candidates import Unedited
+from perfwrap.fixing.candidates import MIN_GAIN, Unedited
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import Search, Tried
 from perfwrap.reports.terminal.page import Page
@@ -34,7 +34,14 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     draw_writes(max(run.reading.skipped_writes for run in search.trial.runs), written, page)
     page.blank()
     if not patch:
-        page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
+        page.paragraph(
+            "No edit is proven to make this program faster, so there is no patch."
+            if search.tried
+            else f"{_nothing(search.unedited)} There is no patch.",
+            style="bold",
+        )
+        if search.unchecked:
+            page.paragraph(f"Not checked: {', '.join(search.unchecked)}.")
         page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
         return
     page.paragraph(f"Together: {_ratio(search.total)}.", style="bold")
@@ -51,7 +58,7 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
 def draw_list(sentences: Sequence[str], unedited: Sequence[Unedited], page: Page) -> None:
     """Draw the edits that could be tried."""
     if not sentences:
-        page.paragraph("There is no edit for what the diagnosis found.", style="bold")
+        page.paragraph(_nothing(unedited), style="bold")
     for number, sentence in enumerate(sentences, 1):
         page.paragraph(f"{number}. {sentence}", hanging="   ")
     _unedited(unedited, page)
@@ -85,9 +92,16 @@ def _ratio(row: Row | None) -> str:
     return f"{units.ratio(found.value, found.low, found.high)} of the original's"
 
 
+def _nothing(unedited: Sequence[Unedited]) -> str:
+    """Return why nothing was tried: there is no edit for what was found, or there is nothing to gain."""
+    if any(one.gains for one in unedited):
+        return "No edit could be made."
+    return f"Nothing to gain: no finding predicts that a step can take {units.share(MIN_GAIN)} less time."
+
+
 def _unedited(unedited: Sequence[Unedited], page: Page) -> None:
     """Draw why the other findings have no edit."""
     if unedited:
         page.blank()
     for one in unedited:
-        page.paragraph(f"No edit for {one.rule}: {one.reason}", style="dim", indent=2)
+        page.paragraph(one.sentence, style="" if one.gains else "dim", indent=2)
