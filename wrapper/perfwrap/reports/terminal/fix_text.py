@@ -17,6 +17,8 @@ from perfwrap.reports.terminal.trial_text import draw_writes
 from perfwrap.timeline.notebook_cells import at_line
 
 ADDED, REMOVED = "green", "red"
+MORE_STEPS = 300
+"""Steps that are suggested where a shorter run led to no edit."""
 STATES = {"kept": "bold green", "dropped": "dim"}
 
 
@@ -34,7 +36,12 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     draw_writes(max(run.reading.skipped_writes for run in search.trial.runs), written, page)
     page.blank()
     if not patch:
-        page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
+        if search.tried:
+            page.paragraph(
+                "No edit is proven to make this program faster, so there is no patch.", style="bold"
+            )
+        else:
+            _no_edit(search, page)
         page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
         return
     page.paragraph(f"Together: {_ratio(search.total)}.", style="bold")
@@ -48,13 +55,24 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     page.paragraph(f"Runs, fix.html, fix.json and pull-request.md: {search.trial.folder}", style="dim")
 
 
-def draw_list(sentences: Sequence[str], unedited: Sequence[Unedited], page: Page) -> None:
+def draw_list(sentences: Sequence[str], search: Search, page: Page) -> None:
     """Draw the edits that could be tried."""
     if not sentences:
-        page.paragraph("There is no edit for what the diagnosis found.", style="bold")
+        _no_edit(search, page)
     for number, sentence in enumerate(sentences, 1):
-        page.paragraph(f"{number}. {sentence}", hanging="   ")
-    _unedited(unedited, page)
+        page.paragraph(sentence, hanging=f"{number}. ")
+    _unedited(search.unedited, page)
+
+
+def _no_edit(search: Search, page: Page) -> None:
+    """Draw that no finding of the diagnosis has an edit, and how more is found."""
+    count = int(search.trial.baseline.reading.steps.number.size)
+    page.paragraph(f"There is no edit for what {units.counted(count, 'steady step')} showed.", style="bold")
+    if count < MORE_STEPS:
+        page.paragraph(
+            "Some findings need two epochs, and edits need findings: perfwrap fix --steps "
+            f"{MORE_STEPS} records more."
+        )
 
 
 def _edit(one: Tried, page: Page) -> None:
