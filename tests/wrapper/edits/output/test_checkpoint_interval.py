@@ -26,7 +26,10 @@ def test_it_saves_in_some_rounds_and_in_the_last_one(apply: Callable[..., str], 
     ("program", "reason"),
     [
         ("for e in range(9):\n    if best: torch.save(m, p)  # here\n", "does more than save"),
-        ("for e in range(9):\n    best = f(e)\n    if best:\n        torch.save(m, p)  # here\n", "another condition"),
+        (
+            "for e in range(9):\n    best = f(e)\n    if best:\n        torch.save(m, p)  # here\n",
+            "another condition",
+        ),
         ("for e in epochs:\n    torch.save(m, p)  # here\n", "how many rounds"),
         ("for e in range(9, 1, -1):\n    torch.save(m, p)  # here\n", "how many rounds"),
         ("for e in range(n):\n    n = 3\n    torch.save(m, p)  # here\n", "how many rounds"),
