@@ -56,7 +56,7 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
             finding("data_loader_single_process", program, LOADER, workers),
             finding("slow_optimizer", program, STEP),
             finding("zero_grad_memset", program, ZERO_GRAD),
-            finding("loop_in_model", program, STEP),
+            finding("slow_steps", program, STEP),
         ],
         [],
         ["python", "train.py"],
@@ -72,19 +72,19 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
     assert found[0].random_numbers and not found[1].random_numbers
     assert found[0].predicted == (0.4, 0.6)
     assert [(one.rule, one.reason) for one in unedited] == [
-        ("loop_in_model", "There is no edit for this finding.")
+        ("slow_steps", "There is no edit for this finding.")
     ]
 
 
 def test_a_finding_without_an_edit_says_what_it_would_gain_and_what_to_do(program: Path) -> None:
     findings = [
-        finding("loop_in_model", program, STEP, Option("Do it at once.", (0.58, 0.8))),
+        finding("padded_batches", program, STEP, Option("Do it at once.", (0.58, 0.8))),
         finding("checkpoint_stall", program, STEP, Option("Save less often.", (0.99, 1.0))),
     ]
     found, unedited = candidates.find(findings, [], ["python", "train.py"])
     assert not found
     assert [one.sentence for one in unedited] == [
-        "The finding loop_in_model at train.py:12 (a step would take 0.58 of its time at best) has no automatic edit. "
+        "The finding padded_batches at train.py:12 (a step would take 0.58 of its time at best) has no automatic edit. "
         "By hand: Do it at once.",
         "The finding checkpoint_stall at train.py:12 has no automatic edit: Line 12 has no call of torch.save. "
         "By hand: Save less often.",

@@ -55,6 +55,8 @@ class Settings(Struct, frozen=True):
     """The file of ``launch/overlay_file.py`` with the source files that run edited."""
     values_seed: int | None = None
     """The seed of a run that records losses and parameters instead of times; None for a timed run."""
+    perturbation: int = 0
+    """The seed of small random changes of the parameters at the start of such a run; 0 for none."""
 
 
 class Ended(Struct, frozen=True):
@@ -148,6 +150,7 @@ def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[s
         *(["--sample", str(settings.sample_hz)] if settings.sample_hz else []),
         *(["--overlay", str(settings.overlay)] if settings.overlay is not None else []),
         *(["--trial-values", str(settings.values_seed)] if settings.values_seed is not None else []),
+        *(["--trial-perturbation", str(settings.perturbation)] if settings.perturbation else []),
         *(word for change in changes for word in ("--change", change)),
     ]
 

@@ -29,22 +29,29 @@ MOST_ITEMS = 100_000
 BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "zero_grad_memset": (("zero_grad_option", {}),),
     "evaluation_with_grad": (("evaluation_mode", {}),),
-    "host_sync_in_step": (("summed_values", {}), ("kept_values", {}), ("rare_logging", {"every": LOG_EVERY})),
+    "host_sync_in_step": (
+        ("summed_values", {}),
+        ("kept_values", {}),
+        ("last_value", {}),
+        ("rare_logging", {"every": LOG_EVERY}),
+    ),
     "logging_overhead": (("rare_logging", {"every": LOG_EVERY}), ("summed_values", {}), ("kept_values", {})),
     "checkpoint_stall": (("background_save", {}), ("checkpoint_interval", {"every": SAVE_EVERY})),
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
     "repeated_backward": (("summed_backward", {}), ("retained_graph", {})),
-    "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {})),
+    "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {}), ("frozen_parameters", {})),
+    "frozen_part_with_gradients": (("frozen_parameters", {}),),
     "synchronised_accumulation": (("accumulated_sync", {}),),
-    "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
+    "python_overhead": (("averaged_weights", {}), ("gathered_parts", {}), ("reused_copy", {})),
     "log_of_softmax": (("log_softmax_call", {}),),
     "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {}), ("hoisted_calls", {})),
     "repeated_work": (("repeated_forward", {}), ("summed_backward", {})),
     "unused_work": (("sliced_head", {}),),
     "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
-    "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {})),
+    "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {}), ("mapped_loop", {})),
+    "loop_in_model": (("mapped_loop", {}),),
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
@@ -55,7 +62,7 @@ MIN_GAIN = 0.03
 """The part of a step from which a finding without an edit leaves something to gain."""
 PAPERMILL = "papermill"
 """The command that runs a notebook from any folder in the present one."""
-FREEZE = "frozen_garbage"
+FREEZE, PARAMETERS = "frozen_garbage", "frozen_parameters"
 THREADS = "threads"
 LOADER_ARGUMENTS = {
     "workers": "num_workers",
@@ -169,7 +176,7 @@ def find(
             unedited.append(
                 Unedited(
                     finding.rule,
-                    reasons[0] if reasons else NO_EDIT,
+                    " ".join(dict.fromkeys(reasons)) or NO_EDIT,
                     finding.location,
                     finding.saving,
                     finding.advice,
@@ -283,14 +290,15 @@ def _wanted(
         for keyword in ("fused", "foreach"):
             yield finding.options[0], "optimizer_options", {keyword: True}, made
         yield finding.options[0], "library_optimizer", {}, made
+    trained_in = [without_cell(loop[0])] if loop is not None else []
     for name, values in BY_RULE.get(finding.rule, ()):
-        # What runs by itself, such as garbage collection, has no line of its own.
-        yield (
-            finding.options[0],
-            name,
-            values,
-            here or [place for place in (loop,) if place and name == FREEZE],
-        )
+        places = here
+        if name == PARAMETERS:
+            places = _lines_with(OPTIMIZER, list(dict.fromkeys([*words, *trained_in])))
+        elif name == FREEZE and loop is not None and not here:
+            # What runs by itself, such as garbage collection, has no line of its own.
+            places = [loop]
+        yield finding.options[0], name, values, places
 
 
 def _place(loader: Loader) -> tuple[str, int]:

@@ -40,8 +40,12 @@ from perfwrap.timeline.notebook_cells import SOURCES
 
 CHECK_STEPS = 20
 """The first steps, whose losses and parameters are compared."""
-SEED, OTHER_SEED = 0, 1
+SEED = 0
+MOST_BOUNDS = 4
+"""Runs of the unchanged program with perturbed parameters, and with another seed, that a deviation is compared with."""
 COMPUTE_BOUND = "compute-bound"
+INSPECTED = frozenset(rule.__name__.rpartition(".")[2] for rule in RULES if "operations" in rule.NEEDS)
+"""The rules that only an inspection can check."""
 LOG = "edited.log"
 OWN_CODE, MIN_OWN_SHARE = "python", 0.05
 """The part of the account that is the program's own code, and its share from which a run samples its lines."""
@@ -93,15 +97,19 @@ class Search:
     total: Row | None = None
     """The measurement of all edits that were kept together."""
     _values: dict[str, list[StepValues]] = field(default_factory=dict)
+    _draws: dict[str, int] = field(default_factory=dict)
     _peaks: dict[str, int | None] = field(default_factory=dict)
     _items: Items = ""
     _checks: int = 0
 
     def find(self, only: Sequence[str]) -> list[Candidate]:
-        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates."""
+        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates.
+
+        It is also inspected if one of the rules in ``only`` needs that.
+        """
         diagnosis = self.trial.diagnosis
         findings = list(diagnosis.findings) if diagnosis is not None else []
-        if diagnosis is not None and diagnosis.verdict.id == COMPUTE_BOUND:
+        if diagnosis is not None and (diagnosis.verdict.id == COMPUTE_BOUND or INSPECTED & set(only)):
             findings += self._inspected()
         if diagnosis is not None:
             findings += self._sampled(diagnosis, only)
@@ -148,10 +156,8 @@ class Search:
 
     def _inspected(self) -> list[Finding]:
         """Return what an inspection of the program finds; nothing if it cannot be inspected."""
-        self.trial.progress.says("the model's own work is the largest part: its operations are inspected")
-        settings = Settings(
-            self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
-        )
+        self.trial.progress.says("the model's own operations are inspected")
+        settings = replace(self.trial.settings, warm_up="auto", precision=0.0, inspect=True)
         timeline = read_timeline(self._run("inspect", settings).run)
         if timeline is None:
             return []
@@ -171,7 +177,9 @@ class Search:
         self.trial.progress.says("the program's own code is sampled, to find which of its lines take time")
         mean_ns = float(self.trial.baseline.reading.steps.duration_ns.mean())
         steps = max(self.trial.settings.steps, min(MOST_SAMPLED_STEPS, round(SAMPLED_NS / mean_ns)))
-        settings = Settings(steps, "auto", 0.0, self.trial.settings.timeout_s, sample_hz=SAMPLE_HZ)
+        settings = replace(
+            self.trial.settings, steps=steps, warm_up="auto", precision=0.0, sample_hz=SAMPLE_HZ
+        )
         timeline = read_timeline(self._run("sample", settings).run)
         if timeline is None:
             return []
@@ -248,11 +256,14 @@ class Search:
             return "unknown", math.nan, "the program did not run the edited file"
         if reason := self.memory_reason("memory", self._peaks.get("original"), ended.peak_bytes):
             return "unknown", math.nan, reason
-        edited = equality.read(read_timeline(ended.run))
+        timeline = read_timeline(ended.run)
+        edited = equality.read(timeline)
         if len(edited) < min(len(original), CHECK_STEPS):
             return "unknown", math.nan, "the edited program failed or made fewer steps"
         if equality.is_identical(original, edited):
-            return "identical", 0.0, ""
+            # Without the comparison, the program would not draw the same numbers.
+            is_same = equality.draws_of(timeline) == self._draws["original"]
+            return "identical" if is_same else "other random numbers", 0.0, ""
         again = self._values_of("again")
         if not equality.is_repeatable(original, again):
             return (
@@ -260,31 +271,56 @@ class Search:
                 math.nan,
                 "the program computes something else in each run, also with equal seeds",
             )
-        within, apart = equality.compare(original, edited, self._values_of("threads"), again)
+        bounds = ["again", "threads"]
+        perturbed = [f"perturbed{number}" for number in range(1, MOST_BOUNDS + 1)]
+        within, apart = self._is_within(original, edited, bounds, perturbed)
         if within:
             return "rounding", apart, ""
         if random and (self._items != "fixed" or keeps_workers):
-            within, apart = equality.compare(original, edited, self._values_of("seed"))
+            seeds = [f"seed{number}" for number in range(1, MOST_BOUNDS + 1)]
+            within, apart = self._is_within(original, edited, [], seeds)
             if within:
                 return "other random numbers", apart, ""
         reason = "" if self.allow_numerics else "it changes the training (to keep it: --allow-numerics)"
         return "changes the training", apart, reason
 
+    def _is_within(
+        self,
+        original: Sequence[StepValues],
+        edited: Sequence[StepValues],
+        known: Sequence[str],
+        more: Sequence[str],
+    ) -> tuple[bool, float]:
+        """Return whether an edited run is within these bounds, and its deviation; more bounds run if it is not."""
+        for count in range(len(more) + 1):
+            bounds = [self._values_of(which) for which in [*known, *more[:count]]]
+            within, apart = equality.compare(original, edited, *bounds)
+            if within:
+                return True, apart
+        return False, apart
+
     def _values_of(self, which: str) -> list[StepValues]:
-        """Return the values of the unchanged program: once more, with other threads, or with another seed."""
+        """Return the values of the unchanged program: once more, with other threads, perturbed, or with another seed.
+
+        The last two end with the number of the run.
+        """
         if which not in self._values:
-            seed = OTHER_SEED if which == "seed" else SEED
+            word = which.rstrip("0123456789")
+            number = int(which[len(word) :] or 0)
+            settings = self._check(number if word == "seed" else SEED)
+            if word == "perturbed":
+                settings = replace(settings, perturbation=number)
             changes = (f"threads={_other_threads()}",) if which == "threads" else ()
-            ended = self._run(f"check-{which}", self._check(seed), None, changes)
+            ended = self._run(f"check-{which}", settings, None, changes)
             timeline = read_timeline(ended.run)
             self._peaks[which] = ended.peak_bytes
-            self._values[which] = equality.read(timeline)
+            self._values[which], self._draws[which] = equality.read(timeline), equality.draws_of(timeline)
             if which == "original":
                 self._items = equality.items_of(timeline)
         return self._values[which]
 
     def _check(self, seed: int) -> Settings:
-        return Settings(CHECK_STEPS, "0", 0.0, self.trial.settings.timeout_s, values_seed=seed)
+        return replace(self.trial.settings, steps=CHECK_STEPS, warm_up="0", precision=0.0, values_seed=seed)
 
     def _overlay(self, name: str, contents: Contents) -> Path:
         path = self.trial.folder / f"{name}.overlay"
