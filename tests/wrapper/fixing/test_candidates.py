@@ -87,7 +87,7 @@ def test_a_finding_without_an_edit_says_what_it_would_gain_and_what_to_do(progra
         "The finding padded_batches at train.py:12 (a step would take 0.58 of its time at best) has no automatic edit. "
         "By hand: Do it at once.",
         "The finding checkpoint_stall at train.py:12 has no automatic edit: Line 12 has no call of torch.save. "
-        "By hand: Save less often.",
+        "Line 12 has no call of a function that saves. By hand: Save less often.",
     ]
 
 
