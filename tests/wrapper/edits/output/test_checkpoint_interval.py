@@ -151,3 +151,12 @@ def test_a_trainer_that_does_more_is_refused(
 def test_a_save_in_the_background_can_also_be_rarer(apply: Callable[..., str]) -> None:
     program = "import torch\nfor e in range(9):\n    save_in_background(torch.save, m, p)  # here\n"
     assert "+    if (e + 1) % 5 == 0 or e + 1 == 9:" in apply(NAME, program, every=5)
+
+
+def test_a_method_of_the_name_of_a_function_of_torch_is_known(apply: Callable[..., str]) -> None:
+    program = TRAINER.replace("save_checkpoint(", "save(").replace(
+        "self.training_step()", "self.training_step(save=1)"
+    )
+    assert "+                if self.step % (5 * self.args.save_steps) == 0 or" in apply(
+        NAME, program, every=5
+    )

@@ -9,7 +9,7 @@ import libcst as cst
 from perfwrap.edits.outcome import Refusal
 from perfwrap.edits.syntax.call_arguments import called_name
 from perfwrap.edits.syntax.names import changed_names
-from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 
 def alone(source: Source, call: cst.Call, what: str) -> cst.SimpleStatementLine:
@@ -37,12 +37,16 @@ def only_caller(
         raise Refusal(f"Line {source.line(statement)} is not in a loop.")
     name = function.name.value
     same = [found for found in source.inside(source.module, cst.FunctionDef) if found.name.value == name]
+    named = [found for found in source.inside(source.module, cst.Name) if found.value == name]
+    # ``torch.save`` is another function than ``self.save``.
     mentioned = [
-        found
-        for found in source.inside(source.module, cst.Name)
-        if found.value == name and source.parent(found) is not function
+        found for found in named if source.parent(found) is not function and not _is_imported(source, found)
     ]
-    calls = [found for found in source.inside(source.module, cst.Call) if called_name(found) == name]
+    calls = [
+        found
+        for found in source.inside(source.module, cst.Call)
+        if called_name(found) == name and not _is_of_module(source, found.func)
+    ]
     if len(same) > 1 or len(calls) != 1 or len(mentioned) != 1:
         raise Refusal(
             f"Line {source.line(statement)} is not in a loop, and {name}() is not called at exactly one place."
@@ -56,3 +60,22 @@ def only_caller(
     if stored:
         raise Refusal(f"{name}() sets {stored[0]}, so it does more than {what}.")
     return alone(source, calls[0], what)
+
+
+def _is_of_module(source: Source, expression: cst.CSTNode) -> bool:
+    """Return whether an expression is a function or a value of a module that the file imports."""
+    plain = {
+        dotted_name(alias.name).partition(".")[0]
+        for found in source.inside(source.module, cst.Import)
+        for alias in found.names
+    }
+    first = dotted_name(expression).partition(".")[0]
+    return first in plain or first in source.full_names
+
+
+def _is_imported(source: Source, name: cst.Name) -> bool:
+    """Return whether a name is that of a module's attribute, or of a keyword, or of what is imported."""
+    parent = source.parent(name)
+    if isinstance(parent, cst.Attribute) and parent.attr is name:
+        return _is_of_module(source, parent)
+    return isinstance(parent, cst.ImportAlias) or (isinstance(parent, cst.Arg) and parent.keyword is name)
