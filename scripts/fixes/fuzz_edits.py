@@ -72,6 +72,7 @@ OWN = {
     "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",
     "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
     "reused_copy": r"deepcopy\(",
+    "background_save": r"torch\.save\(|save_file\(",
     "checkpoint_interval": r"save",
     "repeated_forward": r"\w\(\w",
     "detached_fakes": r"\b(net)?[dD](is\w*)?\(|critic",
@@ -83,7 +84,7 @@ OWN = {
 }
 MOST_CHANGED = 12
 """An edit changes at most so many lines, apart from their indentation."""
-ADDED = {"cached_items": 30}
+ADDED = {"cached_items": 30, "background_save": 45}
 """Lines that an edit adds besides."""
 
 

@@ -36,6 +36,7 @@ EDITS = {
     "buffered_tensors": "model",
     "averaged_weights": "optimizer",
     "reused_copy": "optimizer",
+    "background_save": "output",
     "checkpoint_interval": "output",
     "repeated_forward": "model",
     "detached_fakes": "backward",

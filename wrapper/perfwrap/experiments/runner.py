@@ -49,6 +49,8 @@ class Settings(Struct, frozen=True):
     grace_s: float = GRACE_SECONDS
     inspect: bool = False
     """Whether the recorder opens dataflow windows; the run ends after them."""
+    sample_hz: float = 0.0
+    """How often the recorder samples the stacks of the program; 0 for never. A timed run has no samples."""
     overlay: Path | None = None
     """The file of ``launch/overlay_file.py`` with the source files that run edited."""
     values_seed: int | None = None
@@ -145,6 +147,7 @@ def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[s
         *("--trial-precision", str(settings.precision)),
         *(["--allow-writes"] if settings.allow_writes else []),
         *(["--inspect"] if settings.inspect else []),
+        *(["--sample", str(settings.sample_hz)] if settings.sample_hz else []),
         *(["--overlay", str(settings.overlay)] if settings.overlay is not None else []),
         *(["--trial-values", str(settings.values_seed)] if settings.values_seed is not None else []),
         *(["--trial-perturbation", str(settings.perturbation)] if settings.perturbation else []),

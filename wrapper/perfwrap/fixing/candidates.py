@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfwrap import units
 from perfwrap.edits import edit
 from perfwrap.edits.files.notebook_file import SUFFIX, NotebookFile
 from perfwrap.edits.files.source_file import SourceFile
@@ -34,7 +35,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
         ("rare_logging", {"every": LOG_EVERY}),
     ),
     "logging_overhead": (("rare_logging", {"every": LOG_EVERY}), ("summed_values", {}), ("kept_values", {})),
-    "checkpoint_stall": (("checkpoint_interval", {"every": SAVE_EVERY}),),
+    "checkpoint_stall": (("background_save", {}), ("checkpoint_interval", {"every": SAVE_EVERY})),
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
@@ -53,6 +54,11 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
+FIRST_OF_SEVERAL = ("loader_options", "cached_items", "background_save")
+"""Edits after which the others for the same finding are tried, too."""
+NO_EDIT = "There is no edit for this finding."
+MIN_GAIN = 0.03
+"""The part of a step from which a finding without an edit leaves something to gain."""
 PAPERMILL = "papermill"
 """The command that runs a notebook from any folder in the present one."""
 FREEZE, PARAMETERS = "frozen_garbage", "frozen_parameters"
@@ -117,6 +123,26 @@ class Unedited(Struct, frozen=True):
 
     rule: str
     reason: str
+    """Why the edits for it refused; NO_EDIT if there is none for such findings."""
+    location: Location | None = None
+    saving: tuple[float, float] = (1.0, 1.0)
+    """The predicted ratio of step times if it is fixed by hand, best case first."""
+    advice: str = ""
+    """What to change by hand."""
+
+    @property
+    def gains(self) -> bool:
+        """Whether a step may become so much faster that it counts."""
+        return self.saving[0] <= 1.0 - MIN_GAIN
+
+    @property
+    def sentence(self) -> str:
+        """The finding, what it would gain, why it has no edit, and what to do by hand."""
+        where = f" at {self.location}" if self.location is not None else ""
+        gain = f" (a step would take {units.ratio(self.saving[0])} of its time at best)" if self.gains else ""
+        why = "." if self.reason == NO_EDIT else f": {self.reason}"
+        by_hand = f" By hand: {self.advice}" if self.advice else ""
+        return f"The finding {self.rule}{where}{gain} has no automatic edit{why}{by_hand}"
 
 
 def find(
@@ -143,7 +169,10 @@ def find(
             unedited.append(
                 Unedited(
                     finding.rule,
-                    " ".join(dict.fromkeys(reasons)) or "There is no edit for this finding.",
+                    " ".join(dict.fromkeys(reasons)) or NO_EDIT,
+                    finding.location,
+                    finding.saving,
+                    finding.advice,
                 )
             )
     return list(found.values()), unedited
@@ -188,7 +217,7 @@ def _of(
                 break
             refused.append(done.reason)
         reasons += refused[-1:]
-        if candidates and name not in ("loader_options", "cached_items"):
+        if candidates and name not in FIRST_OF_SEVERAL:
             break
     return candidates, reasons
 

@@ -68,10 +68,10 @@ def test_what_does_more_is_refused(refuse: Callable[..., str], line: str, reason
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
-        ("while True:", "not in a for loop"),
+        ("while True:", "does not count its rounds"),
         ("for _, x in enumerate(y):", "does not name its counter"),
         ("for i in range(9):\n    i += 1", "changes its counter"),
-        ("if x:", "not in a for loop"),
+        ("if x:", "not in a loop"),
     ],
 )
 def test_loops_without_a_count_are_refused(refuse: Callable[..., str], head: str, reason: str) -> None:
