@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,14 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
     assert [(one.rule, one.reason) for one in unedited] == [
         ("slow_steps", "There is no edit for this finding.")
     ]
+
+
+def test_unused_gradients_without_a_line_lead_to_the_optimizer(program: Path) -> None:
+    program.write_text(PROGRAM.replace("model.parameters()", "model.bias.parameters()"))
+    nowhere = replace(finding("unused_gradients", program, 1), location=None)
+    for words, loop in ((["python", str(program)], None), (["python", "-m", "a"], (str(program), STEP))):
+        (found,), _ = candidates.find([nowhere], [], words, {}, loop)
+        assert (found.edit, found.target.line) == ("frozen_parameters", OPTIMIZER)
 
 
 def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:
