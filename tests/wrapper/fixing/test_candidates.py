@@ -124,6 +124,14 @@ def test_a_save_gets_both_edits_to_be_measured(program: Path) -> None:
     )
 
 
+def test_unused_gradients_without_a_line_lead_to_the_optimizer(program: Path) -> None:
+    program.write_text(PROGRAM.replace("model.parameters()", "model.bias.parameters()"))
+    nowhere = replace(finding("unused_gradients", program, 1), location=None)
+    for words, loop in ((["python", str(program)], None), (["python", "-m", "a"], (str(program), STEP))):
+        (found,), _ = candidates.find([nowhere], [], words, {}, loop)
+        assert (found.edit, found.target.line) == ("frozen_parameters", OPTIMIZER)
+
+
 def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:
     option = Option("Pass num_workers=2 to the DataLoader.", (0.4, 0.6), experiment="workers=2")
     slow = finding("slow_item", program, STEP, option)

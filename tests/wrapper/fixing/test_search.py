@@ -21,7 +21,7 @@ from perfwrap.experiments.written import Written
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality
-from perfwrap.fixing.search import SAMPLE_HZ, STOPPED, Search
+from perfwrap.fixing.search import CHECK_STEPS, INSPECTED, SAMPLE_HZ, STOPPED, Search
 from perfwrap.reports import fix_document
 from perfwrap.rules.model import Outcome, State
 
@@ -161,3 +161,20 @@ def test_the_programs_own_code_is_sampled_if_it_takes_time_and_a_rule_needs_it(
         (SAMPLE_HZ, 300, True)
     ] * is_sampled
     assert search.unchecked == unchecked
+
+
+def test_rules_about_operations_need_an_inspection_and_others_do_not() -> None:
+    assert {"loop_of_small_operations", "frozen_part_with_gradients", "repeated_work"} <= INSPECTED
+    assert not {"worker_restart", "python_overhead", "host_sync_in_step"} & INSPECTED
+
+
+def test_runs_that_compare_are_allowed_what_the_user_allows(tmp_path: Path) -> None:
+    settings = Settings(allow_writes=True, timeout_s=7.0)
+    search = Search(Trial(["python", "train.py"], tmp_path, settings, Silent()), False, 0.0)
+    check = search._check(3)
+    assert (check.allow_writes, check.timeout_s, check.values_seed, check.steps) == (
+        True,
+        7.0,
+        3,
+        CHECK_STEPS,
+    )

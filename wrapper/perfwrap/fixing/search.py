@@ -271,33 +271,16 @@ class Search:
                 math.nan,
                 "the program computes something else in each run, also with equal seeds",
             )
-        bounds = ["again", "threads"]
-        perturbed = [f"perturbed{number}" for number in range(1, MOST_BOUNDS + 1)]
-        within, apart = self._is_within(original, edited, bounds, perturbed)
-        if within:
-            return "rounding", apart, ""
-        if random and (self._items != "fixed" or keeps_workers):
-            seeds = [f"seed{number}" for number in range(1, MOST_BOUNDS + 1)]
-            within, apart = self._is_within(original, edited, [], seeds)
+        # With other random numbers, the bound of another seed is wider than that of any rounding.
+        others = random and (self._items != "fixed" or keeps_workers)
+        names = "seed" if others else "perturbed"
+        runs = ["again", "threads", *(f"{names}{number}" for number in range(1, MOST_BOUNDS + 1))]
+        for count in range(2, len(runs) + 1):
+            within, apart = equality.compare(original, edited, *map(self._values_of, runs[:count]))
             if within:
-                return "other random numbers", apart, ""
+                return "other random numbers" if others and count > 2 else "rounding", apart, ""
         reason = "" if self.allow_numerics else "it changes the training (to keep it: --allow-numerics)"
         return "changes the training", apart, reason
-
-    def _is_within(
-        self,
-        original: Sequence[StepValues],
-        edited: Sequence[StepValues],
-        known: Sequence[str],
-        more: Sequence[str],
-    ) -> tuple[bool, float]:
-        """Return whether an edited run is within these bounds, and its deviation; more bounds run if it is not."""
-        for count in range(len(more) + 1):
-            bounds = [self._values_of(which) for which in [*known, *more[:count]]]
-            within, apart = equality.compare(original, edited, *bounds)
-            if within:
-                return True, apart
-        return False, apart
 
     def _values_of(self, which: str) -> list[StepValues]:
         """Return the values of the unchanged program: once more, with other threads, perturbed, or with another seed.

@@ -8,8 +8,8 @@ import libcst as cst
 
 from perfwrap.edits.outcome import Refusal
 from perfwrap.edits.syntax.call_arguments import is_method, receiver
-from perfwrap.edits.syntax.names import ingredients, read_names, writes_anywhere
-from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.names import ingredients, read_names, stored_names, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 from perfwrap.edits.syntax.value_origin import assigned_value
 
 DISCRIMINATOR = re.compile(
@@ -37,6 +37,24 @@ def is_owned_by(source: Source, name: str, role: re.Pattern[str]) -> bool:
         if is_method(call, "parameters", "named_parameters")
     ]
     return bool(models) and all(is_of(model, role) for model in models)
+
+
+def line_of_discriminator(source: Source, line: int) -> int:
+    """Return the line of the discriminator's last call that a backward pass at a line goes through; else the line."""
+    for backward in source.at_line(line, cst.Call):
+        if not is_method(backward, "backward"):
+            continue
+        scope = source.scope(backward)
+        used = ingredients(source, scope, read_names(source, backward))
+        calls = [
+            source.line(call)
+            for call in source.inside(scope, cst.Call)
+            if is_of(dotted_name(call.func), DISCRIMINATOR)
+            and source.line(call) < line
+            and stored_names(source, source.statement(call)) & used
+        ]
+        return calls[-1] if calls else line
+    return line
 
 
 def backward_after(source: Source, call: cst.Call, result: str) -> cst.Call:
