@@ -233,7 +233,8 @@ def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl
 def _texts(values: list[object]) -> pl.Series:
     """Return encoded texts, which need not be UTF-8."""
     try:
-        return pl.Series(values, dtype=pl.Binary()).cast(pl.String())
+        found: pl.Series = pl.Series(values, dtype=pl.Binary()).cast(pl.String())
+        return found
     except PolarsError:
         return pl.Series(
             [_text(value) if isinstance(value, bytes) else None for value in values], dtype=pl.String()
