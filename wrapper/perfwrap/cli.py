@@ -16,6 +16,7 @@ from perfwrap import __version__
 from perfwrap.commands.command_group import CommandGroup, add_placeholders
 from perfwrap.commands.streams import StandardStreams
 from perfwrap.errors import PerfwrapError
+from perfwrap.launch.uv_tool import without_tool
 from perfwrap.run_folder import DELETED, ELSEWHERE
 from perfwrap.shown_text import say
 
@@ -92,6 +93,7 @@ def main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     # Else the interpreter searches all objects for garbage several times before it exits, 0.1 s after a report.
     atexit.register(gc.freeze)
+    os.environ.update(without_tool(os.environ))
     with StandardStreams(USAGE_ERROR):
         _main()
 

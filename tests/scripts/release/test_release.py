@@ -16,8 +16,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-CONDA_NAMES = {"msgspec": "msgspec-python"}
-"""Packages with another name on conda-forge."""
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)\s*(?P<version>[><=].*)?$")
 
 
@@ -50,7 +48,7 @@ def test_the_recipe_requires_what_the_wheel_requires(project: dict[str, Any], re
     for line in project["dependencies"]:
         found = REQUIREMENT.match(line.partition(";")[0].strip())
         assert found is not None
-        wanted[CONDA_NAMES.get(found["name"], found["name"])] = found["version"]
+        wanted[found["name"]] = found["version"]
     run = {
         found["name"]: found["version"]
         for line in recipe_lines(repository, "run")
@@ -59,15 +57,31 @@ def test_the_recipe_requires_what_the_wheel_requires(project: dict[str, Any], re
     assert run == wanted
 
 
+def supported_minors(project: dict[str, Any]) -> set[int]:
+    """Return the minor versions of Python 3 that the classifiers name."""
+    found = (
+        re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", line) for line in project["classifiers"]
+    )
+    return {int(each[1]) for each in found if each}
+
+
 def test_every_python_that_is_supported_has_a_classifier(project: dict[str, Any]) -> None:
-    minors = {
-        int(found[1])
-        for line in project["classifiers"]
-        if (found := re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", line))
-    }
+    minors = supported_minors(project)
     lowest = int(project["requires-python"].rpartition(".")[2])
     assert minors == set(range(lowest, max(minors) + 1))
     assert max(minors) >= 14
+
+
+def test_a_release_installs_the_wheel_into_every_python_that_is_supported(
+    project: dict[str, Any], repository: Path
+) -> None:
+    workflow = (repository / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    pythons = re.search(r"check_wheel dist (.*)", workflow)
+    installed = re.search(r"python-version: \|\n((?: +3\.\d+\n)+)", workflow)
+    assert pythons and installed
+    wanted = {f"3.{minor}" for minor in supported_minors(project)}
+    assert {word.removeprefix("python") for word in pythons[1].split()} == wanted
+    assert set(installed[1].split()) == wanted
 
 
 def test_what_is_published_was_checked_before(repository: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -21,12 +22,24 @@ def perfwrap(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_the_demo_says_what_to_install_when_its_libraries_are_absent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(demo, "NEEDS", {"no_such_module": "no-such-package"})
+    monkeypatch.setattr(demo, "NEEDS", {"os": "os", "no_such_module": "no-such-package"})
     with pytest.raises(demo.PerfwrapError) as refused:
         demo.demo(tmp_path / "out")
-    assert "no-such-package" in refused.value.message
+    assert refused.value.message.endswith("lacks no-such-package.")
     assert "pip install" in refused.value.hint
     assert not (tmp_path / "out").exists()
+
+
+def test_the_demo_uses_the_activated_python_where_its_own_lacks_the_libraries(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "site" / "only_there").mkdir(parents=True)
+    activated = tmp_path / "python"
+    activated.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "site"} exec {sys.executable} "$@"\n')
+    activated.chmod(0o755)
+    monkeypatch.setattr(demo, "NEEDS", {"only_there": "only-there"})
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert demo.find_python() == str(activated)
 
 
 def test_the_demo_overwrites_nothing(tmp_path: Path) -> None:
@@ -58,7 +71,7 @@ def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(tmp_pa
     assert slow["steps"]["count"] == 4 * 47
     if not (out / "fixed").exists():
         # Other tests keep the cores busy, so workers are not advised or gain nothing.
-        assert "its cores may be busy" in done.stderr
+        assert demo.BUSY in done.stderr
         assert script.read_bytes() == demo.SCRIPT.read_bytes()
         return
     fix = json.loads((out / "fix" / "fix.json").read_text())

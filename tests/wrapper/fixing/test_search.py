@@ -17,7 +17,7 @@ from perfwrap.experiments.written import Written
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality
-from perfwrap.fixing.search import STOPPED, Search
+from perfwrap.fixing.search import CHECK_STEPS, INSPECTED, STOPPED, Search
 from perfwrap.reports import fix_document
 
 PROGRAM = """import torch
@@ -114,3 +114,20 @@ def test_memory_may_grow_by_half_and_always_by_what_workers_need(
     reason = search.memory_reason("memory", before, after)
     assert bool(reason) is is_too_much
     assert not reason or "--max-memory" in reason
+
+
+def test_rules_about_operations_need_an_inspection_and_others_do_not() -> None:
+    assert {"loop_of_small_operations", "frozen_part_with_gradients", "repeated_work"} <= INSPECTED
+    assert not {"worker_restart", "python_overhead", "host_sync_in_step"} & INSPECTED
+
+
+def test_runs_that_compare_are_allowed_what_the_user_allows(tmp_path: Path) -> None:
+    settings = Settings(allow_writes=True, timeout_s=7.0)
+    search = Search(Trial(["python", "train.py"], tmp_path, settings, Silent()), False, 0.0)
+    check = search._check(3)
+    assert (check.allow_writes, check.timeout_s, check.values_seed, check.steps) == (
+        True,
+        7.0,
+        3,
+        CHECK_STEPS,
+    )

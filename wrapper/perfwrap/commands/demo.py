@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +26,11 @@ FAST = ("--steps", "40", "--repeats", "3")
 """Options of ``perfwrap fix`` for a gain that is large and steps that are alike."""
 SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
+"""Packages of the script, by the module that it imports."""
+BUSY = "other programs may use the cores. Run the demo again when they are free."
+"""Why the demo ends early."""
+FINDS = "import sys, importlib.util as u; print(*(name for name in sys.argv[1:] if u.find_spec(name)))"
+"""A program that prints which of the modules that it is given are installed."""
 
 
 def demo(
@@ -42,30 +46,49 @@ def demo(
 ) -> None:
     """Profile a bundled slow script, fix it, and measure it again.
 
-    Takes about one and a half minutes on two CPU cores. Needs no GPU and no download.
+    Takes about one and a half minutes on two CPU cores. Needs no GPU and no download. The script runs in perfwrap's
+    environment or, if PyTorch is not there, with the `python` of the activated one.
     """
-    missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
-    if missing:
-        raise PerfwrapError(
-            f"The demo trains a small network and needs {' and '.join(missing)} in this environment.",
-            "Install with: pip install 'perfwrap[demo]', or in a clone: pip install -c constraints.txt -e '.[demo]'",
-        )
-    folder = run_folder.create_parent(out, "demo")
+    python = find_python()
+    folder = run_folder.create_parent(out, "demo").resolve()
     script = folder / SCRIPT.name
     script.write_bytes(SCRIPT.read_bytes())
-    slow = _profile(script, folder / "slow", "1 of 3: a slow training script")
+    say(f"$ cd {shlex.quote(str(folder))}")
+    slow = _profile(python, script, folder / "slow", "1 of 3: a slow training script")
     edit = _advised(folder / "slow")
     if edit is None:
-        say("The diagnosis advises no edit on this machine: its cores may be busy.")
+        say(f"The diagnosis advises no edit: {BUSY}")
         return
-    if not _fixed(script, folder / "fix", edit.rule):
-        say("No edit is proven to gain on this machine: its cores may be busy.")
+    if not _fixed(python, script, folder / "fix", edit.rule):
+        say(f"No edit is proven to gain: {BUSY}")
         return
-    fixed = _profile(script, folder / "fixed", "3 of 3: the script with the patch")
+    fixed = _profile(python, script, folder / "fixed", "3 of 3: the script with the patch")
     print_difference(slow, fixed, edit.predicted, folder)
     say("")
     say("On your own script: `perfwrap fix -- python train.py`. What each line costs:")
     say("`perfwrap inspect -- python train.py`.")
+
+
+def find_python() -> str:
+    """Return a Python that has the packages of the script."""
+    pythons = [sys.executable, *filter(None, (shutil.which("python"), shutil.which("python3")))]
+    missing = {python: _missing(python) for python in dict.fromkeys(pythons)}
+    for python, packages in missing.items():
+        if not packages:
+            return python
+    closest = min(missing, key=lambda each: len(missing[each]))
+    raise PerfwrapError(
+        f"The demo trains a small network; {closest} lacks {' and '.join(missing[closest])}.",
+        "Activate the environment of a training, with scikit-learn in it, or install both beside perfwrap: "
+        "pip install 'perfwrap[demo]', in a clone: pip install -c constraints.txt -e '.[demo]'",
+    )
+
+
+def _missing(python: str) -> list[str]:
+    """Return the packages of the script that an interpreter lacks; all of them if it does not start."""
+    asked = subprocess.run([python, "-c", FINDS, *NEEDS], capture_output=True, text=True)
+    found = asked.stdout.split()
+    return [package for module, package in NEEDS.items() if module not in found]
 
 
 def _advised(run: Path) -> Candidate | None:
@@ -74,14 +97,14 @@ def _advised(run: Path) -> Candidate | None:
     return found[0] if found else None
 
 
-def _fixed(script: Path, out: Path, rule: str) -> bool:
+def _fixed(python: str, script: Path, out: Path, rule: str) -> bool:
     """Run ``perfwrap fix`` for a rule and apply its patch; return whether there was one."""
     words = ["fix", "--only", rule, *FAST]
     say("")
     say("── 2 of 3: an edit of it, its proof, and the patch ──")
     say(f"$ perfwrap {' '.join(words)} -- python {script.name}")
     say("")
-    command = [sys.executable, "-m", "perfwrap", *words, "--out", str(out), "--", sys.executable, script.name]
+    command = [sys.executable, "-m", "perfwrap", *words, "--out", str(out), "--", python, script.name]
     status = subprocess.run(command, cwd=script.parent).returncode
     if status == NO_GAIN:
         return False
@@ -101,13 +124,13 @@ def _fixed(script: Path, out: Path, rule: str) -> bool:
     return True
 
 
-def _profile(script: Path, out: Path, title: str) -> dict[str, Any]:
+def _profile(python: str, script: Path, out: Path, title: str) -> dict[str, Any]:
     """Run one script as a user would, with its output and report, and return its diagnosis."""
-    command = ["run", "--out", str(out), "--", "python", str(script)]
     for line in ("", f"── {title} ──", f"$ perfwrap run -- python {script.name}", ""):
         say(line)
-    command[command.index("python")] = sys.executable
-    status = subprocess.run([sys.executable, "-m", "perfwrap", *command]).returncode
+    # From the folder of the script, so that the report has short names and its next command works as shown.
+    command = [sys.executable, "-m", "perfwrap", "run", "--out", str(out), "--", python, script.name]
+    status = subprocess.run(command, cwd=script.parent).returncode
     diagnosis = out / run_folder.DIAGNOSIS
     if status != 0 or not diagnosis.is_file():
         raise PerfwrapError(

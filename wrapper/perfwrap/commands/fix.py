@@ -155,7 +155,7 @@ def fix(
 def _list(search: Search, sentences: list[str]) -> None:
     """Print the edits that could be made."""
     page = Page(sys.stdout)
-    fix_text.draw_list(sentences, search.unedited, page)
+    fix_text.draw_list(sentences, search, page)
     page.show()
 
 

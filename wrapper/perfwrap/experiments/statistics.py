@@ -38,6 +38,8 @@ DISTURBED_FACTOR, DISTURBED_SPREADS = 1.25, 5.0
 """A disturbed run differs from the median of its variant by this factor, and by this many of the usual spreads."""
 MIN_TO_COMPARE = 3
 """Of two runs, neither is the odd one out."""
+MIN_FOR_A_FAST_ONE = 4
+"""Of three runs of which one is fast, the two others may be the disturbed ones: other programs only slow a run."""
 MAD_TO_SIGMA = 1.4826
 """The standard deviation over the median absolute deviation, if values are normally distributed."""
 
@@ -93,19 +95,26 @@ def run_spread(runs: Sequence[TimedRun]) -> tuple[float, int]:
 def disturbed(runs: Sequence[TimedRun]) -> list[int]:
     """Return the places of the runs that something else on the machine disturbed, in ascending order.
 
-    Such a run is far from the median of three or more runs of its variant, compared with the spread of the others.
+    Such a run is far from the median of its variant's runs, compared with the spread of the others: of three or more
+    runs, if it is slower; of four or more, if it is faster.
     """
     apart: dict[int, float] = {}
+    too_few: set[int] = set()
     for name in {run.name for run in runs}:
         places = [place for place, run in enumerate(runs) if run.name == name]
         if len(places) >= MIN_TO_COMPARE:
             means = np.array([_log_mean(runs[place]) for place in places])
-            apart |= dict(zip(places, np.abs(means - np.median(means)).tolist(), strict=True))
+            apart |= dict(zip(places, (means - np.median(means)).tolist(), strict=True))
+            too_few |= set(places) if len(places) < MIN_FOR_A_FAST_ONE else set()
     if not apart:
         return []
-    usual = MAD_TO_SIGMA * float(np.median(list(apart.values())))
+    usual = MAD_TO_SIGMA * float(np.median(np.abs(list(apart.values()))))
     limit = max(math.log(DISTURBED_FACTOR), DISTURBED_SPREADS * usual)
-    return sorted(place for place, distance in apart.items() if distance > limit)
+    return sorted(
+        place
+        for place, distance in apart.items()
+        if distance > limit or (-distance > limit and place not in too_few)
+    )
 
 
 def _weights(runs: Sequence[TimedRun], name: str, baseline: str) -> Floats | None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from perfwrap.launch.uv_tool import without_tool
+
 RUNNING, STOPPED = "R", "T"
 ENDED = ("Z", "X", "x")
 """States, as in proc(5)."""
@@ -94,17 +96,17 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def original_environment() -> dict[str, str]:
-    """Return the environment at the start of this process.
+    """Return the environment at the start of this process, without what `uv tool run` added to it.
 
     Not ``os.environ``: in the C locale Python adds LC_CTYPE to it, which the command would inherit.
     """
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:
-        return dict(os.environ)
+        return without_tool(os.environ)
     environment: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition(b"=")
         if equals and name:
             environment.setdefault(os.fsdecode(name), os.fsdecode(value))
-    return environment
+    return without_tool(environment)

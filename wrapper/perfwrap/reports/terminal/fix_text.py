@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from perfwrap import units
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.written import Written
-from perfwrap.fixing.candidates import Unedited
+from perfwrap.fixing.candidates import MIN_GAIN, Unedited
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import Search, Tried
 from perfwrap.reports.terminal.page import Page
@@ -17,6 +17,8 @@ from perfwrap.reports.terminal.trial_text import draw_writes
 from perfwrap.timeline.notebook_cells import at_line
 
 ADDED, REMOVED = "green", "red"
+MORE_STEPS = 300
+"""Steps that are suggested where a shorter run led to no edit."""
 STATES = {"kept": "bold green", "dropped": "dim"}
 
 
@@ -34,7 +36,14 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     draw_writes(max(run.reading.skipped_writes for run in search.trial.runs), written, page)
     page.blank()
     if not patch:
-        page.paragraph("No edit is proven to make this program faster, so there is no patch.", style="bold")
+        if search.tried:
+            page.paragraph(
+                "No edit is proven to make this program faster, so there is no patch.", style="bold"
+            )
+        else:
+            _no_edit(search, page)
+        if search.unchecked:
+            page.paragraph(f"Not checked: {', '.join(search.unchecked)}.")
         page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
         return
     page.paragraph(f"Together: {_ratio(search.total)}.", style="bold")
@@ -48,13 +57,24 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
     page.paragraph(f"Runs, fix.html, fix.json and pull-request.md: {search.trial.folder}", style="dim")
 
 
-def draw_list(sentences: Sequence[str], unedited: Sequence[Unedited], page: Page) -> None:
+def draw_list(sentences: Sequence[str], search: Search, page: Page) -> None:
     """Draw the edits that could be tried."""
     if not sentences:
-        page.paragraph("There is no edit for what the diagnosis found.", style="bold")
+        _no_edit(search, page)
     for number, sentence in enumerate(sentences, 1):
-        page.paragraph(f"{number}. {sentence}", hanging="   ")
-    _unedited(unedited, page)
+        page.paragraph(sentence, hanging=f"{number}. ")
+    _unedited(search.unedited, page)
+
+
+def _no_edit(search: Search, page: Page) -> None:
+    """Draw why there is no edit to try, and how more is found."""
+    count = int(search.trial.baseline.reading.steps.number.size)
+    page.paragraph(_nothing(search.unedited, count), style="bold")
+    if count < MORE_STEPS:
+        page.paragraph(
+            f"Some findings need two epochs, and edits need findings: perfwrap fix --steps {MORE_STEPS} "
+            "records more."
+        )
 
 
 def _edit(one: Tried, page: Page) -> None:
@@ -85,9 +105,17 @@ def _ratio(row: Row | None) -> str:
     return f"{units.ratio(found.value, found.low, found.high)} of the original's"
 
 
+def _nothing(unedited: Sequence[Unedited], steps: int) -> str:
+    """Return why nothing was tried: there is no edit for what was found, or there is nothing to gain."""
+    shown = units.counted(steps, "steady step")
+    if any(one.gains for one in unedited):
+        return f"No edit could be made for what {shown} showed."
+    return f"Nothing to gain: in {shown}, no finding predicts that a step can take {units.share(MIN_GAIN)} less time."
+
+
 def _unedited(unedited: Sequence[Unedited], page: Page) -> None:
     """Draw why the other findings have no edit."""
     if unedited:
         page.blank()
     for one in unedited:
-        page.paragraph(f"No edit for {one.rule}: {one.reason}", style="dim", indent=2)
+        page.paragraph(one.sentence, style="" if one.gains else "dim", indent=2)
