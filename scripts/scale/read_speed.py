@@ -273,8 +273,9 @@ def grown_export(export: Path, size: int, folder: Path) -> Path:
 
 def unpacked(export: Path, folder: Path) -> Path:
     """Return an export of nsys as a file that every tool can open."""
-    if export.read_bytes()[:2] != GZIP:
-        return export
+    with export.open("rb") as file:
+        if file.read(len(GZIP)) != GZIP:
+            return export
     path = folder / export.name.removesuffix(".gz")
     with gzip.open(export) as packed, path.open("wb") as file:
         shutil.copyfileobj(packed, file)
