@@ -79,7 +79,9 @@ class Capture:
         known = rows.select(keys).unique(maintain_order=True)
         tracks = [self._stream(*key) for key in known.iter_rows()]
         found = known.with_columns(pl.Series("track", tracks, dtype=pl.Int32))
-        return rows.select(keys).join(found, on=keys, how="left", nulls_equal=True)["track"]
+        return rows.select(keys).join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")[
+            "track"
+        ]
 
     def gpu(self, pid: int, number: int) -> int:
         """Return the machine's number of the GPU that has ``number`` in a process."""

@@ -16,6 +16,7 @@ from typing import IO
 from urllib.parse import quote
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources.nsys.nsys_tables import NsysTables, Only
@@ -27,7 +28,9 @@ LARGEST_UNPACKED = 16 << 30
 """Bytes; a small gzip file can decompress to any size."""
 UNPACK_BYTES = 1 << 20
 ROWS_AT_ONCE = 1 << 14
-"""Rows that are read at once: Python rows need ten times the memory of columns."""
+"""Rows that are fetched at once: Python rows need ten times the memory of columns."""
+ROWS_OF_PIECE = 1 << 16
+"""Rows of a piece: each costs the same few milliseconds, whatever its size."""
 MIN_ROW_BYTES = 4
 """Minimum bytes of a row in the file; a damaged or hostile file may refer to the same page a million times."""
 LARGEST_VALUE = 64 << 20
@@ -48,6 +51,8 @@ class NsysFile(NsysTables):
             found = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
             columns[name] = frozenset(str(row[1]) for row in found)
         super().__init__(columns)
+        # polars decodes them faster.
+        connection.text_factory = bytes
 
     def _rows(
         self,
@@ -68,8 +73,14 @@ class NsysFile(NsysTables):
             values += part
         condition = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
+        frames: list[pl.DataFrame] = []
         for rows in self._fetched(table, query, values):
-            yield _frame(rows, schema)
+            frames.append(_frame(rows, schema))
+            if len(frames) * ROWS_AT_ONCE >= ROWS_OF_PIECE:
+                yield pl.concat(frames, rechunk=True)
+                frames = []
+        if frames:
+            yield pl.concat(frames, rechunk=True)
 
     def _fetched(self, table: str, query: str, values: list[int | str]) -> Iterator[list[tuple[object, ...]]]:
         """Return the rows, many at a time, up to damaged ones."""
@@ -211,14 +222,27 @@ def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl
     width = len(schema)
     return pl.DataFrame(
         {
-            name: pl.Series(cells[place::width], dtype=kind)
+            name: _texts(cells[place::width])
+            if kind == pl.String()
+            else pl.Series(cells[place::width], dtype=kind)
             for place, (name, kind) in enumerate(schema.items())
         }
     )
 
 
+def _texts(values: list[object]) -> pl.Series:
+    """Return encoded texts, which need not be UTF-8."""
+    try:
+        found: pl.Series = pl.Series(values, dtype=pl.Binary()).cast(pl.String())
+        return found
+    except PolarsError:
+        return pl.Series(
+            [_text(value) if isinstance(value, bytes) else None for value in values], dtype=pl.String()
+        )
+
+
 def _text(value: bytes) -> str:
-    """Return a text of the file, which need not be UTF-8."""
+    """Return a text of the file with what is not UTF-8 replaced."""
     return value.decode("utf-8", "replace")
 
 

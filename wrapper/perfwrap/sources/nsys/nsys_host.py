@@ -59,6 +59,8 @@ def add_library_calls(capture: Capture) -> None:
     """Add the calls of the system and of CUDA libraries, and the profiler's own overhead."""
     for table, operation in LIBRARIES:
         for rows in capture.file.pieces(table, integers=CALL):
+            if rows.is_empty():
+                continue
             whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
             whole = whole.filter(~pl.col("name").fill_null("").str.ends_with(BEGAN))
             _add(capture, whole, operation=pl.lit(operation))

@@ -45,7 +45,7 @@ class NsysTables(ABC):
         only: Only | None = None,
         instead: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Return the result of ``read`` in pieces, of which the first has no rows.
+        """Return the result of ``read`` in pieces; of a table without rows, one empty piece.
 
         Of rows with a start, only those of ``part`` are returned. ``only`` has the wanted values of columns: no row has
         those of a missing column. ``instead`` has, for an integer column, the columns whose value is taken where it has
@@ -55,16 +55,19 @@ class NsysTables(ABC):
             **dict.fromkeys(integers, pl.Int64()),
             **dict.fromkeys(texts, pl.String()),
         }
-        yield pl.DataFrame(schema=schema)
         known = self.columns.get(table)
-        if known is None or not known.issuperset(only or ()):
-            return
-        alike = {
-            name: [each for each in (name, *(instead or {}).get(name, ())) if each in known]
-            for name in schema
-        }
-        part = self.part if "start" in schema and "start" in known else None
-        yield from self._rows(table, schema, alike, only or {}, part)
+        is_empty = True
+        if known is not None and known.issuperset(only or ()):
+            alike = {
+                name: [each for each in (name, *(instead or {}).get(name, ())) if each in known]
+                for name in schema
+            }
+            part = self.part if "start" in schema and "start" in known else None
+            for piece in self._rows(table, schema, alike, only or {}, part):
+                is_empty = False
+                yield piece
+        if is_empty:
+            yield pl.DataFrame(schema=schema)
 
     @abstractmethod
     def _rows(
