@@ -27,6 +27,7 @@ class Settings:
         "ptracer_pid",
         "run_dir",
         "sample_hz",
+        "trial_perturbation",
         "trial_precision",
         "trial_steps",
         "trial_values",
@@ -59,6 +60,7 @@ class Settings:
         watched=False,
         inspect=False,
         trial_values="",
+        trial_perturbation=0,
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -98,6 +100,8 @@ class Settings:
         """Whether to write what each operation of a few steps reads and writes."""
         self.trial_values = trial_values
         """The seed of a trial that writes losses and parameters instead of being timed; "" for none."""
+        self.trial_perturbation = trial_perturbation
+        """The seed of small changes of its parameters at the start; 0 for none."""
 
 
 def host_name() -> str:
@@ -135,4 +139,5 @@ def read(data: str, run_dir: str) -> Settings:
         values.get("watched") == "1",
         values.get("inspect") == "1",
         values.get("trial_values", ""),
+        int(values.get("trial_perturbation") or 0),
     )

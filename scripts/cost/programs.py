@@ -7,8 +7,9 @@
 
 Each pair is one bare and one wrapped run in random order, each in a fresh copy of the program's folder, with one
 compute thread. Processor time is that of the command and its children; in wrapped runs it includes perfwrap and its
-monitors. The last column is the cost that perfwrap itself reports. Nothing else should run on the machine. The exit
-code is 1 if the median of a program's processor time rose by more than 5 %.
+monitors. "More" is the ratio of the medians, with its 95 % interval by bootstrap over the runs. The last column is the
+cost that perfwrap itself reports. Nothing else should run on the machine. The exit code is 1 if the median of a
+program's processor time rose by more than 5 %. All measured times go to the error output.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from bench import Bench, Script  # noqa: E402
 from fidelity import read_list  # noqa: E402
 
 MOST = 0.05
+DRAWS = 2000
+"""Resamples of the bootstrap."""
 
 
 def used() -> float:
@@ -63,28 +66,37 @@ def compare(script: Script, base: Path, sources: Path, python: Path, pairs: int)
     """Return a row of the table, and by how much the processor time rose."""
     bench = Bench(base, replace(script, observe=False), sources, python)
     wrapper = [sys.executable, "-m", "perfwrap", "run", "--no-report", "--out", str(bench.recorded), "--"]
-    cpu: list[float] = []
-    wall: list[float] = []
-    bare: list[tuple[float, float]] = []
+    times: dict[str, list[tuple[float, float]]] = {"bare": [], "wrapped": []}
     estimates: list[float] = []
     measure(bench)  # once for the file system's cache
     for _ in range(pairs):
-        found = {}
-        for name in random.sample(["bare", "wrapped"], 2):
-            found[name] = measure(bench, *(wrapper if name == "wrapped" else ()))
+        for name in random.sample(sorted(times), 2):
+            times[name].append(measure(bench, *(wrapper if name == "wrapped" else ())))
             estimate = own_estimate(bench.recorded) if name == "wrapped" else None
             estimates += [] if estimate is None else [estimate]
-        bare.append(found["bare"])
-        cpu.append(found["wrapped"][0] / found["bare"][0] - 1)
-        wall.append(found["wrapped"][1] / found["bare"][1] - 1)
-    alone = [statistics.median(values) for values in zip(*bare, strict=True)]
+    cpu, wall = ([[both[place] for both in times[name]] for name in ("bare", "wrapped")] for place in (0, 1))
+    print(script.name, f"cpu {_rounded(cpu)} wall {_rounded(wall)}", file=sys.stderr, flush=True)
     said = f"{statistics.median(estimates):+.1%}" if estimates else "–"
-    figures = (f"{alone[0]:.0f}", _range(cpu), f"{alone[1]:.0f}", _range(wall), said)
-    return f"| {script.name} | {' | '.join(figures)} |", statistics.median(cpu)
+    figures = (f"{statistics.median(cpu[0]):.0f}", _more(*cpu), f"{statistics.median(wall[0]):.0f}")
+    return f"| {script.name} | {' | '.join((*figures, _more(*wall), said))} |", _ratio(*cpu) - 1
 
 
-def _range(values: list[float]) -> str:
-    return f"{statistics.median(values):+.1%} ({min(values):+.1%} … {max(values):+.1%})"
+def _ratio(bare: list[float], wrapped: list[float]) -> float:
+    return statistics.median(wrapped) / statistics.median(bare)
+
+
+def _more(bare: list[float], wrapped: list[float]) -> str:
+    """Return the ratio of the medians less one, with its 95 % interval."""
+    draw = random.Random(0)
+    ratios = sorted(
+        _ratio(draw.choices(bare, k=len(bare)), draw.choices(wrapped, k=len(wrapped))) for _ in range(DRAWS)
+    )
+    least, most = ratios[int(0.025 * DRAWS)], ratios[int(0.975 * DRAWS)]
+    return f"{_ratio(bare, wrapped) - 1:+.1%} ({least - 1:+.1%} … {most - 1:+.1%})"
+
+
+def _rounded(values: list[list[float]]) -> list[list[float]]:
+    return [[round(value, 2) for value in each] for each in values]
 
 
 def main() -> int:

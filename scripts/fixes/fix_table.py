@@ -156,8 +156,10 @@ def show(outcome: Outcome, with_twin: bool) -> None:
     else:
         dropped = [f"{one.candidate.sentence} {one.reason}" for one in search.tried]
         results = ", ".join(sorted({WORDS[one.equality] for one in search.tried}))
-        dropped += [f"no edit for {one.rule}: {one.reason}" for one in search.unedited]
-        said = "; ".join(dropped) or "nothing to gain"
+        dropped += [one.sentence for one in search.unedited]
+        said = (
+            "; ".join(dropped) or f"nothing was found; not checked: {', '.join(search.unchecked) or 'none'}"
+        )
     cells = [outcome.name, said, results, _ratio(search.total if outcome.patch else None)]
     if with_twin:
         share = outcome.share

@@ -24,10 +24,9 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
-from perfwrap.edits import EDITS
+from perfwrap.edits import EDITS, module_of
 from perfwrap.edits.files.source_reader import read_source
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.source_tree import Source, parse
@@ -53,11 +52,13 @@ OWN = {
     "loader_options": r"DataLoader\(",
     "thread_count": r"DataLoader\(",
     "optimizer_options": r"(Adam|AdamW|SGD|RMSprop)\(",
+    "library_optimizer": r"(Adam|AdamW|SGD|Adagrad)\(",
     "zero_grad_option": r"zero_grad\(",
     "transfer_option": r"\.(to|cuda)\(",
     "evaluation_mode": r"\b(for|while)\b.*:",
     "summed_values": r"\+=.*(item\(\)|float\()",
     "kept_values": r"append\(.*(item\(\)|float\()",
+    "last_value": r"= .*(tolist\(\)|item\(\)|numpy\(\)|float\()",
     "rare_logging": r"\b(print|add_scalar|log|info|set_postfix|set_description)\(",
     "debug_calls": r"detect_anomaly",
     "cleanup_calls": r"empty_cache|gc\.collect",
@@ -66,21 +67,25 @@ OWN = {
     "retained_graph": r"retain_graph",
     "summed_backward": r"backward\(",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
+    "mapped_loop": r"\bfor \w+ in range\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",
     "hoisted_calls": r"no_grad\(|inference_mode\(",
     "buffered_tensors": r"torch\.(tensor|ones|zeros|full|eye|arange|linspace)\(",
     "averaged_weights": r"zip\(.*parameters|lerp_|mul_",
+    "reused_copy": r"deepcopy\(",
+    "background_save": r"torch\.save\(|save_file\(",
     "checkpoint_interval": r"save",
     "repeated_forward": r"\w\(\w",
     "detached_fakes": r"\b(net)?[dD](is\w*)?\(|critic",
     "frozen_discriminator": r"\b(net)?[dD](is\w*)?\(|critic",
+    "frozen_parameters": r"(Adam|AdamW|SGD|RMSprop)\(",
     "accumulated_sync": r"backward\(",
     "sliced_head": r"self\.\w+\(",
     "cached_items": r"DataLoader\(",
 }
 MOST_CHANGED = 12
 """An edit changes at most so many lines, apart from their indentation."""
-ADDED = {"cached_items": 30}
+ADDED = {"cached_items": 30, "background_save": 45}
 """Lines that an edit adds besides."""
 
 
@@ -167,7 +172,7 @@ def repeats(name: str, text: str, target: Target) -> bool:
     """Return whether an edit finds something to do at its place again and again."""
     for _ in range(TIMES):
         try:
-            text = import_module(f"perfwrap.edits.{name}").edit(parse(text), target).text
+            text = module_of(name).edit(parse(text), target).text
         except Refusal:
             return False
     return True
@@ -196,7 +201,7 @@ def try_file(path: Path, names: list[str], chance: random.Random, counts: Counte
                 target = Target(line, values)
                 counts[f"{name}: tried"] += 1
                 try:
-                    edited = import_module(f"perfwrap.edits.{name}").edit(source, target)
+                    edited = module_of(name).edit(source, target)
                     fault = find_fault(name, text, edited, is_python)
                     if fault is None and repeats(name, edited.text, target):
                         fault = "is never done"

@@ -2,11 +2,12 @@
 
     python scripts/scale/read_speed.py FILE... [--peer-python PYTHON] [--repeat 3] [--grow-to BYTES] [--whole]
 
-Every reading is a separate process, and the tools alternate, so that a busy machine slows all of them. Of each tool,
-the least time and the least memory count. The table has processor time and wall time; on a busy machine use the former.
-``--grow-to`` repeats each trace, with later times and new numbers, up to that size; big_recordings.py makes files of
-any size much faster. ``--whole`` measures `perfwrap import` from start to end, with its diagnosis and its files. The
-other tools need an environment of their own, made once with:
+Every reading is a separate process, and the tools alternate, so that a busy machine slows all of them. perfwrap's
+modules are compiled before, as pip does with those of the others. Of each tool, the least time and the least memory
+count. The table has processor time and wall time; on a busy machine use the former. ``--grow-to`` repeats each trace,
+with later times and new numbers, up to that size; big_recordings.py makes files of any size much faster. ``--whole``
+measures `perfwrap import` from start to end, with its diagnosis and its files. The other tools need an environment of
+their own, made once with:
 
     python -m venv peers && peers/bin/pip install HolisticTraceAnalysis nsys-ai
 
@@ -19,6 +20,7 @@ extension that DuckDB downloads; without it, the script prints a note, and nsys-
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import functools
 import gzip
@@ -26,6 +28,7 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -103,6 +106,16 @@ class Reading:
     peak_bytes: int
 
 
+@functools.cache
+def compiled() -> str:
+    """Return the folder with a copy of perfwrap and its compiled modules."""
+    folder = Path(tempfile.mkdtemp(prefix="perfwrap-compiled-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shutil.copytree(REPOSITORY / "wrapper" / "perfwrap", folder / "perfwrap")
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
+    return str(folder)
+
+
 def measure(python: str, code: str, trace: Path) -> Reading | None:
     """Return the cost of one reading in a separate process; None if it failed."""
     is_own = code in (PERFWRAP, WHOLE)
@@ -110,11 +123,12 @@ def measure(python: str, code: str, trace: Path) -> Reading | None:
         if not is_own:
             # A copy for each: nsys-ai stores its results next to the file, and would reuse them.
             trace = Path(shutil.copy(trace, folder))
+        environment = {**os.environ, "PYTHONPATH": compiled() if is_own else ""}
         began = time.monotonic()
         child = os.posix_spawn(
             python,
             [python, "-c", code, str(trace)],
-            {**os.environ, "PYTHONPATH": str(REPOSITORY / "wrapper") if is_own else ""},
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
@@ -259,8 +273,9 @@ def grown_export(export: Path, size: int, folder: Path) -> Path:
 
 def unpacked(export: Path, folder: Path) -> Path:
     """Return an export of nsys as a file that every tool can open."""
-    if export.read_bytes()[:2] != GZIP:
-        return export
+    with export.open("rb") as file:
+        if file.read(len(GZIP)) != GZIP:
+            return export
     path = folder / export.name.removesuffix(".gz")
     with gzip.open(export) as packed, path.open("wb") as file:
         shutil.copyfileobj(packed, file)

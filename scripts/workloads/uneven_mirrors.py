@@ -18,6 +18,7 @@ class Mirrored(Dataset):
 
     def __getitem__(self, index):  # guilty
         time.sleep(self.answers[get_worker_info().id])
+        # fixed: time.sleep(self.answers[index % 3])
         return torch.linspace(0, 1, 896) * (index % 9), torch.tensor([float(index % 2)])
 
 

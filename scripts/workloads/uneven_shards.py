@@ -16,7 +16,9 @@ class Shard(IterableDataset):
     def __iter__(self):  # guilty
         info = get_worker_info()
         for shard in range(info.id, len(self.weights), info.num_workers):
+        # fixed: for number in range(info.id, 1500, info.num_workers):
             for number in range(1500):
+            # fixed: for shard in range(len(self.weights)):
                 time.sleep(self.weights[shard])
                 yield torch.full((640,), number / 1500), number % 3
 

@@ -140,7 +140,7 @@ def prepare(settings):
     global _trial
     _trial = _make(settings)
     if settings.trial_values:
-        guard.run("seed", step_values.prepare, int(settings.trial_values))
+        guard.run("seed", step_values.prepare, int(settings.trial_values), settings.trial_perturbation)
     on_import.after("torch", guard.protect("trial", _install))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as msgspec_replace
 from perfwrap.edits.outcome import Refusal
 from perfwrap.fixing import candidates, edited_program
 from perfwrap.fixing.candidates import Loader
@@ -54,7 +56,7 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
             finding("data_loader_single_process", program, LOADER, workers),
             finding("slow_optimizer", program, STEP),
             finding("zero_grad_memset", program, ZERO_GRAD),
-            finding("loop_in_model", program, STEP),
+            finding("slow_steps", program, STEP),
         ],
         [],
         ["python", "train.py"],
@@ -70,8 +72,64 @@ def test_each_kind_of_finding_leads_to_its_edit(program: Path) -> None:
     assert found[0].random_numbers and not found[1].random_numbers
     assert found[0].predicted == (0.4, 0.6)
     assert [(one.rule, one.reason) for one in unedited] == [
-        ("loop_in_model", "There is no edit for this finding.")
+        ("slow_steps", "There is no edit for this finding.")
     ]
+
+
+def test_a_finding_without_an_edit_says_what_it_would_gain_and_what_to_do(program: Path) -> None:
+    findings = [
+        finding("padded_batches", program, STEP, Option("Do it at once.", (0.58, 0.8))),
+        finding("checkpoint_stall", program, STEP, Option("Save less often.", (0.99, 1.0))),
+    ]
+    found, unedited = candidates.find(findings, [], ["python", "train.py"])
+    assert not found
+    assert [one.sentence for one in unedited] == [
+        "The finding padded_batches at train.py:12 (a step would take 0.58 of its time at best) has no automatic edit. "
+        "By hand: Do it at once.",
+        "The finding checkpoint_stall at train.py:12 has no automatic edit: Line 12 has no call of torch.save. "
+        "Line 12 has no call of a function that saves. By hand: Save less often.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loader", "share", "expected"),
+    [
+        (Loader("", LOADER), 0.5, {"num_workers"}),
+        (Loader("", LOADER, epochs=3), 0.5, {"num_workers", "persistent_workers"}),
+        (Loader("", LOADER), 0.03, set()),
+        (Loader("", LOADER, may_have_workers=False), 0.5, set()),
+        (Loader("", LOADER + 1), 0.5, set()),
+    ],
+)
+def test_workers_are_tried_where_none_are_advised(
+    program: Path, loader: Loader, share: float, expected: set[str]
+) -> None:
+    option = Option("Make batches cheaper to load.", (0.4, 1.0), experiment="cached-batch")
+    one = replace(finding("data_loader_single_process", program, LOADER, option), share=share)
+    found, unedited = candidates.find([one], [msgspec_replace(loader, file=str(program))], [])
+    assert [set(each.target.values) for each in found] == ([expected] if expected else [])
+    assert len(unedited) == (not expected)
+    if expected:
+        assert 1 <= int(found[0].target.values["num_workers"]) <= candidates.MOST_TRIED
+
+
+def test_a_save_gets_both_edits_to_be_measured(program: Path) -> None:
+    program.write_text("import torch\nfor step in range(9):\n    torch.save(state, path)\n")
+    found, _ = candidates.find([finding("checkpoint_stall", program, 3)], [], [])
+    assert [one.edit for one in found] == ["background_save", "checkpoint_interval"]
+    ((_, content),) = edited_program.make(found).items()
+    assert (
+        "    if (step + 1) % 5 == 0 or step + 1 == 9:\n        save_in_background(torch.save"
+        in content.decode()
+    )
+
+
+def test_unused_gradients_without_a_line_lead_to_the_optimizer(program: Path) -> None:
+    program.write_text(PROGRAM.replace("model.parameters()", "model.bias.parameters()"))
+    nowhere = replace(finding("unused_gradients", program, 1), location=None)
+    for words, loop in ((["python", str(program)], None), (["python", "-m", "a"], (str(program), STEP))):
+        (found,), _ = candidates.find([nowhere], [], words, {}, loop)
+        assert (found.edit, found.target.line) == ("frozen_parameters", OPTIMIZER)
 
 
 def test_a_finding_elsewhere_edits_the_loader_that_it_is_about(program: Path) -> None:

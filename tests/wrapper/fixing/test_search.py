@@ -7,18 +7,23 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
+from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.edits.outcome import Target
 from perfwrap.experiments.judge import Row
-from perfwrap.experiments.runner import Settings
+from perfwrap.experiments.plan import BASELINE
+from perfwrap.experiments.reading import Reading, Steps
+from perfwrap.experiments.runner import Ended, Settings
 from perfwrap.experiments.statistics import Ratio
 from perfwrap.experiments.trial import Run, Trial
 from perfwrap.experiments.written import Written
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality
-from perfwrap.fixing.search import STOPPED, Search
+from perfwrap.fixing.search import CHECK_STEPS, INSPECTED, SAMPLE_HZ, STOPPED, Search
 from perfwrap.reports import fix_document
+from perfwrap.rules.model import Outcome, State
 
 PROGRAM = """import torch
 optimizer = torch.optim.SGD([torch.ones(1)], lr=0.1)
@@ -114,3 +119,62 @@ def test_memory_may_grow_by_half_and_always_by_what_workers_need(
     reason = search.memory_reason("memory", before, after)
     assert bool(reason) is is_too_much
     assert not reason or "--max-memory" in reason
+
+
+@dataclass
+class Sampling(Search):
+    """A search whose runs leave no recording; it keeps their settings."""
+
+    asked: list[Settings] = field(default_factory=list)
+
+    def _run(
+        self, name: str, settings: Settings, overlay: Path | None = None, changes: tuple[str, ...] = ()
+    ) -> Ended:
+        self.asked.append(settings)
+        return Ended(self.trial.folder, "ended", 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "state", "only", "is_sampled", "unchecked"),
+    [
+        (200, "not checked", [], True, []),
+        (200, "not checked", ["logging_overhead"], True, ["logging_overhead"]),
+        (200, "not checked", ["slow_item"], False, []),
+        (40, "not checked", ["logging_overhead"], False, ["logging_overhead"]),
+        (200, "clear", [], False, []),
+    ],
+)
+def test_the_programs_own_code_is_sampled_if_it_takes_time_and_a_rule_needs_it(
+    own: int, state: State, only: list[str], is_sampled: bool, unchecked: list[str], tmp_path: Path
+) -> None:
+    steps = Steps(np.arange(50), np.full(50, 10_000_000), np.full(50, 8))
+    trial = Trial(["python", "train.py"], tmp_path, Settings(allow_writes=True), Silent())
+    trial.runs.append(Run(BASELINE, tmp_path, Reading("measured", steps=steps), 1.0))
+    trial.diagnosis = Diagnosis(
+        Verdict("python-bound", 0.5, "", "measured"),
+        outcomes=(Outcome("logging_overhead", state), Outcome("slow_item", "clear")),
+        account={"python": own, "forward": 1000 - own},
+    )
+    search = Sampling(trial, False, 0.0)
+    assert search.find(only) == []
+    assert [(one.sample_hz, one.steps, one.allow_writes) for one in search.asked] == [
+        (SAMPLE_HZ, 300, True)
+    ] * is_sampled
+    assert search.unchecked == unchecked
+
+
+def test_rules_about_operations_need_an_inspection_and_others_do_not() -> None:
+    assert {"loop_of_small_operations", "frozen_part_with_gradients", "repeated_work"} <= INSPECTED
+    assert not {"worker_restart", "python_overhead", "host_sync_in_step"} & INSPECTED
+
+
+def test_runs_that_compare_are_allowed_what_the_user_allows(tmp_path: Path) -> None:
+    settings = Settings(allow_writes=True, timeout_s=7.0)
+    search = Search(Trial(["python", "train.py"], tmp_path, settings, Silent()), False, 0.0)
+    check = search._check(3)
+    assert (check.allow_writes, check.timeout_s, check.values_seed, check.steps) == (
+        True,
+        7.0,
+        3,
+        CHECK_STEPS,
+    )

@@ -82,11 +82,28 @@ finally:
 """
 
 
-def checked(folder: Path, name: str, text: str, seed: int = 0) -> Timeline | None:
+EPOCHS = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data = TensorDataset(torch.randn(24, 8))
+    loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=1{more})
+    for epoch in range(8):
+        for (batch,) in loader:
+            optimizer.zero_grad()
+            (model(batch) + torch.randn(4, 1)).square().mean().backward()
+            optimizer.step()
+"""
+
+
+def checked(folder: Path, name: str, text: str, seed: int = 0, perturbation: int = 0) -> Timeline | None:
     """Run a program for its first 20 steps, and return the recording of losses and parameters."""
     pytest.importorskip("torch")
     (folder / f"{name}.py").write_text(text)
     options = ["--trial-steps", "20", "--trial-warm-up", "0", "--trial-values", str(seed), "--no-report"]
+    options += ["--trial-perturbation", str(perturbation)]
     subprocess.run(
         [
             sys.executable,
@@ -161,7 +178,7 @@ def test_another_seed_changes_the_items_of_a_program_that_seeds_itself_and_not_i
     other = equality.read(checked(tmp_path, "other", text, seed=1))
     assert equality.is_identical(first, same)
     assert len(other) >= 20
-    assert 0 < equality.deviation(first[0], other[0]) < 0.5
+    assert 0 < max(equality.deviations(first, other)[0]) < 0.5
     assert not equality.is_identical(first, other)
 
 
@@ -181,3 +198,18 @@ def test_the_values_are_those_of_the_main_trainer(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text(NORMALISED.format(calls=2).replace("range(40)", "range(9)"))
     beside = equality.read(checked(tmp_path, "both", WITH_HELPER))
     assert equality.is_identical(alone, beside)
+
+
+def test_a_perturbed_run_differs_by_rounding_and_draws_the_same_numbers(tmp_path: Path) -> None:
+    text = WITH_ITEMS.format(noise=" + torch.rand(8)")
+    original = equality.read(checked(tmp_path, "original", text))
+    perturbed = equality.read(checked(tmp_path, "perturbed", text, perturbation=1))
+    assert len(perturbed) >= 20
+    assert all(0 < max(step) < 1e-5 for step in equality.deviations(original, perturbed))
+
+
+def test_persistent_workers_leave_the_program_its_other_random_numbers(tmp_path: Path) -> None:
+    again = checked(tmp_path, "again", EPOCHS.format(more=""))
+    kept = checked(tmp_path, "kept", EPOCHS.format(more=", persistent_workers=True"))
+    assert (equality.draws_of(again), equality.draws_of(kept)) == (0, 3)
+    assert equality.is_identical(equality.read(again), equality.read(kept))

@@ -127,6 +127,7 @@ def test_settings_say_what_was_requested(folder):
         "trial_precision": "0.05",
         "trial_writes": "allow",
         "trial_values": "",
+        "trial_perturbation": "0",
         "original_pythonpath_empty": "1",
         "watched": "0",
         "inspect": "0",

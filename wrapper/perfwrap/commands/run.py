@@ -63,6 +63,7 @@ def run(
     trial_warm_up: record.TrialWarmUp = "auto",
     trial_precision: record.TrialPrecision = 0.02,
     trial_values: record.TrialValues = None,
+    trial_perturbation: record.TrialPerturbation = 0,
     overlay: record.Overlay = None,
     allow_writes: record.AllowWrites = False,
 ) -> None:
@@ -97,6 +98,7 @@ def run(
             trial_precision,
             allow_writes,
             trial_values,
+            trial_perturbation,
         ),
         overlay=overlay_file.read(overlay) if overlay is not None else (),
         inspect=inspect,

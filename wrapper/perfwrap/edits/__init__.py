@@ -8,39 +8,51 @@ because the change is already there. LibCST parses the text and is loaded only w
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 
 from perfwrap.edits.outcome import Edited, Refusal, Refused, Target
 
-EDITS = (
-    "loader_options",
-    "thread_count",
-    "optimizer_options",
-    "zero_grad_option",
-    "transfer_option",
-    "evaluation_mode",
-    "summed_values",
-    "kept_values",
-    "rare_logging",
-    "debug_calls",
-    "cleanup_calls",
-    "frozen_garbage",
-    "log_softmax_call",
-    "retained_graph",
-    "summed_backward",
-    "gathered_parts",
-    "hoisted_tensors",
-    "hoisted_calls",
-    "buffered_tensors",
-    "averaged_weights",
-    "checkpoint_interval",
-    "repeated_forward",
-    "detached_fakes",
-    "frozen_discriminator",
-    "accumulated_sync",
-    "sliced_head",
-    "cached_items",
-)
-"""The edits, by the names of their modules."""
+EDITS = {
+    "loader_options": "data",
+    "thread_count": "process",
+    "optimizer_options": "optimizer",
+    "library_optimizer": "optimizer",
+    "zero_grad_option": "optimizer",
+    "transfer_option": "data",
+    "evaluation_mode": "loop",
+    "summed_values": "loop",
+    "kept_values": "loop",
+    "last_value": "loop",
+    "rare_logging": "output",
+    "debug_calls": "process",
+    "cleanup_calls": "process",
+    "frozen_garbage": "process",
+    "log_softmax_call": "model",
+    "retained_graph": "backward",
+    "summed_backward": "backward",
+    "gathered_parts": "loop",
+    "mapped_loop": "loop",
+    "hoisted_tensors": "loop",
+    "hoisted_calls": "loop",
+    "buffered_tensors": "model",
+    "averaged_weights": "optimizer",
+    "reused_copy": "optimizer",
+    "background_save": "output",
+    "checkpoint_interval": "output",
+    "repeated_forward": "model",
+    "detached_fakes": "backward",
+    "frozen_discriminator": "backward",
+    "frozen_parameters": "backward",
+    "accumulated_sync": "backward",
+    "sliced_head": "model",
+    "cached_items": "data",
+}
+"""The edits, by the names of their modules, and the folder of each."""
+
+
+def module_of(name: str) -> ModuleType:
+    """Import the module of an edit: it has the function ``edit(source, target)``."""
+    return import_module(f"perfwrap.edits.{EDITS[name]}.{name}")
 
 
 def edit(name: str, text: str, target: Target) -> Edited | Refused:
@@ -49,7 +61,7 @@ def edit(name: str, text: str, target: Target) -> Edited | Refused:
 
     try:
         source = parse(text)
-        edited: Edited = import_module(f"perfwrap.edits.{name}").edit(source, target)
+        edited: Edited = module_of(name).edit(source, target)
         if edited.text == text:
             raise Refusal("Nothing is left to change.")
         parse(edited.text)

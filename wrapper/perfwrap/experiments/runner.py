@@ -49,10 +49,14 @@ class Settings(Struct, frozen=True):
     grace_s: float = GRACE_SECONDS
     inspect: bool = False
     """Whether the recorder opens dataflow windows; the run ends after them."""
+    sample_hz: float = 0.0
+    """How often the recorder samples the stacks of the program; 0 for never. A timed run has no samples."""
     overlay: Path | None = None
     """The file of ``launch/overlay_file.py`` with the source files that run edited."""
     values_seed: int | None = None
     """The seed of a run that records losses and parameters instead of times; None for a timed run."""
+    perturbation: int = 0
+    """The seed of small random changes of the parameters at the start of such a run; 0 for none."""
 
 
 class Ended(Struct, frozen=True):
@@ -143,8 +147,10 @@ def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[s
         *("--trial-precision", str(settings.precision)),
         *(["--allow-writes"] if settings.allow_writes else []),
         *(["--inspect"] if settings.inspect else []),
+        *(["--sample", str(settings.sample_hz)] if settings.sample_hz else []),
         *(["--overlay", str(settings.overlay)] if settings.overlay is not None else []),
         *(["--trial-values", str(settings.values_seed)] if settings.values_seed is not None else []),
+        *(["--trial-perturbation", str(settings.perturbation)] if settings.perturbation else []),
         *(word for change in changes for word in ("--change", change)),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perfwrap import units
 from perfwrap.edits import edit
 from perfwrap.edits.files.notebook_file import SUFFIX, NotebookFile
 from perfwrap.edits.files.source_file import SourceFile
@@ -27,28 +29,40 @@ MOST_ITEMS = 100_000
 BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "zero_grad_memset": (("zero_grad_option", {}),),
     "evaluation_with_grad": (("evaluation_mode", {}),),
-    "host_sync_in_step": (("summed_values", {}), ("kept_values", {}), ("rare_logging", {"every": LOG_EVERY})),
+    "host_sync_in_step": (
+        ("summed_values", {}),
+        ("kept_values", {}),
+        ("last_value", {}),
+        ("rare_logging", {"every": LOG_EVERY}),
+    ),
     "logging_overhead": (("rare_logging", {"every": LOG_EVERY}), ("summed_values", {}), ("kept_values", {})),
-    "checkpoint_stall": (("checkpoint_interval", {"every": SAVE_EVERY}),),
+    "checkpoint_stall": (("background_save", {}), ("checkpoint_interval", {"every": SAVE_EVERY})),
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
     "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
     "repeated_backward": (("summed_backward", {}), ("retained_graph", {})),
-    "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {})),
+    "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {}), ("frozen_parameters", {})),
+    "frozen_part_with_gradients": (("frozen_parameters", {}),),
     "synchronised_accumulation": (("accumulated_sync", {}),),
-    "python_overhead": (("averaged_weights", {}), ("gathered_parts", {})),
+    "python_overhead": (("averaged_weights", {}), ("gathered_parts", {}), ("reused_copy", {})),
     "log_of_softmax": (("log_softmax_call", {}),),
     "unchanging_work": (("hoisted_tensors", {}), ("buffered_tensors", {}), ("hoisted_calls", {})),
     "repeated_work": (("repeated_forward", {}), ("summed_backward", {})),
     "unused_work": (("sliced_head", {}),),
     "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
-    "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {})),
+    "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {}), ("mapped_loop", {})),
+    "loop_in_model": (("mapped_loop", {}),),
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
+FIRST_OF_SEVERAL = ("loader_options", "cached_items", "background_save")
+"""Edits after which the others for the same finding are tried, too."""
+NO_EDIT = "There is no edit for this finding."
+MIN_GAIN = 0.03
+"""The part of a step from which a finding without an edit leaves something to gain."""
 PAPERMILL = "papermill"
 """The command that runs a notebook from any folder in the present one."""
-FREEZE = "frozen_garbage"
+FREEZE, PARAMETERS = "frozen_garbage", "frozen_parameters"
 THREADS = "threads"
 LOADER_ARGUMENTS = {
     "workers": "num_workers",
@@ -56,6 +70,9 @@ LOADER_ARGUMENTS = {
     "persistent-workers": "persistent_workers",
     "pin-memory": "pin_memory",
 }
+WITHOUT_WORKERS, MIN_SHARE_TO_TRY, MOST_TRIED = "data_loader_single_process", 0.05, 4
+"""The rule about DataLoaders without workers, the share of the loop from which workers are tried that it does not
+advise, and how many at most: one for each core."""
 CACHE = "Cache the items"
 """The beginning of the option to keep the items of a data set."""
 THREAD_OPTION = re.compile(r"threads=\d+")
@@ -103,6 +120,9 @@ class Loader(Struct, frozen=True):
     file: str
     line: int
     seen: Mapping[str, Value] = {}
+    epochs: int = 1
+    may_have_workers: bool = True
+    """Whether its process may start others: a daemon may not."""
 
 
 class Unedited(Struct, frozen=True):
@@ -110,6 +130,26 @@ class Unedited(Struct, frozen=True):
 
     rule: str
     reason: str
+    """Why the edits for it refused; NO_EDIT if there is none for such findings."""
+    location: Location | None = None
+    saving: tuple[float, float] = (1.0, 1.0)
+    """The predicted ratio of step times if it is fixed by hand, best case first."""
+    advice: str = ""
+    """What to change by hand."""
+
+    @property
+    def gains(self) -> bool:
+        """Whether a step may become so much faster that it counts."""
+        return self.saving[0] <= 1.0 - MIN_GAIN
+
+    @property
+    def sentence(self) -> str:
+        """The finding, what it would gain, why it has no edit, and what to do by hand."""
+        where = f" at {self.location}" if self.location is not None else ""
+        gain = f" (a step would take {units.ratio(self.saving[0])} of its time at best)" if self.gains else ""
+        why = "." if self.reason == NO_EDIT else f": {self.reason}"
+        by_hand = f" By hand: {self.advice}" if self.advice else ""
+        return f"The finding {self.rule}{where}{gain} has no automatic edit{why}{by_hand}"
 
 
 def find(
@@ -134,7 +174,13 @@ def find(
             found.setdefault((one.edit, one.path, one.target.line, str(one.target.values)), one)
         if not own:
             unedited.append(
-                Unedited(finding.rule, reasons[0] if reasons else "There is no edit for this finding.")
+                Unedited(
+                    finding.rule,
+                    " ".join(dict.fromkeys(reasons)) or NO_EDIT,
+                    finding.location,
+                    finding.saving,
+                    finding.advice,
+                )
             )
     return list(found.values()), unedited
 
@@ -178,7 +224,7 @@ def _of(
                 break
             refused.append(done.reason)
         reasons += refused[-1:]
-        if candidates and name not in ("loader_options", "cached_items"):
+        if candidates and name not in FIRST_OF_SEVERAL:
             break
     return candidates, reasons
 
@@ -220,7 +266,7 @@ def _wanted(
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
     here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
-    created = [(line.file, line.line) for line in loaders]
+    created = [_place(loader) for loader in loaders]
     for option in finding.options:
         values = _loader_values(option)
         if values:
@@ -229,22 +275,34 @@ def _wanted(
             yield option, "cached_items", {"most_items": MOST_ITEMS}, created
         if THREAD_OPTION.fullmatch(option.experiment or ""):
             yield option, "thread_count", {"threads": _threads(option)}, _lines_with(THREAD_CALL, words)
+    if finding.rule == WITHOUT_WORKERS and not any(map(_loader_values, finding.options)):
+        # No gain is certain, so the diagnosis advises none: the runs tell.
+        for loader in loaders:
+            if loader.may_have_workers and finding.share >= MIN_SHARE_TO_TRY and here == [_place(loader)]:
+                trial: dict[str, Value] = {
+                    "num_workers": max(1, min(MOST_TRIED, len(os.sched_getaffinity(0))))
+                }
+                if loader.epochs > 1:
+                    trial["persistent_workers"] = True
+                yield finding.options[0], "loader_options", trial, here
     if finding.rule == "slow_optimizer" and finding.location is not None:
+        made = _lines_with(OPTIMIZER, [without_cell(finding.location.file)])
         for keyword in ("fused", "foreach"):
-            yield (
-                finding.options[0],
-                "optimizer_options",
-                {keyword: True},
-                _lines_with(OPTIMIZER, [without_cell(finding.location.file)]),
-            )
+            yield finding.options[0], "optimizer_options", {keyword: True}, made
+        yield finding.options[0], "library_optimizer", {}, made
+    trained_in = [without_cell(loop[0])] if loop is not None else []
     for name, values in BY_RULE.get(finding.rule, ()):
-        # What runs by itself, such as garbage collection, has no line of its own.
-        yield (
-            finding.options[0],
-            name,
-            values,
-            here or [place for place in (loop,) if place and name == FREEZE],
-        )
+        places = here
+        if name == PARAMETERS:
+            places = _lines_with(OPTIMIZER, list(dict.fromkeys([*words, *trained_in])))
+        elif name == FREEZE and loop is not None and not here:
+            # What runs by itself, such as garbage collection, has no line of its own.
+            places = [loop]
+        yield finding.options[0], name, values, places
+
+
+def _place(loader: Loader) -> tuple[str, int]:
+    return loader.file, loader.line
 
 
 def _loader_values(option: Option) -> dict[str, Value]:

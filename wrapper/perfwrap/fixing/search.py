@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perfwrap import units
 from perfwrap.diagnosis.engine import diagnose
+from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.edits.outcome import Refusal, Value
 from perfwrap.experiments import judge, repeated_runs
 from perfwrap.experiments.judge import Row
@@ -31,16 +32,27 @@ from perfwrap.launch import overlay_file
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
+from perfwrap.rules import RULES
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding, rule_id
 from perfwrap.run_folder import RunFolder
 from perfwrap.timeline.model import Timeline
 from perfwrap.timeline.notebook_cells import SOURCES
 
 CHECK_STEPS = 20
 """The first steps, whose losses and parameters are compared."""
-SEED, OTHER_SEED = 0, 1
+SEED = 0
+MOST_BOUNDS = 4
+"""Runs of the unchanged program with perturbed parameters, and with another seed, that a deviation is compared with."""
 COMPUTE_BOUND = "compute-bound"
+INSPECTED = frozenset(rule.__name__.rpartition(".")[2] for rule in RULES if "operations" in rule.NEEDS)
+"""The rules that only an inspection can check."""
 LOG = "edited.log"
+OWN_CODE, MIN_OWN_SHARE = "python", 0.05
+"""The part of the account that is the program's own code, and its share from which a run samples its lines."""
+STACKS = "stacks"
+"""What rules need that read such samples."""
+SAMPLE_HZ, SAMPLED_NS, MOST_SAMPLED_STEPS = 100.0, 3e9, 5000
+"""How often that run samples, and for how long."""
 MEMORY_FACTOR, FREE_BYTES = 1.5, 1 << 30
 """An edit may need so many times the memory; a gibibyte more is always free: each worker needs some for itself."""
 CACHE = "cached_items"
@@ -77,22 +89,30 @@ class Search:
     """The limit of peak memory, as a multiple of the original's."""
     tried: list[Tried] = field(default_factory=list)
     unedited: list[Unedited] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    """The rules among those that the user asked for which could not be checked."""
     kept: list[Candidate] = field(default_factory=list)
     contents: Contents = field(default_factory=dict)
     """The files with all edits that were kept."""
     total: Row | None = None
     """The measurement of all edits that were kept together."""
     _values: dict[str, list[StepValues]] = field(default_factory=dict)
+    _draws: dict[str, int] = field(default_factory=dict)
     _peaks: dict[str, int | None] = field(default_factory=dict)
     _items: Items = ""
     _checks: int = 0
 
     def find(self, only: Sequence[str]) -> list[Candidate]:
-        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates."""
+        """Return the candidates for the findings of the baseline, and of an inspection if its own work dominates.
+
+        It is also inspected if one of the rules in ``only`` needs that.
+        """
         diagnosis = self.trial.diagnosis
         findings = list(diagnosis.findings) if diagnosis is not None else []
-        if diagnosis is not None and diagnosis.verdict.id == COMPUTE_BOUND:
+        if diagnosis is not None and (diagnosis.verdict.id == COMPUTE_BOUND or INSPECTED & set(only)):
             findings += self._inspected()
+        if diagnosis is not None:
+            findings += self._sampled(diagnosis, only)
         wanted = [one for one in findings if not only or one.rule in only]
         timeline = read_timeline(RunFolder(self.trial.baseline.folder / "run"))
         loaders: list[Loader] = []
@@ -101,7 +121,7 @@ class Search:
             main = evidence.get(find_main_trainer)
             uses = evidence.get(find_loaders, main) if main is not None else ()
             loaders = [
-                Loader(use.created.file, use.created.line, _arguments_of(use))
+                Loader(use.created.file, use.created.line, _arguments_of(use), use.epochs, not use.of_daemon)
                 for use in uses
                 if use.training and use.created is not None
             ]
@@ -136,15 +156,38 @@ class Search:
 
     def _inspected(self) -> list[Finding]:
         """Return what an inspection of the program finds; nothing if it cannot be inspected."""
-        self.trial.progress.says("the model's own work is the largest part: its operations are inspected")
-        settings = Settings(
-            self.trial.settings.steps, "auto", 0.0, self.trial.settings.timeout_s, inspect=True
-        )
+        self.trial.progress.says("the model's own operations are inspected")
+        settings = replace(self.trial.settings, warm_up="auto", precision=0.0, inspect=True)
         timeline = read_timeline(self._run("inspect", settings).run)
         if timeline is None:
             return []
         known = {one.rule for one in self.trial.diagnosis.findings} if self.trial.diagnosis else set()
         return [one for one in diagnose(timeline).findings if one.rule not in known]
+
+    def _sampled(self, diagnosis: Diagnosis, only: Sequence[str]) -> list[Finding]:
+        """Return what needs samples of the program's stacks, such as log lines, if its own code takes enough time."""
+        unchecked = {one.rule for one in diagnosis.outcomes if one.state == "not checked"}
+        wanted = unchecked & set(only) if only else unchecked
+        self.unchecked = sorted(wanted) if only else []
+        whole = sum(diagnosis.account.values())
+        own = diagnosis.account.get(OWN_CODE, 0)
+        needs = [rule for rule in RULES if rule_id(rule) in wanted and STACKS in rule.NEEDS]
+        if not needs or not whole or own < MIN_OWN_SHARE * whole:
+            return []
+        self.trial.progress.says("the program's own code is sampled, to find which of its lines take time")
+        mean_ns = float(self.trial.baseline.reading.steps.duration_ns.mean())
+        steps = max(self.trial.settings.steps, min(MOST_SAMPLED_STEPS, round(SAMPLED_NS / mean_ns)))
+        settings = replace(
+            self.trial.settings, steps=steps, warm_up="auto", precision=0.0, sample_hz=SAMPLE_HZ
+        )
+        timeline = read_timeline(self._run("sample", settings).run)
+        if timeline is None:
+            return []
+        sampled = diagnose(timeline)
+        still = {one.rule for one in sampled.outcomes if one.state == "not checked"}
+        self.unchecked = [rule for rule in self.unchecked if rule in still]
+        known = {one.rule for one in diagnosis.findings}
+        return [one for one in sampled.findings if one.rule in unchecked - known]
 
     def _prove(self, one: Candidate, number: int) -> Tried:
         """Return whether a candidate alone computes the same and is faster."""
@@ -213,11 +256,14 @@ class Search:
             return "unknown", math.nan, "the program did not run the edited file"
         if reason := self.memory_reason("memory", self._peaks.get("original"), ended.peak_bytes):
             return "unknown", math.nan, reason
-        edited = equality.read(read_timeline(ended.run))
+        timeline = read_timeline(ended.run)
+        edited = equality.read(timeline)
         if len(edited) < min(len(original), CHECK_STEPS):
             return "unknown", math.nan, "the edited program failed or made fewer steps"
         if equality.is_identical(original, edited):
-            return "identical", 0.0, ""
+            # Without the comparison, the program would not draw the same numbers.
+            is_same = equality.draws_of(timeline) == self._draws["original"]
+            return "identical" if is_same else "other random numbers", 0.0, ""
         again = self._values_of("again")
         if not equality.is_repeatable(original, again):
             return (
@@ -225,31 +271,39 @@ class Search:
                 math.nan,
                 "the program computes something else in each run, also with equal seeds",
             )
-        within, apart = equality.compare(original, edited, self._values_of("threads"), again)
-        if within:
-            return "rounding", apart, ""
-        if random and (self._items != "fixed" or keeps_workers):
-            within, apart = equality.compare(original, edited, self._values_of("seed"))
+        # With other random numbers, the bound of another seed is wider than that of any rounding.
+        others = random and (self._items != "fixed" or keeps_workers)
+        names = "seed" if others else "perturbed"
+        runs = ["again", "threads", *(f"{names}{number}" for number in range(1, MOST_BOUNDS + 1))]
+        for count in range(2, len(runs) + 1):
+            within, apart = equality.compare(original, edited, *map(self._values_of, runs[:count]))
             if within:
-                return "other random numbers", apart, ""
+                return "other random numbers" if others and count > 2 else "rounding", apart, ""
         reason = "" if self.allow_numerics else "it changes the training (to keep it: --allow-numerics)"
         return "changes the training", apart, reason
 
     def _values_of(self, which: str) -> list[StepValues]:
-        """Return the values of the unchanged program: once more, with other threads, or with another seed."""
+        """Return the values of the unchanged program: once more, with other threads, perturbed, or with another seed.
+
+        The last two end with the number of the run.
+        """
         if which not in self._values:
-            seed = OTHER_SEED if which == "seed" else SEED
+            word = which.rstrip("0123456789")
+            number = int(which[len(word) :] or 0)
+            settings = self._check(number if word == "seed" else SEED)
+            if word == "perturbed":
+                settings = replace(settings, perturbation=number)
             changes = (f"threads={_other_threads()}",) if which == "threads" else ()
-            ended = self._run(f"check-{which}", self._check(seed), None, changes)
+            ended = self._run(f"check-{which}", settings, None, changes)
             timeline = read_timeline(ended.run)
             self._peaks[which] = ended.peak_bytes
-            self._values[which] = equality.read(timeline)
+            self._values[which], self._draws[which] = equality.read(timeline), equality.draws_of(timeline)
             if which == "original":
                 self._items = equality.items_of(timeline)
         return self._values[which]
 
     def _check(self, seed: int) -> Settings:
-        return Settings(CHECK_STEPS, "0", 0.0, self.trial.settings.timeout_s, values_seed=seed)
+        return replace(self.trial.settings, steps=CHECK_STEPS, warm_up="0", precision=0.0, values_seed=seed)
 
     def _overlay(self, name: str, contents: Contents) -> Path:
         path = self.trial.folder / f"{name}.overlay"

@@ -28,6 +28,8 @@ class Trial:
     """Whether a process that ends itself may write checkpoints."""
     values_seed: int | None = None
     """The seed of a trial that writes losses and parameters instead of being timed; None for a timed one."""
+    perturbation: int = 0
+    """The seed of small random changes of the parameters at the start of such a trial; 0 for none."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ FORMAT 1::
     format      1                             command     list of words
     root        folder to apply the patch in  interrupted whether the user ended it early
     edits       rows, in the order in which they were tried
-    unedited    {"rule", "reason"} of the findings for which there is no edit
+    unedited    findings without an edit: {"rule", "reason", "file", "line", "predicted", "advice", "sentence"}; file
+                and line are null where unknown, "predicted" is the ratio of step times if it is fixed by hand, best
+                case first, and "sentence" says all of it
     total       the measurement of all kept edits together: "ratio", "low", "high"; null if none was kept
     patch       the unified diff; empty if none was kept
     written     files that the program wrote in its working folder; null if there are too many to check
@@ -29,6 +31,7 @@ from perfwrap import units
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.written import Written
 from perfwrap.fixing.before_after import StepAccount
+from perfwrap.fixing.candidates import Unedited
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import CHECK_STEPS, Search, Tried
 from perfwrap.private_files import replace_text
@@ -52,7 +55,7 @@ def section(
         "root": str(root),
         "interrupted": search.trial.interrupted,
         "edits": [_row(one) for one in search.tried],
-        "unedited": [{"rule": one.rule, "reason": one.reason} for one in search.unedited],
+        "unedited": [_unedited(one) for one in search.unedited],
         "total": _measured(search.total) if search.kept else None,
         "patch": patch.decode("utf-8", "replace"),
         "written": None if written.unknown else list(written.changed),
@@ -84,6 +87,13 @@ def markdown(document: dict[str, Any]) -> str:
         f"Results are the losses and all parameters after each of the first {CHECK_STEPS} steps, with equal seeds.",
         "",
     ]
+    if document["unedited"]:
+        lines += [
+            "Not part of this change:",
+            "",
+            *(f"- {one['sentence']}" for one in document["unedited"]),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -121,6 +131,19 @@ def _row(one: Tried) -> dict[str, Any]:
         "deviation": one.deviation if math.isfinite(one.deviation) else None,
         "predicted": [units.significant(end, 6) for end in one.candidate.predicted],
         **_measured(one.row),
+    }
+
+
+def _unedited(one: Unedited) -> dict[str, Any]:
+    """Return a finding without an edit."""
+    return {
+        "rule": one.rule,
+        "reason": one.reason,
+        "file": one.location.file if one.location is not None else None,
+        "line": one.location.line if one.location is not None else None,
+        "predicted": [units.significant(end, 6) for end in one.saving],
+        "advice": one.advice,
+        "sentence": one.sentence,
     }
 
 

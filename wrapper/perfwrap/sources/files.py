@@ -18,6 +18,7 @@ from msgspec import Struct
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources import SOURCES
 from perfwrap.sources.damage import UNFORESEEN
+from perfwrap.sources.nsys.nsys_folder import is_folder, is_table
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 
@@ -39,7 +40,7 @@ class Source(Protocol):
 
 
 class Imported(Struct, frozen=True):
-    """One file and its result: ``format`` is None if unknown, ``problem`` is why the file was skipped."""
+    """One file and its result: ``format`` is None if unknown, ``problem`` is why it was skipped, with no full stop."""
 
     path: Path
     format: str | None
@@ -57,18 +58,25 @@ def formats() -> tuple[str, ...]:
 
 
 def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files, and for a folder the files in it; PerfwrapError for missing ones."""
+    """Return the files, and for a folder the files in it; PerfwrapError for missing ones.
+
+    A folder in which nsys wrote a file for each table is one recording, and so is each of its files.
+    """
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if is_folder(path):
+            found.append(path)
+        elif path.is_dir():
             inside = sorted(
-                file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")
+                file
+                for file in path.iterdir()
+                if (file.is_file() or is_folder(file)) and not file.name.startswith(".")
             )
             if len(inside) > MAX_FILES:
                 raise PerfwrapError(f"{path} contains {len(inside)} files.", "Give the files to import.")
             found += inside
         elif path.is_file():
-            found.append(path)
+            found.append(path.parent if is_table(path) else path)
         else:
             what = f"{path} is not a file." if path.exists() else f"There is no file {path}."
             raise PerfwrapError(what, "Give files that a profiler wrote, or a folder of them.")
@@ -114,20 +122,23 @@ def _apart(timeline: Timeline) -> Iterator[str]:
 
 def _add(builder: TimelineBuilder, path: Path, given: str | None) -> Imported:
     """Add one file, if its format is known and it can be read."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except OSError as error:
-        return Imported(path, None, f"it cannot be opened ({error.strerror})")
-    if not head:
-        return Imported(path, None, "it is empty")
+    head = b""
+    if not is_folder(path):
+        try:
+            with path.open("rb") as file:
+                head = file.read(HEAD_BYTES)
+        except OSError as error:
+            return Imported(path, None, f"it cannot be opened ({error.strerror})")
+        if not head:
+            return Imported(path, None, "it is empty")
     found = given or next(_recognising(path, head), None)
     if found is None:
         return Imported(path, None, "perfwrap does not know its format")
     try:
         _source(found).add(builder, path)
     except PerfwrapError as error:
-        return Imported(path, found, f"it could not be read as {found} ({error.message.rstrip('.')})")
+        hint = f". {error.hint.rstrip('.')}" if error.hint else ""
+        return Imported(path, found, f"it could not be read as {found} ({error.message.rstrip('.')}{hint})")
     except UNFORESEEN as error:
         return Imported(
             path, found, f"it could not be read as {found} ({type(error).__name__}: {str(error)[:200]})"

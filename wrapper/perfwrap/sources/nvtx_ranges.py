@@ -43,24 +43,22 @@ def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
     If the recorder was active, its own ranges are dropped and the program's phases stay plain ranges: the recorder's
     spans have the same phases more precisely, and nothing may be counted twice.
     """
-    rows = rows.with_columns(
-        pl.col("name").str.extract(NUMBERED_STEP).cast(pl.Int32, strict=False).alias("step")
+    rows = rows.join(
+        _meanings(rows["name"].unique()), on="name", how="left", nulls_equal=True, maintain_order="left"
     )
-    is_step = pl.col("step").is_not_null() | pl.col("name").str.contains(UNNUMBERED_STEP)
-    rows = rows.with_columns(is_step.fill_null(False).alias("is_step"))
     rows = rows.with_columns(_outermost(rows).alias("is_step"))
     is_default = pl.col("domain") == ""
     is_ours = pl.col("domain") == RECORDER_DOMAIN
     if is_recorded:
         rows = rows.filter(~is_ours, pl.col("name") != WINDOW)
-    is_phase = (is_default | is_ours) & pl.col("name").is_in(list(PHASES)) & pl.lit(not is_recorded)
-    is_framework = is_default & pl.col("name").str.contains(FRAMEWORK)
+    is_phase = (is_default | is_ours) & pl.col("phase").is_not_null() & pl.lit(not is_recorded)
+    is_framework = is_default & pl.col("is_framework")
     return rows.with_columns(
         pl.when("is_step").then("step").alias("step"),
         pl.when("is_step")
         .then(pl.lit("step"))
         .when(is_phase)
-        .then(pl.col("name").replace_strict(PHASES, default="other", return_dtype=pl.String))
+        .then("phase")
         .otherwise(pl.lit("other"))
         .alias("category"),
         pl.when("is_step")
@@ -71,7 +69,24 @@ def ranges(rows: pl.DataFrame, is_recorded: bool) -> pl.DataFrame:
         .then(pl.lit("op"))
         .otherwise(pl.lit("nvtx"))
         .alias("operation"),
-        pl.when(is_framework).then(pl.col("name").str.replace(DETAIL, "")).otherwise("name").alias("name"),
+        pl.when(is_framework).then("function").otherwise("name").alias("name"),
+    ).drop("phase", "is_framework", "function")
+
+
+def _meanings(names: pl.Series) -> pl.DataFrame:
+    """Return what different names mean: most recordings have few, so that patterns are not tried for each range.
+
+    Columns: name, step (its number), is_step, phase (its category), is_framework, function (the name without details).
+    """
+    name = pl.col("name")
+    step = name.str.extract(NUMBERED_STEP).cast(pl.Int32, strict=False)
+    return names.to_frame("name").select(
+        name,
+        step.alias("step"),
+        (step.is_not_null() | name.str.contains(UNNUMBERED_STEP)).fill_null(False).alias("is_step"),
+        name.replace_strict(PHASES, default=None, return_dtype=pl.String).alias("phase"),
+        name.str.contains(FRAMEWORK).alias("is_framework"),
+        name.str.replace(DETAIL, "").alias("function"),
     )
 
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
 from perfwrap import units
 from perfwrap.reports.html import fix_page
 
@@ -37,7 +38,9 @@ DOCUMENT: dict[str, Any] = {
     "command": ["python", "train.py", "--name", "<b>&"],
     "root": "/work",
     "edits": [ROW, DROPPED],
-    "unedited": [{"rule": "compute_bound", "reason": "There is no edit for this finding."}],
+    "unedited": [
+        {"rule": "loop_in_model", "predicted": [0.58, 1.0], "sentence": "The finding <loop> has no edit."}
+    ],
     "total": {"ratio": 0.512, "low": 0.5, "high": 0.525},
     "patch": "diff",
     "account": {
@@ -98,19 +101,28 @@ def test_the_step_before_and_after_has_one_scale_and_its_parts() -> None:
     assert f"A step takes {units.ratio(0.512, 0.5, 0.525)} of its time before" in page
     assert f"<td>{units.duration(15e6, 3)}</td><td>{units.duration(5e6, 3)}</td>" in page
     assert "largest deviation" in page and "it is slower &lt;script&gt;" in page
-    assert "compute_bound: There is no edit for this finding." in page
+    assert "<details><summary>" in page and "<li>The finding &lt;loop&gt; has no edit.</li>" in page
 
 
-def test_a_page_without_a_patch_says_so() -> None:
+@pytest.mark.parametrize(
+    ("edits", "predicted", "title"),
+    [
+        ([DROPPED], 0.58, "No edit is proven to make this program faster"),
+        ([], 0.58, "No edit could be made"),
+        ([], 0.98, "Nothing to gain was found"),
+    ],
+)
+def test_a_page_without_a_patch_says_why(edits: list[Any], predicted: float, title: str) -> None:
     nothing = {
         **DOCUMENT,
         "total": None,
         "patch": "",
-        "edits": [],
+        "edits": edits,
+        "unedited": [{**DOCUMENT["unedited"][0], "predicted": [predicted, 1.0]}],
         "account": {"before": None, "after": None},
     }
     page = fix_page.page(nothing, [])
-    assert "No edit is proven to make this program faster" in page
+    assert f"<h1>{title}</h1>" in page and "<details open>" in page
     assert not parsed(page).rows
 
 

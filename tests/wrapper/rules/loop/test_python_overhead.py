@@ -68,6 +68,28 @@ def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(
     assert "DataLoader workers" in finding.options[1].edit
 
 
+def test_a_loop_that_acts_gets_no_advice_to_make_batches_in_workers(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 1, "Policy", 3, 15)
+        loop.span("sync", 0.01, "Tensor.numpy", 0, 16)
+        loop.compute()
+        loop.python(8)
+    finding = find(rule)
+    assert not any("DataLoader workers" in option.edit for option in finding.options)
+
+
+def test_a_loss_that_is_read_as_an_array_is_no_action(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    for _ in range(40):
+        loop.python(8)
+        loop.compute()
+        loop.span("sync", 0.01, "Tensor.numpy", 0, 25)
+        loop.span("optimizer", 0.1, "SGD#1", line=26)
+    finding = find(rule)
+    assert any("DataLoader workers" in option.edit for option in finding.options)
+
+
 def test_a_loss_between_forward_and_backward_is_no_python_problem(
     loop: Any, ask: Callable[[Rule], Answer]
 ) -> None:
@@ -166,7 +188,7 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     after: str, before: str, words: str
 ) -> None:
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
-    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), Levers(), rule.Limits())
+    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), Levers(), False, rule.Limits())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
 
 

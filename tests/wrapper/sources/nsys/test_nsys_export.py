@@ -537,6 +537,17 @@ def test_a_table_that_is_read_in_many_pieces_is_as_one_that_is_read_at_once(
     assert in_pieces.coverage.equals(at_once.coverage)
 
 
+def test_a_text_that_is_not_utf_8_costs_only_its_own_letters(export: Export) -> None:
+    export.nvtx(1, 2, "epoch")
+    export.nvtx(3, 4, None)
+    export.nvtx(5, 6, "Läufe")
+    export.run(
+        "INSERT INTO NVTX_EVENTS (start, end, eventType, text) VALUES (7, 8, 59, CAST(x'4cff66' AS TEXT))"
+    )
+    names = read(export.write()).spans["name"].to_list()
+    assert names == ["epoch", "range without a name", "Läufe", "L\ufffdf"]
+
+
 def test_a_file_is_recognised_by_its_content_alone(tmp_path: Path) -> None:
     for head in (b"", b"{}", b"\x1f\x8b", b"PK\x03\x04", gzip.compress(b"{}"), b"SQLite format 2"):
         assert not nsys_export.recognises(tmp_path / "report.sqlite", head)
@@ -558,7 +569,7 @@ def test_a_report_of_nsys_names_the_command_that_exports_it(tmp_path: Path) -> N
     path.write_bytes(b"NVIDIA Tegra Profiler Report 2026@1@1@204" + bytes(100))
     with pytest.raises(PerfwrapError) as refused:
         nsys_export.add(TimelineBuilder(), path)
-    assert "nsys export --type sqlite mine.nsys-rep" in str(refused.value.hint)
+    assert str(refused.value.hint) == f"Export it first: nsys export --type sqlite {path}"
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:

@@ -262,5 +262,6 @@ TrialSteps: TypeAlias = Annotated[int, typer.Option("--trial-steps", min=0, hidd
 TrialWarmUp: TypeAlias = Annotated[str, typer.Option("--trial-warm-up", hidden=True)]
 TrialPrecision: TypeAlias = Annotated[float, typer.Option("--trial-precision", min=0, max=1, hidden=True)]
 TrialValues: TypeAlias = Annotated[int | None, typer.Option("--trial-values", min=0, hidden=True)]
+TrialPerturbation: TypeAlias = Annotated[int, typer.Option("--trial-perturbation", min=0, hidden=True)]
 Overlay: TypeAlias = Annotated[Path | None, typer.Option("--overlay", hidden=True)]
 AllowWrites: TypeAlias = Annotated[bool, typer.Option("--allow-writes", hidden=True)]

@@ -8,8 +8,9 @@ import libcst as cst
 
 from perfwrap.edits.outcome import Refusal
 from perfwrap.edits.syntax.call_arguments import is_method, receiver
-from perfwrap.edits.syntax.names import ingredients, read_names
-from perfwrap.edits.syntax.source_tree import Source
+from perfwrap.edits.syntax.names import ingredients, read_names, stored_names, writes_anywhere
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
+from perfwrap.edits.syntax.value_origin import assigned_value
 
 DISCRIMINATOR = re.compile(
     r"(?i:disc|critic)|(^|[._])[dD]($|[._\d])|[a-z]_?D($|[._\d])|(^|[._])[dD]_|(?i:^d_?opt)"
@@ -21,6 +22,39 @@ def is_of(name: str, role: re.Pattern[str]) -> bool:
     """Return whether a name is certainly of one role, and not of the other one."""
     other = GENERATOR if role is DISCRIMINATOR else DISCRIMINATOR
     return bool(role.search(name)) and not other.search(name)
+
+
+def is_owned_by(source: Source, name: str, role: re.Pattern[str]) -> bool:
+    """Return whether an optimizer, or a model, is certainly of one role: by its name, or by that of its only model."""
+    if is_of(name, role):
+        return True
+    values = [assigned_value(source, node) for node in writes_anywhere(source, name)] if name else []
+    models = [
+        receiver(call)
+        for value in values
+        if value is not None
+        for call in source.inside(value, cst.Call)
+        if is_method(call, "parameters", "named_parameters")
+    ]
+    return bool(models) and all(is_of(model, role) for model in models)
+
+
+def line_of_discriminator(source: Source, line: int) -> int:
+    """Return the line of the discriminator's last call that a backward pass at a line goes through; else the line."""
+    for backward in source.at_line(line, cst.Call):
+        if not is_method(backward, "backward"):
+            continue
+        scope = source.scope(backward)
+        used = ingredients(source, scope, read_names(source, backward))
+        calls = [
+            source.line(call)
+            for call in source.inside(scope, cst.Call)
+            if is_of(dotted_name(call.func), DISCRIMINATOR)
+            and source.line(call) < line
+            and stored_names(source, source.statement(call)) & used
+        ]
+        return calls[-1] if calls else line
+    return line
 
 
 def backward_after(source: Source, call: cst.Call, result: str) -> cst.Call:
@@ -41,7 +75,7 @@ def check_steps(source: Source, backward: cst.Call, role: re.Pattern[str]) -> No
     """Refuse a backward pass behind which not an optimizer of that role makes the first step."""
     for call in source.inside(source.scope(backward), cst.Call):
         if is_method(call, "step") and source.line(call) > source.line(backward):
-            if is_of(receiver(call), role):
+            if is_owned_by(source, receiver(call), role):
                 return
             raise Refusal(f"The step at line {source.line(call)} is not of the optimizer that was expected.")
     raise Refusal(f"No step follows the backward pass at line {source.line(backward)}.")
@@ -60,7 +94,7 @@ def check_cleared(source: Source, backward: cst.Call, role: re.Pattern[str]) -> 
     for call in following:
         if is_method(call, "backward"):
             break
-        if is_of(receiver(call), role):
+        if is_owned_by(source, receiver(call), role):
             return
     if source.loop(backward) is None and not following and _clears_first(source, role):
         return
@@ -72,13 +106,18 @@ def _clears_first(source: Source, role: re.Pattern[str]) -> bool:
     steps = [
         call
         for call in source.inside(source.module, cst.Call)
-        if is_method(call, "step") and is_of(receiver(call), role)
+        if is_method(call, "step") and is_owned_by(source, receiver(call), role)
     ]
     for step in steps:
         scope = source.scope(step)
         calls = [call for call in source.inside(scope, cst.Call) if is_method(call, "backward", "zero_grad")]
         first = next(
-            (call for call in calls if is_method(call, "backward") or is_of(receiver(call), role)), None
+            (
+                call
+                for call in calls
+                if is_method(call, "backward") or is_owned_by(source, receiver(call), role)
+            ),
+            None,
         )
         if first is None or is_method(first, "backward"):
             return False

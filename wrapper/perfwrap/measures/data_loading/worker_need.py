@@ -185,6 +185,12 @@ class Step(Struct, frozen=True):
                 return False
         return True
 
+    def evened(self) -> Step:
+        """Return the step if making each batch took the mean time of all."""
+        return replace(
+            self, load=replace(self.load, making=(mean(self.load.making),) * len(self.load.making))
+        )
+
     def cheaper(self, removed_share: float, cpu: bool = True) -> Step:
         """Return the step if making a batch took less by this share, and less CPU time if ``cpu``."""
         made = self.load.making_cpu

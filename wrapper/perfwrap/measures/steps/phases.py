@@ -207,6 +207,17 @@ def _acting(events: LoopEvents) -> Flags:
     return np.asarray(soon & is_array[use.key[place]])
 
 
+def acting_share(events: LoopEvents, phases: Phases) -> float:
+    """Return the share of the loop's forwards that choose the actions of a policy; validation does not count."""
+    forward = events.forward
+    inside = ~phases.contain(forward.start)
+    if not inside.any():
+        return 0.0
+    until = np.append(forward.start[1:], FOREVER)
+    trained = _any_between(train_moments(events), forward.end, until)
+    return float((_acting(events) & ~trained)[inside].mean())
+
+
 def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, Integers, Integers]:
     """Return starts, ends and keys of the phases.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfwrap import units
+from perfwrap.fixing.candidates import MIN_GAIN
 from perfwrap.fixing.equality import WORDS
 from perfwrap.private_files import replace_text
 from perfwrap.reports.html.encoding import clipped
@@ -53,13 +54,17 @@ def page(document: Mapping[str, Any], files: Sequence[Edited]) -> str:
         f"A step takes {_ratio(total)} of its time before"
         if total
         else "No edit is proven to make this program faster"
+        if document["edits"]
+        else "No edit could be made"
+        if any(one["predicted"][0] <= 1 - MIN_GAIN for one in document["unedited"])
+        else "Nothing to gain was found"
     )
     body = [
         f"<h1>{_safe(title)}</h1>",
         f"<p class=quiet><code>perfwrap fix -- {_safe(' '.join(document['command']))}</code></p>",
         *_accounts(document["account"]),
         *_edits(document["edits"]),
-        *_unedited(document["unedited"]),
+        *_unedited(document["unedited"], is_open=not total),
         *_files(files),
     ]
     return (
@@ -117,11 +122,11 @@ def _edits(rows: list[Mapping[str, Any]]) -> Iterator[str]:
         yield "</dl></article>"
 
 
-def _unedited(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Return the findings without an edit."""
+def _unedited(rows: list[Mapping[str, Any]], is_open: bool) -> Iterator[str]:
+    """Return the findings without an edit, at once visible if nothing else was gained."""
     if rows:
-        yield "<details><summary>Findings without an edit</summary><ul class=quiet>"
-        yield "".join(f"<li>{_safe(row['rule'])}: {_safe(row['reason'])}</li>" for row in rows)
+        yield f"<details{' open' if is_open else ''}><summary>Findings without an edit</summary><ul class=quiet>"
+        yield "".join(f"<li>{_safe(row['sentence'])}</li>" for row in rows)
         yield "</ul></details>"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from perfwrap import units
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.written import Written
-from perfwrap.fixing.candidates import Unedited
+from perfwrap.fixing.candidates import MIN_GAIN, Unedited
 from perfwrap.fixing.equality import WORDS
 from perfwrap.fixing.search import Search, Tried
 from perfwrap.reports.terminal.page import Page
@@ -42,6 +42,8 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
             )
         else:
             _no_edit(search, page)
+        if search.unchecked:
+            page.paragraph(f"Not checked: {', '.join(search.unchecked)}.")
         page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
         return
     page.paragraph(f"Together: {_ratio(search.total)}.", style="bold")
@@ -65,13 +67,13 @@ def draw_list(sentences: Sequence[str], search: Search, page: Page) -> None:
 
 
 def _no_edit(search: Search, page: Page) -> None:
-    """Draw that no finding of the diagnosis has an edit, and how more is found."""
+    """Draw why there is no edit to try, and how more is found."""
     count = int(search.trial.baseline.reading.steps.number.size)
-    page.paragraph(f"There is no edit for what {units.counted(count, 'steady step')} showed.", style="bold")
+    page.paragraph(_nothing(search.unedited, count), style="bold")
     if count < MORE_STEPS:
         page.paragraph(
-            "Some findings need two epochs, and edits need findings: perfwrap fix --steps "
-            f"{MORE_STEPS} records more."
+            f"Some findings need two epochs, and edits need findings: perfwrap fix --steps {MORE_STEPS} "
+            "records more."
         )
 
 
@@ -103,9 +105,17 @@ def _ratio(row: Row | None) -> str:
     return f"{units.ratio(found.value, found.low, found.high)} of the original's"
 
 
+def _nothing(unedited: Sequence[Unedited], steps: int) -> str:
+    """Return why nothing was tried: there is no edit for what was found, or there is nothing to gain."""
+    shown = units.counted(steps, "steady step")
+    if any(one.gains for one in unedited):
+        return f"No edit could be made for what {shown} showed."
+    return f"Nothing to gain: in {shown}, no finding predicts that a step can take {units.share(MIN_GAIN)} less time."
+
+
 def _unedited(unedited: Sequence[Unedited], page: Page) -> None:
     """Draw why the other findings have no edit."""
     if unedited:
         page.blank()
     for one in unedited:
-        page.paragraph(f"No edit for {one.rule}: {one.reason}", style="dim", indent=2)
+        page.paragraph(one.sentence, style="" if one.gains else "dim", indent=2)

@@ -9,8 +9,9 @@ Why it costs
     pace and the others are idle.
 
 How the gain is estimated
-    Measured in each worker: the median time of a batch. At best a step takes the longer of its rest and the mean time
-    of a batch divided by the number of workers. At worst half of that gain remains.
+    Simulated: the same loop, workers and queue, with every batch at the mean time of all batches. A range that includes
+    what the run cannot know, such as the cores that other programs take. At least half of the gain at the favourable
+    end is assumed: work is never divided exactly.
 
 How to fix
     Split every shard among the workers instead of giving each whole shards, or shuffle the shards. If the order of the
@@ -28,7 +29,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.data_loading.loaders import LoaderUse
-from perfwrap.measures.data_loading.worker_need import Step, measured_step
+from perfwrap.measures.data_loading.worker_need import Step, measured_step, saved
 from perfwrap.measures.data_loading.worker_states import WorkerState, find_worker_states
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
@@ -61,7 +62,6 @@ class Pace(Struct, frozen=True):
 
     slowest: WorkerState
     others_ns: float
-    mean_ns: float
 
     @property
     def times(self) -> float:
@@ -96,8 +96,7 @@ def _pace(states: tuple[WorkerState, ...], limits: Limits) -> Pace | None:
         return None
     slowest = max(known, key=lambda state: state.median_fetch_ns)
     others = [state.median_fetch_ns for state in known if state is not slowest]
-    every = [*others, slowest.median_fetch_ns]
-    return Pace(slowest, float(median(others)), sum(every) / len(every))
+    return Pace(slowest, float(median(others)))
 
 
 def _finding(
@@ -107,8 +106,7 @@ def _finding(
     where = named("the DataLoader", loader.created)
     number = evidence.get(find_facts, pace.slowest.process).get("worker_id")
     who = f"Worker {number}" if number is not None else "One worker"
-    per_step = step.fetch_ns / loader.fetch_ns if loader.fetch_ns else 1.0
-    best = min(1.0, max(step.rest_ns, pace.mean_ns * per_step / max(1, step.workers)) / step.now_ns)
+    best, worst = saved(step.evened(), step.workers)
     words = [
         f"{who} takes {units.duration(pace.slowest.median_fetch_ns)} per batch (median), the others "
         f"{units.duration(pace.others_ns)}.",
@@ -127,7 +125,7 @@ def _finding(
         options=(
             Option(
                 "Distribute the work evenly: split every shard among the workers, or shuffle the shards.",
-                (best, 1.0 - limits.min_gain_share * (1.0 - best)),
+                (best, min(worst, 1.0 - limits.min_gain_share * (1.0 - best))),
                 f"{who} takes {units.times(pace.times)} as long as the others",
                 "cached-batch",
             ),

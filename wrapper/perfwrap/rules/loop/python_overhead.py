@@ -49,6 +49,8 @@ from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.stacks import Sampled, sampled_gap
+from perfwrap.measures.steps.phases import acting_share
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.levers import Levers, find_levers
@@ -76,6 +78,9 @@ class Limits(Struct, frozen=True):
     takes some microseconds, and a step makes dozens."""
     max_calls: int = 3
     """How many tensor operations are named."""
+    max_acting_share: float = 0.1
+    """Share of the forwards that choose actions from which the next batch is what they lead to: it cannot be made in
+    parallel with the training."""
 
 
 NAMES = {
@@ -93,6 +98,10 @@ NAMES = {
     "gc": "a garbage collection",
 }
 """The names of the recorded events in sentences."""
+
+
+RESULTS = ("forward", "sync")
+"""What follows these events uses results of the model: it does not make the next batch."""
 
 
 class CodeSection(Struct, frozen=True):
@@ -136,6 +145,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     sections = [section for section in sections if not any(_is_in(section, function) for function in busy)]
     large = [section for section in sections if _is_large(section, limits)]
     samples = [sampled_gap(evidence, trainer, section.longest, len(large) == 1) for section in large]
+    steps = evidence.get(find_steps, trainer)
+    acts = acting_share(steps.events, steps.phases) > limits.max_acting_share
     found = [
         _finding(
             section,
@@ -143,6 +154,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             sampled,
             find_tensor_calls(evidence, trainer, section.longest),
             evidence.get(find_levers, trainer),
+            acts,
             limits,
         )
         for section, sampled in _joined(large, samples)
@@ -224,9 +236,13 @@ def _finding(
     sampled: Sampled | None,
     tensor_calls: tuple[str, ...],
     levers: Levers,
+    acts: bool,
     limits: Limits,
 ) -> Finding:
-    """Return the finding about one section, with its samples and the tensor operations that it calls."""
+    """Return the finding about one section, with its samples and the tensor operations that it calls.
+
+    ``acts`` is whether the loop chooses actions.
+    """
     gap, lines, share = section.longest, gap_lines(section.longest), section.share
     hottest = main_function(sampled)
     library = main_library(hottest)
@@ -264,7 +280,14 @@ def _finding(
         options=_library_options(library, levers, saving, basis)
         if library
         else _options(
-            section, f"in {where(hottest)}" if hottest else lines, step_ns, levers, limits, saving, basis
+            section,
+            f"in {where(hottest)}" if hottest else lines,
+            step_ns,
+            levers,
+            acts,
+            limits,
+            saving,
+            basis,
         ),
         verdict="python-bound",
         location=locate(hottest.line) if hottest else gap_location(gap),
@@ -347,6 +370,7 @@ def _options(
     lines: str,
     step_ns: float,
     levers: Levers,
+    acts: bool,
     limits: Limits,
     saving: tuple[float, float],
     basis: str,
@@ -375,17 +399,18 @@ def _options(
         compiled = Option("Compile the loss function with torch.compile.", unknown, basis)
         return (whole, compiled) if levers.compiling else (whole,)
     if section.longest.before_operation == "forward":
+        parallel = Option(
+            "Let DataLoader workers make the next batch in parallel with the training, if this code makes it.",
+            unknown,
+            basis,
+        )
         return (
             Option(
                 f"Check the code {lines}: replace loops over samples by array or tensor operations.",
                 saving,
                 basis,
             ),
-            Option(
-                "Let DataLoader workers make the next batch in parallel with the training, if this code makes it.",
-                unknown,
-                basis,
-            ),
+            *(() if acts or section.longest.after_operation in RESULTS else (parallel,)),
             rarer,
         )
     return (

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from perfwrap.sources.nsys.nsys_file import NsysFile
+from perfwrap.sources.nsys.nsys_tables import NsysTables
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock
 
@@ -25,7 +25,7 @@ STREAM_INDEX = 1 << 40
 class Capture:
     """Adds one export to the timeline."""
 
-    file: NsysFile
+    file: NsysTables
     builder: TimelineBuilder
     path: Path
     clock: HostClock | None
@@ -79,7 +79,9 @@ class Capture:
         known = rows.select(keys).unique(maintain_order=True)
         tracks = [self._stream(*key) for key in known.iter_rows()]
         found = known.with_columns(pl.Series("track", tracks, dtype=pl.Int32))
-        return rows.select(keys).join(found, on=keys, how="left", nulls_equal=True)["track"]
+        return rows.select(keys).join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")[
+            "track"
+        ]
 
     def gpu(self, pid: int, number: int) -> int:
         """Return the machine's number of the GPU that has ``number`` in a process."""
@@ -115,7 +117,7 @@ class Capture:
 
 
 def begin(
-    file: NsysFile, builder: TimelineBuilder, path: Path, clock: HostClock | None, host: str | None
+    file: NsysTables, builder: TimelineBuilder, path: Path, clock: HostClock | None, host: str | None
 ) -> Capture:
     """Return the capture with its names."""
     system = _system(file)
@@ -138,14 +140,14 @@ def begin(
     )
 
 
-def _system(file: NsysFile) -> dict[str, str]:
+def _system(file: NsysTables) -> dict[str, str]:
     """Return facts about the machine: only these names, because others contain environment variables."""
-    wanted = "name IN ('Hostname', 'OsDescription', 'CudaDriverVersion', 'NvDriverVersion', 'CpuDescription')"
-    rows = file.read("TARGET_INFO_SYSTEM_ENV", texts=("name", "value"), where=wanted).drop_nulls()
+    wanted = ("Hostname", "OsDescription", "CudaDriverVersion", "NvDriverVersion", "CpuDescription")
+    rows = file.read("TARGET_INFO_SYSTEM_ENV", texts=("name", "value"), only={"name": wanted}).drop_nulls()
     return dict(zip(rows["name"].to_list(), rows["value"].to_list(), strict=True))
 
 
-def _physical(file: NsysFile) -> dict[tuple[int, int], int]:
+def _physical(file: NsysTables) -> dict[tuple[int, int], int]:
     """Return the GPU's position on the PCI bus by pid and CUDA's number, which CUDA_VISIBLE_DEVICES changes."""
     places = file.read("TARGET_INFO_GPU", integers=("id",), texts=("busLocation",)).drop_nulls()
     places = places.sort("busLocation").with_row_index("place")
@@ -154,7 +156,7 @@ def _physical(file: NsysFile) -> dict[tuple[int, int], int]:
     return {(pid, cuda): order.get(gpu, gpu) for gpu, cuda, pid in devices.iter_rows()}
 
 
-def _only_process(file: NsysFile) -> int | None:
+def _only_process(file: NsysTables) -> int | None:
     """Return the pid of the threads that called CUDA if there is only one."""
     table = "CUPTI_ACTIVITY_KIND_RUNTIME"
     # Only reduced files have no globalPid.

@@ -1,8 +1,4 @@
-"""Opens an nsys SQLite export safely, and reads columns by their names.
-
-Tables and columns differ between versions and captures: a table without events is missing, and people add their own
-columns. Missing columns are null, and rows after damage are skipped. Nothing in the file can write or run anything.
-"""
+"""Opens an nsys export to SQLite safely, decompressed if necessary, and reads its tables."""
 
 from __future__ import annotations
 
@@ -12,17 +8,18 @@ import sqlite3
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-import numpy as np
 import polars as pl
+from polars.exceptions import PolarsError
 
 from perfwrap.errors import PerfwrapError
+from perfwrap.sources.nsys.nsys_tables import NsysTables, Only
 from perfwrap.sources.unpacked import is_bomb
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -31,78 +28,66 @@ LARGEST_UNPACKED = 16 << 30
 """Bytes; a small gzip file can decompress to any size."""
 UNPACK_BYTES = 1 << 20
 ROWS_AT_ONCE = 1 << 14
-"""Rows that are read at once: Python rows need ten times the memory of columns."""
+"""Rows that are fetched at once: Python rows need ten times the memory of columns."""
+ROWS_OF_PIECE = 1 << 16
+"""Rows of a piece: each costs the same few milliseconds, whatever its size."""
 MIN_ROW_BYTES = 4
 """Minimum bytes of a row in the file; a damaged or hostile file may refer to the same page a million times."""
 LARGEST_VALUE = 64 << 20
 """Maximum bytes of one text, including texts that SQLite computes."""
 
 
-class NsysFile:
-    """One export, open for reading; ``problems`` are sentences about what could not be read."""
+class NsysFile(NsysTables):
+    """An export to SQLite."""
 
     def __init__(self, connection: sqlite3.Connection, size: int) -> None:
         """Find the tables and their columns; ``size`` is the file's, in bytes."""
         self._connection = connection
         self._most_rows = size // MIN_ROW_BYTES
-        self.part: tuple[int, int] | None = None
-        """The start times of the events that are read, from the first to before the second; None for all."""
-        self.problems: list[str] = []
-        self.columns: dict[str, frozenset[str]] = {}
+        columns: dict[str, frozenset[str]] = {}
         # Only real tables: a view or a virtual table could run code.
         listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
         for (name,) in connection.execute(listed).fetchall():
             found = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
-            self.columns[name] = frozenset(str(row[1]) for row in found)
-        self._strings: dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.int64]], pl.Series]] = {}
+            columns[name] = frozenset(str(row[1]) for row in found)
+        super().__init__(columns)
+        # polars decodes them faster.
+        connection.text_factory = bytes
 
-    def read(
-        self, table: str, integers: tuple[str, ...] = (), texts: tuple[str, ...] = (), where: str = ""
-    ) -> pl.DataFrame:
-        """Return these columns of a table; missing columns are null, and a missing table has no rows."""
-        return pl.concat(self.pieces(table, integers, texts, where))
-
-    def pieces(
+    def _rows(
         self,
         table: str,
-        integers: tuple[str, ...] = (),
-        texts: tuple[str, ...] = (),
-        where: str = "",
-        instead: Mapping[str, tuple[str, ...]] | None = None,
+        schema: dict[str, pl.DataType],
+        alike: dict[str, list[str]],
+        only: Only,
+        part: tuple[int, int] | None,
     ) -> Iterator[pl.DataFrame]:
-        """Return the result of ``read`` in pieces, of which the first has no rows.
-
-        Of rows with a start, only those of ``part`` are returned. ``instead`` has, for an integer column, the columns
-        whose value is taken where it has none.
-        """
-        schema: dict[str, pl.DataType] = {
-            **dict.fromkeys(integers, pl.Int64()),
-            **dict.fromkeys(texts, pl.String()),
-        }
-        yield pl.DataFrame(schema=schema)
-        if table not in self.columns:
-            return
-        alike = {name: (name, *(instead or {}).get(name, ())) for name in schema}
-        known = {
-            name: [each for each in names if each in self.columns[table]] for name, names in alike.items()
-        }
+        """Return the rows in pieces, up to damaged ones."""
         chosen = ", ".join(
-            _cast(names, "INTEGER" if name in integers else "TEXT") for name, names in known.items()
+            _cast(names, "INTEGER" if schema[name] == pl.Int64() else "TEXT") for name, names in alike.items()
         )
-        conditions = [where] if where else []
-        if self.part and "start" in schema and "start" in self.columns[table]:
-            conditions.append(f'"start" >= {self.part[0]} AND "start" < {self.part[1]}')
-        condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        wanted = [f"{_quoted(name)} IN ({', '.join('?' * len(values))})" for name, values in only.items()]
+        values = list(chain.from_iterable(only.values()))
+        if part:
+            wanted.append('"start" >= ? AND "start" < ?')
+            values += part
+        condition = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         query = f"SELECT {chosen} FROM {_quoted(table)}{condition}"  # nosec B608 # names are quoted
-        for rows in self._rows(table, query):
-            yield _frame(rows, schema)
+        frames: list[pl.DataFrame] = []
+        for rows in self._fetched(table, query, values):
+            frames.append(_frame(rows, schema))
+            if len(frames) * ROWS_AT_ONCE >= ROWS_OF_PIECE:
+                yield pl.concat(frames, rechunk=True)
+                frames = []
+        if frames:
+            yield pl.concat(frames, rechunk=True)
 
-    def _rows(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
+    def _fetched(self, table: str, query: str, values: list[int | str]) -> Iterator[list[tuple[object, ...]]]:
         """Return the rows, many at a time, up to damaged ones."""
         rows: list[tuple[object, ...]] = []
         left = self._most_rows
         try:
-            found = self._connection.execute(query)
+            found = self._connection.execute(query, values)
             while True:
                 # Unlike fetchmany, this keeps the rows before a damaged one.
                 rows.extend(islice(found, ROWS_AT_ONCE))
@@ -120,10 +105,7 @@ class NsysFile:
             yield rows
 
     def some_starts(self, table: str, most: int) -> tuple[int, list[int]]:
-        """Return about how many rows a table has, and when up to ``most`` of them start, evenly chosen.
-
-        Both are 0 and empty if the table has no column ``start``, no row numbers, or is damaged.
-        """
+        """Return about how many rows a table has, and when up to ``most`` of them start, evenly chosen."""
         if "start" not in self.columns.get(table, ()):
             return 0, []
         found = []
@@ -138,37 +120,6 @@ class NsysFile:
         except sqlite3.Error:
             return 0, []
         return (last or 0) * len(found) // max(1, asked), found
-
-    def named(self, table: str, key: str = "name", value: str = "value") -> dict[str, str]:
-        """Return the names and values of a table."""
-        rows = self.read(table, texts=(key, value)).drop_nulls()
-        return dict(zip(rows[key].to_list(), rows[value].to_list(), strict=True))
-
-    def numbers(self, tables: tuple[str, ...], known: Mapping[str, int]) -> dict[str, int]:
-        """Return the number of each name of an enumeration: from the file, else from ``known``."""
-        for table in tables:
-            rows = self.read(table, integers=("id",), texts=("name",)).drop_nulls()
-            if rows.height:
-                return dict(zip(rows["name"].to_list(), rows["id"].to_list(), strict=True))
-        return dict(known)
-
-    def strings(self, ids: pl.Series, without: str = "") -> pl.Series:
-        """Return the text of each id, null for an id without one; ``without`` is a pattern that is cut out of it."""
-        if without not in self._strings:
-            table = self.read("StringIds", integers=("id",), texts=("value",))
-            table = table.drop_nulls("id").unique("id").sort("id")
-            values = pl.concat([table["value"], pl.Series("value", [None], dtype=pl.String)])
-            # Once for each text, not for each event: then the events also share its memory.
-            self._strings[without] = (
-                table["id"].to_numpy(),
-                values.str.replace(without, "") if without else values,
-            )
-        known, values = self._strings[without]
-        wanted = ids.fill_null(-1).to_numpy()
-        places = np.searchsorted(known, wanted)
-        if known.size:
-            places[known[np.minimum(places, known.size - 1)] != wanted] = known.size
-        return values.gather(places.astype(np.uint32)).alias(ids.name)
 
 
 @contextmanager
@@ -271,14 +222,27 @@ def _frame(rows: list[tuple[object, ...]], schema: dict[str, pl.DataType]) -> pl
     width = len(schema)
     return pl.DataFrame(
         {
-            name: pl.Series(cells[place::width], dtype=kind)
+            name: _texts(cells[place::width])
+            if kind == pl.String()
+            else pl.Series(cells[place::width], dtype=kind)
             for place, (name, kind) in enumerate(schema.items())
         }
     )
 
 
+def _texts(values: list[object]) -> pl.Series:
+    """Return encoded texts, which need not be UTF-8."""
+    try:
+        found: pl.Series = pl.Series(values, dtype=pl.Binary()).cast(pl.String())
+        return found
+    except PolarsError:
+        return pl.Series(
+            [_text(value) if isinstance(value, bytes) else None for value in values], dtype=pl.String()
+        )
+
+
 def _text(value: bytes) -> str:
-    """Return a text of the file, which need not be UTF-8."""
+    """Return a text of the file with what is not UTF-8 replaced."""
     return value.decode("utf-8", "replace")
 
 

@@ -59,6 +59,8 @@ def add_library_calls(capture: Capture) -> None:
     """Add the calls of the system and of CUDA libraries, and the profiler's own overhead."""
     for table, operation in LIBRARIES:
         for rows in capture.file.pieces(table, integers=CALL):
+            if rows.is_empty():
+                continue
             whole = _whole(rows.with_columns(capture.file.strings(rows["nameId"]).alias("name")))
             whole = whole.filter(~pl.col("name").fill_null("").str.ends_with(BEGAN))
             _add(capture, whole, operation=pl.lit(operation))
@@ -127,12 +129,9 @@ def _names(capture: Capture, rows: pl.DataFrame) -> pl.Series:
 
 def _domains(capture: Capture, kinds: dict[str, int]) -> dict[int, str]:
     """Return the names of domains other than the default one by ``_domain_keys``; each process has its own numbers."""
-    made = kinds.get("NvtxDomainCreate", -1)
-    is_made = f"eventType = {made}" if "eventType" in capture.file.columns.get(NVTX, ()) else "0"
+    made = {"eventType": (kinds.get("NvtxDomainCreate", -1),)}
     # Without their starts: they may be before the part that is read.
-    rows = capture.file.read(
-        NVTX, integers=("globalTid", "textId", "domainId"), texts=("text",), where=is_made
-    )
+    rows = capture.file.read(NVTX, integers=("globalTid", "textId", "domainId"), texts=("text",), only=made)
     keys = _domain_keys(capture, rows)
     return dict(zip(keys.to_list(), _names(capture, rows).to_list(), strict=True))
 

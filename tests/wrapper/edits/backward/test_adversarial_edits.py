@@ -39,6 +39,25 @@ def test_fakes_are_also_found_from_the_line_that_makes_them(apply: Callable[...,
     assert "+        errD = f(netD(fake.detach()))" in apply("detached_fakes", program)
 
 
+def test_the_line_may_be_that_of_the_backward_pass(apply: Callable[..., str]) -> None:
+    of_judge = LOOP.replace("retain_graph=True)", "retain_graph=True)  # here")
+    assert "+        errD = f(netD(fake.detach()))" in apply("detached_fakes", of_judge)
+    of_maker = LOOP.replace("errG.backward()", "errG.backward()  # here")
+    assert "+        netD.requires_grad_(False)" in apply("frozen_discriminator", of_maker)
+
+
+def test_an_optimizer_is_of_the_model_whose_parameters_it_has(
+    apply: Callable[..., str], refuse: Callable[..., str]
+) -> None:
+    program = DISCRIMINATOR.replace("optimizerD", "first").replace("optimizerG", "second")
+    made = "    first = torch.optim.SGD(netD.parameters(), 1)\n    second = torch.optim.SGD(netG.parameters(), 1)\n"
+    named = program.replace("    for real", f"{made}    for real")
+    assert "+        errD = f(netD(fake.detach()))  # here" in apply("detached_fakes", named)
+    assert "not of the optimizer that was expected" in refuse("detached_fakes", program)
+    swapped = named.replace("SGD(netD", "SGD(netX")
+    assert "not of the optimizer that was expected" in refuse("detached_fakes", swapped)
+
+
 def test_the_discriminator_is_frozen_for_the_generator(apply: Callable[..., str]) -> None:
     assert apply("frozen_discriminator", GENERATOR) == (
         "+        netD.requires_grad_(False)\n+        netD.requires_grad_(True)"

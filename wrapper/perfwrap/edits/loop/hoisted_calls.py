@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.hoisted_tensors import passes_on
+from perfwrap.edits.loop.hoisted_tensors import passes_on
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.blocks import changed_in_place
 from perfwrap.edits.syntax.call_arguments import called_name, is_method, receiver

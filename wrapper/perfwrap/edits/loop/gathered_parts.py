@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from perfwrap.edits.loop.summed_values import check_variable
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.summed_values import check_variable
 from perfwrap.edits.syntax.names import free_name, mentions
 from perfwrap.edits.syntax.source_tree import Source
 from perfwrap.edits.syntax.statements import Changes, with_lines

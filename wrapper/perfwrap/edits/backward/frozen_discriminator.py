@@ -1,5 +1,6 @@
 """Computes no gradients of the discriminator's weights in the generator's step: ``requires_grad_(False)`` around it.
 
+The line is that of the discriminator's call, or of the backward pass through it.
 Refused unless the names say that the next step is the generator's, and ``zero_grad()`` clears the discriminator's
 gradients before its own backward pass: then results stay. Also refused: files that set ``requires_grad`` themselves or
 wrap models for several processes. Values: none.
@@ -17,6 +18,7 @@ from perfwrap.edits.syntax.adversaries import (
     check_cleared,
     check_steps,
     is_of,
+    line_of_discriminator,
 )
 from perfwrap.edits.syntax.blocks import block_of, index_in
 from perfwrap.edits.syntax.call_arguments import callee, find_call, is_method
@@ -38,8 +40,9 @@ def edit(source: Source, target: Target) -> Edited:
     """Return the source that freezes the discriminator from the line to the backward pass; raises Refusal."""
     if _sets_gradients(source):
         raise Refusal("The file sets requires_grad itself or wraps models for several processes.")
+    line = line_of_discriminator(source, target.line)
     call = find_call(
-        source, target.line, lambda call: is_of(dotted_name(call.func), DISCRIMINATOR), "a discriminator"
+        source, line, lambda call: is_of(dotted_name(call.func), DISCRIMINATOR), "a discriminator"
     )
     model = dotted_name(call.func)
     inputs = [found for argument in call.args for found in sorted(read_names(source, argument.value))]

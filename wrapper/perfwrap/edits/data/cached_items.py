@@ -12,11 +12,12 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.loader_options import LOADER, is_iterable
+from perfwrap.edits.data.loader_options import LOADER, is_iterable
 from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.syntax.added_code import add_code
 from perfwrap.edits.syntax.call_arguments import argument_of, find_call, matches
 from perfwrap.edits.syntax.names import stored_names
-from perfwrap.edits.syntax.source_tree import Change, Result, Source, dotted_name
+from perfwrap.edits.syntax.source_tree import Source, dotted_name
 from perfwrap.edits.syntax.statements import Changes
 
 NAME = "CachedItems"
@@ -73,7 +74,7 @@ def edit(source: Source, target: Target) -> Edited:
     arguments = [cst.Arg(dataset.value, comma=comma), cst.Arg(cst.Integer(str(most)))]
     wrapped = cst.Call(cst.Name(NAME), arguments)
     changes[dataset.value] = wrapped
-    changes[_place(source, call)] = _with_class(source)
+    add_code(source, call, CLASS, changes)
     return Edited(
         source.replaced(changes),
         f"Keep up to {most} items of the data set of the DataLoader at line {source.line(call)} in memory.",
@@ -97,36 +98,3 @@ def _check_attributes(source: Source, dataset: cst.BaseExpression) -> None:
         owner, dot, attribute = name.rpartition(".")
         if dot and (owner == dotted_name(dataset) or owner.rpartition(".")[2] == "dataset"):
             raise Refusal(f"{name} is set: the items may then be others.")
-
-
-def _place(source: Source, call: cst.Call) -> cst.BaseStatement:
-    """Return the first statement behind the imports at the top of the file."""
-    body = source.module.body
-    last = max(
-        (
-            index
-            for index, found in enumerate(body)
-            if isinstance(found, cst.SimpleStatementLine)
-            and any(isinstance(small, cst.Import | cst.ImportFrom) for small in found.body)
-            and not any(
-                source.line(other) < source.line(found) for other in body if source.is_inside(call, other)
-            )
-        ),
-        default=-1,
-    )
-    if last + 1 >= len(body):
-        raise Refusal("The file has nothing behind its imports.")
-    return body[last + 1]
-
-
-def _with_class(source: Source) -> Change:
-    def change(updated: cst.CSTNode) -> Result:
-        added = source.parse(CLASS.lstrip("\n"))
-        lines = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-        leading = list(getattr(updated, "leading_lines", ()))
-        behind = [] if len(leading) > 1 and leading[0].comment is None else lines
-        return cst.FlattenSentinel(
-            [added.with_changes(leading_lines=lines), updated.with_changes(leading_lines=[*behind, *leading])]
-        )
-
-    return change

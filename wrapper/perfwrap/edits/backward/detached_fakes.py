@@ -1,6 +1,6 @@
 """Detaches the generator's samples in the discriminator's step: ``D(fake)`` becomes ``D(fake.detach())``.
 
-The line is that of the discriminator's call, or of the generator's whose samples it gets next.
+The line is that of the discriminator's call, of the generator's whose samples it gets next, or of the backward pass.
 Its backward pass then ends at the samples. Refused unless the names say that the next step is the discriminator's, and
 ``zero_grad()`` clears the generator's gradients before its own backward pass: then results stay. Values: none.
 """
@@ -17,6 +17,7 @@ from perfwrap.edits.syntax.adversaries import (
     check_cleared,
     check_steps,
     is_of,
+    line_of_discriminator,
 )
 from perfwrap.edits.syntax.call_arguments import called_name, find_call
 from perfwrap.edits.syntax.names import mentions, writes
@@ -67,7 +68,7 @@ def _line_of_discriminator(source: Source, line: int) -> int:
                     and name.value in {fake.value for fake in _fakes(source, call)}
                 ):
                     return source.line(call)
-    return line
+    return line_of_discriminator(source, line)
 
 
 def _fakes(source: Source, call: cst.Call) -> list[cst.Name]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from perfwrap.edits.loop.summed_values import LOSS, check_variable
 from perfwrap.edits.outcome import Edited, Refusal, Target
-from perfwrap.edits.summed_values import LOSS, check_variable
 from perfwrap.edits.syntax.call_arguments import is_method
 from perfwrap.edits.syntax.names import free_name, mentions, writes
 from perfwrap.edits.syntax.read_values import device_value, find_read

@@ -1,0 +1,1 @@
+"""Edits of which gradients are computed, and how often."""

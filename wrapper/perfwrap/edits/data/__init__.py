@@ -1,0 +1,1 @@
+"""Edits of how data reaches the step: DataLoaders, data sets and transfers."""

@@ -1,0 +1,1 @@
+"""Edits of what a loop does in each round."""

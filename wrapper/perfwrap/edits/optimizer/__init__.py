@@ -1,0 +1,1 @@
+"""Edits of the optimizer's calls, and of updates like them."""

@@ -1,0 +1,1 @@
+"""Edits of what the program writes: log lines and checkpoints."""

@@ -1,0 +1,1 @@
+"""Edits of settings of the whole process."""
