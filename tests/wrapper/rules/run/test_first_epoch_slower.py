@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from perfwrap.rules.model import Answer, Clear, Finding, Rule, Scope
+from perfwrap.measures.host.cores_taken import OtherPrograms
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule, Scope
 from perfwrap.rules.run import first_epoch_slower as rule
 
 
@@ -33,7 +34,31 @@ def test_a_first_epoch_that_computes_longer_is_distinguished(
     loop: Any, find: Callable[[Rule], Finding]
 ) -> None:
     epochs(loop, [1, 1, 1], [20, 4, 4])
-    assert "not the main difference" in find(rule).evidence[1]
+    finding = find(rule)
+    assert "not the main difference" in finding.evidence[1]
+    assert finding.options[0].edit == "Exclude the first epoch from measurements."
+
+
+def test_compilation_caches_are_advised_only_if_something_was_compiled(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    loop.span("compile", 50, "net", 0, 19)
+    epochs(loop, [1, 1, 1], [20, 4, 4])
+    assert "compilation caches" in find(rule).options[0].edit
+
+
+@pytest.mark.parametrize(("waits", "forwards"), [([1, 1, 1], [20, 4, 4]), ([20, 2, 2], [4, 4, 4])])
+def test_beside_other_programs_only_waits_for_data_are_reported(
+    loop: Any,
+    ask: Callable[[Rule], Answer],
+    monkeypatch: pytest.MonkeyPatch,
+    waits: list[int],
+    forwards: list[int],
+) -> None:
+    others = OtherPrograms(1.0, 0.5, 2, True, ())
+    monkeypatch.setattr(rule, "find_other_programs", lambda evidence, trainer: others)
+    epochs(loop, waits, forwards)
+    assert isinstance(ask(rule), NotChecked) == (forwards[0] == 20)
 
 
 @pytest.mark.parametrize("waits", [[3, 2, 2], [2, 2, 2], [20, 2, 20], [2, 20, 2]])

@@ -13,23 +13,27 @@ How the gain is estimated
     finding is at most minor, and no saving per step is claimed.
 
 How to fix
-    If data is the cause: copy it to a local disk, or store it preprocessed. Otherwise keep compilation caches between
-    runs. Exclude the first epoch from measurements.
+    If data is the cause: copy it to a local disk, or store it preprocessed. If functions were compiled: keep
+    compilation caches between runs. Exclude the first epoch from measurements.
 
 When it is wrong
-    When the epochs differ on purpose (a curriculum, a growing sequence length).
+    When the epochs differ on purpose (a curriculum, a growing sequence length). If other programs take the cores, a
+    first epoch that does not wait for data is not checked: they may be the cause.
 """
 
 from __future__ import annotations
 
+import polars as pl
 from msgspec import Struct
 
 from perfwrap import units
+from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.host.cores_taken import find_other_programs
 from perfwrap.measures.run.first_epoch import FirstEpoch, find_first_epoch
 from perfwrap.measures.run.start_up import find_start_up
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import Answer, Clear, Finding, Option, Scope
+from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope
 
 NEEDS = ("steps", "start_up")
 
@@ -56,11 +60,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     run_ns = start_up.total_ns / start_up.run_share if start_up is not None and start_up.run_share else 0.0
     share = min(1.0, max(0, found.excess_ns) / run_ns) if run_ns else 0.0
     by_data = _by_data(found, limits)
-    fix = (
-        "Copy the data to a local disk, or store it preprocessed."
-        if by_data
-        else "Keep compilation caches between runs."
-    )
+    if not by_data and evidence.get(find_other_programs, trainer) is not None:
+        return NotChecked("Other programs used the cores: the first epoch may be slower because of them.")
     return [
         Finding(
             title=f"A step of the first epoch takes {units.duration(found.first_ns)}, {units.times(found.ratio)} as "
@@ -73,10 +74,20 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{units.duration(found.later_data_ns)} later: "
                 + ("most of the difference." if by_data else "not the main difference."),
             ),
-            options=(Option(fix, (1.0, 1.0), details="Exclude the first epoch from measurements."),),
+            options=(_fix(evidence, trainer, by_data),),
             scope=Scope.RUN,
         )
     ]
+
+
+def _fix(evidence: Evidence, trainer: Trainer, by_data: bool) -> Option:
+    """Return what to change, as far as the cause is known."""
+    measure = "Exclude the first epoch from measurements."
+    if by_data:
+        return Option("Copy the data to a local disk, or store it preprocessed.", (1.0, 1.0), details=measure)
+    if not thread_spans(evidence.timeline, trainer).filter(pl.col("operation") == "compile").is_empty():
+        return Option("Keep compilation caches between runs.", (1.0, 1.0), details=measure)
+    return Option(measure, (1.0, 1.0))
 
 
 def _by_data(found: FirstEpoch, limits: Limits) -> bool:
