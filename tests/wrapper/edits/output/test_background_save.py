@@ -258,6 +258,31 @@ def test_a_write_that_fails_is_shown(tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stdout == "0\n" and "nonexistent" in done.stderr
 
 
+@pytest.mark.torch
+def test_a_forked_child_writes_with_a_thread_of_its_own(tmp_path: Path) -> None:
+    from perfwrap.edits import edit
+    from perfwrap.edits.outcome import Edited, Target
+
+    program = textwrap.dedent("""
+        import os, sys
+        import torch
+        def save(name):
+            torch.save({"name": name}, os.path.join(sys.argv[1], name))  # here
+        for name in ("a", "b"):
+            save(name)
+        child = os.fork()
+        save("child" if not child else "parent")
+        if not child:
+            getattr(sys.modules["__main__"], "wait_for_" + "saves")()
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+    """).lstrip()
+    edited = edit(NAME, program, Target(4))
+    assert isinstance(edited, Edited)
+    assert _run(edited.text, tmp_path / "new") == "0\n"
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"a", "b", "child", "parent"}
+
+
 def _run(program: str, folder: Path) -> str:
     """Return what a program prints that writes into a folder."""
     folder.mkdir()

@@ -53,9 +53,16 @@ def wait_for_saves():
         _writes.pop(0).result()
 
 
+def _start_anew():
+    """In a forked child, which has no such thread: what its parent writes is not the child's."""
+    global _writer
+    _writer = ThreadPoolExecutor(1)
+    _writes.clear()
+
+
 atexit.register(wait_for_saves)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_writes.clear)
+    os.register_at_fork(after_in_child=_start_anew)
 '''
 SHARDED = re.compile(r"FullyShardedDataParallel|\bFSDP\b|fully_shard|DTensor|deepspeed")
 WRAPPED = re.compile(r"DistributedDataParallel|\bDDP\b|DataParallel")
@@ -135,7 +142,7 @@ def edit(source: Source, target: Target) -> Edited:
         raise Refusal(f"The save at line {target.line} has more arguments without a keyword than two.")
     text = source.module.code
     has_code = CODE.strip("\n").partition("def ")[2].replace("\n", source.module.default_newline) in text
-    if not has_code and re.search(rf"\b(?:{SAVE}|{MOVE}|{WAIT}|_writer|_writes)\b", text):
+    if not has_code and re.search(rf"\b(?:{SAVE}|{MOVE}|{WAIT}|_writer|_writes|_start_anew)\b", text):
         raise Refusal(f"The file has a {SAVE}, or another of the names that the edit needs.")
     _check_file(source, call)
     _check_state(source, call)
