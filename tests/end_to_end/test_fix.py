@@ -144,7 +144,7 @@ def test_a_program_with_nothing_to_gain_gets_no_patch(tmp_path: Path) -> None:
     assert document["patch"] == ""
     assert document["total"] is None
     assert not (out / "perfwrap.patch").exists()
-    assert "there is no patch" in " ".join(done.stdout.split())
+    assert "there is no patch" in " ".join(done.stdout.split()).lower()
 
 
 @pytest.mark.timing
@@ -154,7 +154,8 @@ def test_a_list_proves_nothing_and_a_dirty_work_tree_is_not_patched(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert "1. Add num_workers=" in done.stdout
     assert document == {}
-    assert len(list(out.iterdir())) == 1, "only the baseline ran"
+    ran = {each.name for each in out.iterdir()}
+    assert ran - {"sample-01"} == {"01-baseline"}, "no edited program ran"
 
 
 def test_a_program_that_reads_what_it_saves_is_told_the_option(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_without_an_edit_it_says_so_and_how_a_short_run_shows_more(count: int, i
         in text
     )
     assert "proven" not in text
+    assert ("There is no patch." in text) is not is_list
     assert ("perfwrap fix --steps 300" in text) == (count == 50)
 
 

@@ -41,7 +41,7 @@ def draw(search: Search, written: Written, patch: bytes, path: Path, root: Path,
                 "No edit is proven to make this program faster, so there is no patch.", style="bold"
             )
         else:
-            _no_edit(search, page)
+            _no_edit(search, page, " There is no patch.")
         if search.unchecked:
             page.paragraph(f"Not checked: {', '.join(search.unchecked)}.")
         page.paragraph(f"Runs and fix.html: {search.trial.folder}", style="dim")
@@ -66,10 +66,10 @@ def draw_list(sentences: Sequence[str], search: Search, page: Page) -> None:
     _unedited(search.unedited, page)
 
 
-def _no_edit(search: Search, page: Page) -> None:
-    """Draw why there is no edit to try, and how more is found."""
+def _no_edit(search: Search, page: Page, ending: str = "") -> None:
+    """Draw why there is no edit to try, what follows, and how more is found."""
     count = int(search.trial.baseline.reading.steps.number.size)
-    page.paragraph(_nothing(search.unedited, count), style="bold")
+    page.paragraph(f"{_nothing(search.unedited, count)}{ending}", style="bold")
     if count < MORE_STEPS:
         page.paragraph(
             f"Some findings need two epochs, and edits need findings: perfwrap fix --steps {MORE_STEPS} "
