@@ -62,6 +62,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
             "precision": 0.02,
             "writes": False,
             "values_seed": None,
+            "perturbation": 0,
         },
         "inspect": False,
         "overlay": [],

@@ -18,7 +18,7 @@ from msgspec import Struct
 from perfwrap.errors import PerfwrapError
 from perfwrap.sources import SOURCES
 from perfwrap.sources.damage import UNFORESEEN
-from perfwrap.sources.nsys.nsys_folder import is_folder, is_table
+from perfwrap.sources.table_folders import is_folder, is_table
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.model import Timeline
 

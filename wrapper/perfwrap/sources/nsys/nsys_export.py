@@ -18,8 +18,9 @@ from perfwrap.errors import PerfwrapError
 from perfwrap.sources.nsys import nsys_gpu, nsys_host, nsys_notes
 from perfwrap.sources.nsys.nsys_capture import Capture, begin
 from perfwrap.sources.nsys.nsys_file import SQLITE_MAGIC, opened, plain_head
-from perfwrap.sources.nsys.nsys_folder import NsysFolder, is_folder, is_readable
+from perfwrap.sources.nsys.nsys_folder import NsysFolder
 from perfwrap.sources.nsys.nsys_tables import NsysTables
+from perfwrap.sources.table_folders import is_folder, is_readable
 from perfwrap.sources.time_part import MAX_EVENTS, Part, middle
 from perfwrap.timeline.builder import TimelineBuilder
 from perfwrap.timeline.clocks import HostClock

@@ -12,12 +12,8 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from perfwrap.sources.nsys.nsys_tables import NsysTables, Only
+from perfwrap.sources.table_folders import SUFFIX
 
-SUFFIX = ".parquet"
-OTHER_SUFFIX = ".arrow"
-"""Suffix of the files of `nsys export --type arrowdir`, each of which can only be read as a whole."""
-SIGNS = ("META_DATA_EXPORT", "EXPORT_META_DATA", "StringIds", "CUPTI_ACTIVITY_KIND_KERNEL")
-"""Tables of which a folder has at least one."""
 ROWS_AT_ONCE = 1 << 20
 MIN_ROW_BYTES = 4
 FREE_ROWS = 1 << 16
@@ -97,21 +93,6 @@ class NsysFolder(NsysTables):
     def _file(self, table: str) -> Path:
         """Return the file of a table."""
         return self._path / f"{table}{SUFFIX}"
-
-
-def is_folder(path: Path) -> bool:
-    """Return whether a path is a folder with a file for each table, in a format of nsys that is readable or not."""
-    return any((path / f"{sign}{suffix}").is_file() for sign in SIGNS for suffix in (SUFFIX, OTHER_SUFFIX))
-
-
-def is_table(path: Path) -> bool:
-    """Return whether a path is a file of such a folder."""
-    return path.suffix in (SUFFIX, OTHER_SUFFIX) and is_folder(path.parent)
-
-
-def is_readable(path: Path) -> bool:
-    """Return whether such a folder has Parquet files."""
-    return any((path / f"{sign}{SUFFIX}").is_file() for sign in SIGNS)
 
 
 def _first(names: list[str], kind: pl.DataType) -> pl.Expr:
