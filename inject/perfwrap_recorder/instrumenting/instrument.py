@@ -39,7 +39,7 @@ STATE, RESULT = PREFIX + "state", PREFIX + "result"
 
 phases = {}  # id of the code of an instrumented function -> name of its phase
 _instrumented = {}  # id of a function -> the function, its original code, and that with the recorder's calls
-_sources = {}  # file name -> its lines, while functions are instrumented
+_source = {}  # the name of the file that was read last -> its lines
 _is_compiling = []  # torch's function that returns whether Dynamo is tracing
 
 
@@ -139,11 +139,6 @@ def find_is_compiling(torch):
         if hasattr(owner, name):
             return getattr(owner, name)
     return bool
-
-
-def forget_sources():
-    """Release the source files that were read."""
-    _sources.clear()
 
 
 def _weave(function, names, values, condition, kind, rebind, can_fail, passing, always):
@@ -284,10 +279,12 @@ def _join_globals(found):
 
 def _parse(code):
     """Return the syntax tree of a function, with line numbers; None if its source has another function."""
-    lines = _sources.get(code.co_filename)
+    lines = _source.get(code.co_filename)
     if lines is None:
         with open(code.co_filename, encoding="utf-8") as file:
-            lines = _sources[code.co_filename] = file.readlines()
+            lines = file.readlines()
+        _source.clear()
+        _source[code.co_filename] = lines
     first = code.co_firstlineno - 1
     if first >= len(lines):
         return None

@@ -2,7 +2,8 @@
 
 Instruments functions of ``torch.profiler.profile`` and its base class, of ``torch.autograd.profiler.profile`` and of
 the lists of events that these return, however the program uses them: by itself, through a library, or by a flag of a
-trainer. Also writes whether a profiler records, whenever this changes, and the line that entered it.
+trainer. Also writes whether a profiler records, whenever this changes, and the line that entered it. Most programs
+make no profiler, so only the constructors are instrumented at once; the first call of one instruments the rest.
 
 A profiler with ``enabled=False`` does nothing and is not recorded. Nor are calls below SHORT_NS: a step between two
 windows of a schedule. What it costs to record each operation is part of the phases.
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 from perfwrap_recorder import guard, journal_format, static_access
 from perfwrap_recorder.gpu import profiler_window
-from perfwrap_recorder.instrumenting import timing
+from perfwrap_recorder.instrumenting import instrument, timing
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.probes.run import settings_facts
 from perfwrap_recorder.program.source_lines import label
+from perfwrap_recorder.uncollected import uncollected
 
 OUTPUTS = ("key_averages", "total_average", "table", "export_chrome_trace", "export_stacks")
 CALLS = (
@@ -28,6 +30,8 @@ CALLS = (
     ("autograd.profiler_util.EventList", OUTPUTS),
 )
 """The owners, and the names of their functions."""
+MADE_BY = ("profiler.profiler._KinetoProfile", "autograd.profiler.profile")
+"""The classes whose constructors run before any of these functions."""
 
 NAMES = {"__enter__": "start", "__exit__": "stop", "_ensure_function_events": "events"}
 """The names in records of functions that have another one."""
@@ -43,16 +47,42 @@ LONG_NS = 1_000_000
 
 def install(torch):
     """Start recording."""
+    watch = uncollected(guard.protect("program_profiler", _watch_calls))
+
+    def begin():
+        if not is_watching:
+            is_watching.append(True)
+            watch(torch)
+
+    is_watching = []
+    for path in MADE_BY:
+        owner = _find(torch, path)
+        if owner is not None:
+            instrument.instrument(torch, owner.__init__, begin, _pass)
+    journal.cover("probe/program_profiler")
+
+
+def _watch_calls(torch):
+    """Instrument the functions, before the first profiler is made."""
     for path, names in CALLS:
-        owner = torch
-        for part in path.split("."):
-            owner = getattr(owner, part, None)
+        owner = _find(torch, path)
         for name in names:
             function = vars(owner).get(name) if owner is not None else None
             if function is not None:
                 finish = _finish_with(torch, name)
                 timing.time_calls(torch, function, "program_profiler", finish, ("self",), phase="profiler")
-    journal.cover("probe/program_profiler")
+
+
+def _find(torch, path):
+    """Return the class at a path below torch; None if this version lacks it."""
+    owner = torch
+    for part in path.split("."):
+        owner = getattr(owner, part, None)
+    return owner
+
+
+def _pass(state, result):
+    pass
 
 
 def _finish_with(torch, name):
