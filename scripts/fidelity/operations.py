@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "inject"))
 from perfwrap_recorder import guard
-from perfwrap_recorder.dataflow import operation_mode
+from perfwrap_recorder.dataflow import operation_mode, watched_operations
 
 KNOWN = frozenset(
     (
@@ -129,7 +129,7 @@ def _bits(tensor: Any) -> Any:
 def _difference(operation: Any, sample: Any, twice: bool, bare: Found) -> str:
     """Return what of a sample differs with the mode, "" if nothing."""
     guard.failed.clear()
-    watched = operation_mode.Watched(torch, [])
+    watched = watched_operations.Watched(torch, [])
 
     def push() -> Any:
         return operation_mode.make(torch, watched)

@@ -26,7 +26,14 @@ from _thread import get_ident
 
 from perfwrap_recorder import guard, on_import, roles
 from perfwrap_recorder.clock import now
-from perfwrap_recorder.dataflow import asides, mode_dependent, operation_mode, unseen_reads, window_obstacles
+from perfwrap_recorder.dataflow import (
+    asides,
+    mode_dependent,
+    operation_mode,
+    unseen_reads,
+    watched_operations,
+    window_obstacles,
+)
 from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
@@ -299,7 +306,7 @@ def _pass(state, result):
 
 def _open(torch, plan):
     began = now()
-    watched = plan.watched = operation_mode.Watched(torch, plan.durations())
+    watched = plan.watched = watched_operations.Watched(torch, plan.durations())
     plan.mode, plan.why = operation_mode.make(torch, watched), ""
     unseen_reads.start(watched.read)
     begins = [

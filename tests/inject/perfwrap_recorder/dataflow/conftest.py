@@ -18,7 +18,8 @@ CONVERTS = "ignore_compile_internals" in MODE_CODE.read_text(encoding="utf-8")
 """Whether this version of PyTorch is so new that inference mode and `as_subclass` work while a mode is on the stack."""
 
 INSPECT = """
-from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads, window_obstacles
+from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads
+from perfwrap_recorder.dataflow import watched_operations, window_obstacles
 from perfwrap_recorder.journal import thinning
 thinning.may_pause = False
 windows = operation_windows

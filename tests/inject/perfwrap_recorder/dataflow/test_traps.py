@@ -247,14 +247,14 @@ for step in range(STEPS):
 
 
 GIVEN_UP = {
-    "too many operations": ("operation_mode.MAX_OPERATIONS = 20", "the steps are too long"),
-    "too much time": ("operation_mode.MAX_NS = 0", "the steps are too long"),
+    "too many operations": ("watched_operations.MAX_OPERATIONS = 20", "the steps are too long"),
+    "too much time": ("watched_operations.MAX_NS = 0", "the steps are too long"),
     "an error in the handler": (
-        "def fail(*more): raise ValueError('no')\noperation_mode.Watched._row = fail",
+        "def fail(*more): raise ValueError('no')\nwatched_operations.Watched._row = fail",
         "perfwrap's own code failed: ValueError: no",
     ),
     "an error at the end of a step": (
-        "def fail(*more): raise ValueError('no')\noperation_mode.Watched.step_ended = fail",
+        "def fail(*more): raise ValueError('no')\nwatched_operations.Watched.step_ended = fail",
         "perfwrap's own code failed: ValueError: no",
     ),
     "an error in writing": (
@@ -278,7 +278,7 @@ def test_a_window_is_given_up_and_the_program_goes_on(same, how: str) -> None:
 
 
 def test_an_error_of_a_read_harms_nothing(same) -> None:
-    before = "def fail(*more): raise ValueError('no')\noperation_mode.Watched.read = fail\n"
+    before = "def fail(*more): raise ValueError('no')\nwatched_operations.Watched.read = fail\n"
     same(
         LOOP
         + "for step in range(STEPS):\n    train_step()\n    print(torch.ones(2).numpy())\ntell_all(net)\n",
@@ -396,7 +396,7 @@ def test_an_evaluation_after_a_window_that_was_given_up_is_not_watched(train) ->
     train(
         LOOP
         + """
-operation_mode.MAX_OPERATIONS = 20
+watched_operations.MAX_OPERATIONS = 20
 for step in range(4): train_step()
 with torch.no_grad(): net(torch.ones(3, 4))
 for _ in range(10): torch.ones(3) * 2

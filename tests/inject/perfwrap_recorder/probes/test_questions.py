@@ -9,9 +9,9 @@ import pytest
 
 INJECT = Path(__file__).resolve().parents[4] / "inject" / "perfwrap_recorder"
 
-GATES = {"program/tensor_access.py", "probes/transfers/transfers.py", "dataflow/operation_mode.py"}
-"""Where ``__torch_function__`` may be switched off; the second asks nothing that is recorded anywhere, the third is a
-mode itself, below the program's."""
+GATES = {"program/tensor_access.py", "probes/transfers/transfers.py", "dataflow/watched_operations.py"}
+"""Where ``__torch_function__`` may be switched off; the second asks nothing that is recorded anywhere, the third
+runs in a mode, below the program's."""
 
 NET = """
 import warnings, sys
