@@ -340,7 +340,18 @@ def test_a_run_of_which_nothing_was_recorded_gives_no_verdict(run: Any) -> None:
 
 def test_a_run_that_imported_torch_and_trained_nothing_gives_no_verdict(run: Any) -> None:
     run.journal(opened=1_000 * MS).span("import", 900 * MS, "torch")
-    assert "none trained" in diagnose(run.read()).verdict.sentence
+    sentence = diagnose(run.read()).verdict.sentence
+    assert "none trained" in sentence
+    assert "Ray" not in sentence
+
+
+@pytest.mark.parametrize("sign", ["a cluster's address", "a worker"])
+def test_of_a_run_in_which_nothing_trained_it_says_that_workers_of_ray_may_have(run: Any, sign: str) -> None:
+    argv = "python\x1f/site-packages/ray/_private/workers/setup_worker.py" if sign == "a worker" else "python"
+    run.journal(opened=1_000 * MS, argv=argv).span("import", 900 * MS, "torch")
+    environment = {} if sign == "a worker" else {"RAY_ADDRESS": "127.0.0.1:6379"}
+    run.folder.write_manifest({"command": ["python", "train.py"], "environment": environment})
+    assert "If Ray's workers trained, they were not recorded" in diagnose(run.read()).verdict.sentence
 
 
 def test_a_run_without_torch_gives_no_verdict(run: Any) -> None:

@@ -372,6 +372,19 @@ def test_perfwraps_processor_time_is_that_of_all_processes(run) -> None:
     assert of(run, find_own_cost).processor.recorder == pytest.approx(alone.recorder + 2, abs=1e-3)
 
 
+def test_the_processor_time_of_processes_that_nobody_waited_for_counts(run) -> None:
+    run.journal().step()
+    run.folder.write_manifest({"command": ["ray", "start"], "processor_seconds": {"command": 3.0}})
+    monitor = run.journal(pid=50, role="monitor")
+    for second in range(3):
+        monitor.sample("process/100", "cpu_cores", 1.5, second * 10**9)
+        monitor.sample("process/101", "cpu_cores", 0.25, second * 10**9)
+        monitor.sample("process/50", "cpu_cores", 9.0, second * 10**9)
+    assert of(run, find_own_cost).processor.command == pytest.approx(3.5), "the monitors' own does not count"
+    run.folder.write_manifest({"command": ["ray", "start"], "processor_seconds": {"command": 4.0}})
+    assert of(run, find_own_cost).processor.command == 4.0
+
+
 def test_samples_that_the_training_process_makes_itself_cost_processor_time(run) -> None:
     run.folder.write_manifest({"command": ["python", "train.py"], "processor_seconds": {"command": 10.0}})
     for pid, role in ((100, "main"), (101, "worker")):

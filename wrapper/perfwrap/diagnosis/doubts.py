@@ -19,6 +19,7 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.stack_samples import quote
 from perfwrap.timeline.coverage import RECORDER, notes
+from perfwrap.timeline.model import Timeline
 
 ACTIVITIES = {
     "": "in the program's own code",
@@ -31,6 +32,8 @@ ACTIVITIES = {
 }
 """What a sampled thread was doing, by operation."""
 MAX_ACTIVITIES = 4
+RAY_WORKERS = "/ray/_private/workers/"
+"""The folder of the programs that Ray's workers run."""
 
 
 def reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
@@ -111,7 +114,20 @@ def _nothing_trained(evidence: Evidence) -> str:
         return "no Python process was recorded. Run `perfwrap doctor` to check this machine."
     if rows.filter(pl.col("end") > pl.col("start")).is_empty():
         return f"{processes} ran, but none was recorded: {_why_not(notes(timeline, RECORDER))}."
-    return f"{processes} ran and imported torch, but none trained: no backward pass, no optimizer step."
+    why = f"{processes} ran and imported torch, but none trained: no backward pass, no optimizer step."
+    if not _uses_ray(timeline):
+        return why
+    return (
+        f"{why} If Ray's workers trained, they were not recorded: they have the environment of their cluster, which "
+        "was started without perfwrap, or a runtime_env with another PYTHONPATH. docs/recipes.md#ray has the commands."
+    )
+
+
+def _uses_ray(timeline: Timeline) -> bool:
+    """Return whether the command belongs to a cluster of Ray, or a process is a worker of Ray."""
+    commands = timeline.facts.filter(pl.col("key") == "argv")["value"]
+    known = timeline.run.get("environment") or {}
+    return "RAY_ADDRESS" in known or bool(commands.str.contains(RAY_WORKERS, literal=True).any())
 
 
 def _why_not(reasons: Sequence[str]) -> str:

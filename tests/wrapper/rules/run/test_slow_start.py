@@ -117,6 +117,18 @@ def test_imports_count_if_the_verdict_is_start_up_bound(
     assert isinstance(sampled(run, 18, "monai", launch_s), list) == counts
 
 
+@pytest.mark.parametrize(
+    ("launch_s", "words"), [(40, "of the time of this process"), (1, "of the whole run")]
+)
+def test_a_share_of_a_process_of_a_longer_run_is_not_of_the_run(
+    loop: Any, run: Any, launch_s: int, words: str
+) -> None:
+    write(loop, start=20 * SECOND)
+    found = sampled(run, 4, "monai", launch_s)
+    assert isinstance(found, list)
+    assert words in found[0].evidence[0]
+
+
 def test_the_program_s_own_start_counts_without_imports(loop: Any, run: Any) -> None:
     write(loop, start=20 * SECOND)
     found = sampled(run, 4, "monai")

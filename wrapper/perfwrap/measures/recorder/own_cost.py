@@ -46,7 +46,7 @@ class ProcessorTime(Struct, frozen=True):
     """Seconds of CPU time of the whole run, of all its processes, including start and end."""
 
     command: float
-    """CPU time of the command, including the recorder."""
+    """CPU time of the command, including the recorder: of what was waited for, or of all watched processes if more."""
     recorder: float
     """The recorder's part of it: its start and installation as timed, its records as estimated."""
     monitors: float
@@ -131,8 +131,22 @@ def _processor_time(evidence: Evidence) -> ProcessorTime | None:
     records = (spans.height - hot) * RECORD_NS + (hot + counts.get(False, 0)) * HOT_RECORD_NS
     passed = counts.get(True, 0) * PAUSED_STEP_NS / COUNTED_PER_STEP
     samples = _samples_made(timeline, evidence.get(training_processes)) * SAMPLE_NS
-    recorder = min((own + records + passed + samples) / 1e9, used["command"])
-    return ProcessorTime(used["command"], recorder, used.get("monitors") or 0.0)
+    command = max(used["command"], _sampled_seconds(timeline))
+    recorder = min((own + records + passed + samples) / 1e9, command)
+    return ProcessorTime(command, recorder, used.get("monitors") or 0.0)
+
+
+def _sampled_seconds(timeline: Timeline) -> float:
+    """Return the CPU time of the watched processes, also of those that nobody waited for, such as Ray's workers.
+
+    The time before the first sample of each is missing.
+    """
+    processes = timeline.tracks.filter(pl.col("kind") == "process", pl.col("role") != "monitor")["id"]
+    of_processes = pl.col("parent").is_in(processes.implode())
+    series = timeline.tracks.filter(pl.col("kind") == "counter", pl.col("name") == "cpu_cores", of_processes)
+    samples = timeline.samples.filter(pl.col("track").is_in(series["id"].implode())).sort("track", "time")
+    since = (pl.col("time") - pl.col("time").shift()).over("track")
+    return float(samples.select((pl.col("value") * since).sum()).item() or 0) / 1e9
 
 
 def _samples_made(timeline: Timeline, processes: Collection[int]) -> float:

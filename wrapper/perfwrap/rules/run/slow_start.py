@@ -30,7 +30,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.restarts import find_restarts
 from perfwrap.measures.run.start_up import StartUp, find_start_up
-from perfwrap.measures.run.whole_run import SETUP, UNAVOIDABLE, Place, find_whole_run_of
+from perfwrap.measures.run.whole_run import SETUP, UNAVOIDABLE, Place, WholeRun, find_whole_run_of
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.timeline.lookup import samples_of
@@ -86,6 +86,8 @@ FIXES = {
 }
 """The fix for the largest part."""
 
+NEARLY_ALL = 0.9
+"""The share of the run from which on a process that lives as long is said to be the run."""
 OTHER_FIX = "Prepare once what is the same in each run and store it, or load it when it is first needed."
 
 
@@ -117,7 +119,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"{units.duration(start.parts[part])} of it in {NAMES.get(part, part)}.",
             share=own_ns / run_ns,
             evidence=(
-                *_words(start, bool(evidence.get(find_restarts))),
+                *_words(start, _of_what(run_ns, whole, bool(evidence.get(find_restarts)))),
                 *_places(setup, whole.imports if whole and imports_ns else ()),
                 *_cold_allocator(evidence, trainer, limits),
             ),
@@ -157,11 +159,18 @@ def _cold_allocator(evidence: Evidence, trainer: Trainer, limits: Limits) -> tup
     return ()
 
 
-def _words(start: StartUp, is_restarted: bool) -> tuple[str, ...]:
-    """Return the main parts, and the warm-up; with restarts, the run is longer than any single start."""
+def _of_what(lifetime_ns: float, whole: WholeRun | None, is_restarted: bool) -> str:
+    """Return what a share of the lifetime of the process is of: a launcher's run, e.g. Ray's, is longer."""
+    if is_restarted:
+        return "this start of the ranks"
+    is_shorter = whole is not None and lifetime_ns < NEARLY_ALL * whole.total_ns
+    return "the time of this process" if is_shorter else "the whole run"
+
+
+def _words(start: StartUp, whole: str) -> tuple[str, ...]:
+    """Return the main parts, and the warm-up."""
     large = sorted(start.parts.items(), key=lambda item: -item[1])[:4]
     parts = ", ".join(f"{NAMES.get(part, part)} {units.duration(ns)}" for part, ns in large if ns > 0)
-    whole = "this start of the ranks" if is_restarted else "the whole run"
     words = [f"That is {units.share(start.run_share)} of {whole}: {parts}."]
     if start.warm_up_excess_ns > 0 and start.warm_up_steps:
         words.append(
