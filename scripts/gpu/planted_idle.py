@@ -126,6 +126,13 @@ def wait(milliseconds: float) -> None:
     planted.append((begun, time.monotonic_ns()))
 
 
+def read(loss: torch.Tensor) -> float:
+    """Read a value after the device's work; PyTorch's test device openreg reads it without waiting."""
+    if DEVICE == "openreg":
+        torch.accelerator.synchronize()
+    return loss.item()
+
+
 def main(cause: str) -> None:
     """Train with one cause of idle time."""
     busy_ms = 2 * WORK_MS
@@ -137,7 +144,7 @@ def main(cause: str) -> None:
     x = torch.ones(4, 4, device=DEVICE)
     causes: dict[str, Callable[[torch.Tensor], object]] = {
         "python": lambda loss: wait(busy_ms + IDLE_MS),
-        "sync": lambda loss: (loss.item(), wait(IDLE_MS)),
+        "sync": lambda loss: (read(loss), wait(IDLE_MS)),
     }
     act = causes.get(cause, lambda loss: None)
     begun = 0
