@@ -126,6 +126,19 @@ def wait(milliseconds: float) -> None:
     planted.append((begun, time.monotonic_ns()))
 
 
+def read(loss: torch.Tensor) -> float:
+    """Read a value after the device's work.
+
+    PyTorch's test device openreg reads it without waiting, and waits for all its streams one after the other: that
+    takes a while, also when the device has no work left.
+    """
+    if DEVICE == "openreg":
+        begun = time.monotonic_ns()
+        torch.accelerator.synchronize()
+        planted.append((begun, time.monotonic_ns()))
+    return loss.item()
+
+
 def main(cause: str) -> None:
     """Train with one cause of idle time."""
     busy_ms = 2 * WORK_MS
@@ -137,7 +150,7 @@ def main(cause: str) -> None:
     x = torch.ones(4, 4, device=DEVICE)
     causes: dict[str, Callable[[torch.Tensor], object]] = {
         "python": lambda loss: wait(busy_ms + IDLE_MS),
-        "sync": lambda loss: (loss.item(), wait(IDLE_MS)),
+        "sync": lambda loss: (read(loss), wait(IDLE_MS)),
     }
     act = causes.get(cause, lambda loss: None)
     begun = 0

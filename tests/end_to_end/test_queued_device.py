@@ -7,36 +7,23 @@ knows it.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from perfwrap.measures.account.intervals import Intervals, covered, length, union, without
-from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
 from perfwrap.measures.kernels.gpu_activity import gpu_of
-from perfwrap.measures.kernels.gpu_work import find_gpu_work, find_timed_phases
 from perfwrap.measures.kernels.phase_idle import find_phase_idle
-from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.steps.steps import find_steps
-from perfwrap.run_folder import RunFolder
-from perfwrap.sources.journals import run_journals
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from .planted import REPOSITORY, SHARE, Recorded, check_blame, check_bounds
+
 DEVICE = REPOSITORY / "tests" / "inject" / "perfwrap_recorder" / "queued_device.py"
-PLANTED = REPOSITORY / "scripts" / "gpu" / "planted_idle.py"
 PROFILER = DEVICE.with_name("queued_profiler.py")
 CAUSES = ("data", "python", "sync", "transfer", "dispatch")
-PERFWRAP = (sys.executable, "-m", "perfwrap")
-SHARE = 0.05
-"""How exactly an idle share of the time must be found."""
 
 
 @pytest.fixture(scope="module")
@@ -55,89 +42,20 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Recorded:
-    """A recorded loop with a planted cause, and what its device truly did."""
-
-    def __init__(self, device: Path, folder: Path, cause: str, window: str = "") -> None:
-        truth = folder / f"{cause}.json"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(device), os.environ.get("PYTHONPATH", "")))),
-            "GPU_CHECK_DEVICE": "queued",
-            "QUEUED_DEVICE_TRUTH": str(truth),
-        }
-        options = f"--no-monitors --no-report --max-overhead 100% --out {folder / cause}".split()
-        options += ["--window", window] if window else ["--no-window"]
-        program = [str(PROFILER), str(PLANTED)] if window else [str(PLANTED)]
-        command = [*PERFWRAP, "run", *options, "--", sys.executable, *program, cause]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
-        assert done.returncode == 0, done.stderr
-        self.printed: dict[str, Any] = json.loads(done.stdout)
-        self.evidence = Evidence(run_journals.read(RunFolder(folder / cause)))
-        main = self.evidence.get(find_main_trainer)
-        assert main is not None
-        self.main = main
-        self.truth = pl.DataFrame(
-            json.loads(truth.read_text()), schema=["name", "launched", "start", "end"], orient="row"
-        )
-
-    def busy(self, copies: bool = False, since: str = "start") -> Intervals:
-        """Return when the device truly worked, or copied; with ``launched``, when it had something to do."""
-        rows = self.truth.filter(pl.col("name").is_in(["h2d", "d2h", "d2d"]) == copies)
-        return union([(rows[since].to_numpy(), rows["end"].to_numpy())])
-
-    def idle_in_cause(self, copies: bool, since: str = "launched") -> Intervals:
-        """Return when the device had nothing to do while the host was at the cause; copies count as work or not."""
-        start, end = np.array(self.printed["planted_ns"], dtype=np.int64).T
-        if self.printed["cause"] == "dispatch":  # Each phase launches more slowly than the device works.
-            spans = self.evidence.timeline.spans.filter(
-                pl.col("track") == self.main.thread,
-                pl.col("operation").is_in(["forward", "backward", "optimizer"]),
-            )
-            start, end = spans["start"].to_numpy(), (spans["start"] + spans["duration"]).to_numpy()
-        if (
-            self.printed["cause"] == "sync"
-        ):  # What follows, until the host launches again, is the wait's as well.
-            launched = np.sort(self.truth["launched"].to_numpy())
-            end = launched[np.minimum(np.searchsorted(launched, end), launched.size - 1)]
-        work = [self.busy(since=since), *([self.busy(True, since)] if copies else [])]
-        return without(union([(start, end)]), union(work))
-
-    def share(self, busy: Intervals) -> float:
-        """Return the share of the timed steps that these intervals cover."""
-        timed = self.evidence.get(find_timed_phases, self.main)
-        assert timed is not None
-        start, end = timed.start[timed.counts], timed.end[timed.counts]
-        return float(covered(busy, start, end).sum() / (end - start).sum())
-
-
 @pytest.fixture
 def record(device: Path, tmp_path: Path) -> Callable[..., Recorded]:
     """Record a loop with a planted cause; a test that runs again on a busy machine records again."""
-    return lambda cause, window="": Recorded(device, tmp_path, cause, window)
+    path = os.pathsep.join(filter(None, (str(device), os.environ.get("PYTHONPATH", ""))))
+    environment = {"PYTHONPATH": path, "GPU_CHECK_DEVICE": "queued"}
+    return lambda cause, window="": Recorded(
+        tmp_path, cause, environment, (str(PROFILER),) if window else (), window
+    )
 
 
 @pytest.mark.timing
 @pytest.mark.parametrize("cause", ["data", "python", "sync", "transfer"])
 def test_idle_time_is_blamed_on_its_cause(record: Callable[..., Recorded], cause: str) -> None:
-    run = record(cause)
-    found = run.evidence.get(find_phase_idle, run.main)
-    assert found is not None
-    assert found.steps >= 20
-    true = run.share(run.idle_in_cause(copies=False))
-    assert true > 0.15, "the loop does not plant what it should"
-    assert found.shares.get(cause, 0.0) == pytest.approx(true, abs=SHARE), found.shares
-    assert next(iter(found.idle_ns)) == cause
-    _check_bounds(run)
-
-
-def _check_bounds(run: Recorded) -> None:
-    """Check that the truth lies between the bounds of the events."""
-    work = run.evidence.get(find_gpu_work, run.main)
-    assert work is not None
-    least, most = work.busy_share
-    assert least <= run.share(run.busy(since="launched")) + SHARE
-    assert run.share(run.busy()) <= most + SHARE
+    check_blame(record(cause), cause)
 
 
 @pytest.mark.timing
@@ -147,7 +65,7 @@ def test_gaps_inside_of_a_phase_are_no_idle_time_between_phases(record: Callable
     assert found is not None
     assert sum(found.shares.values()) < 2 * SHARE
     assert 1 - run.share(run.busy()) > 0.3
-    _check_bounds(run)
+    check_bounds(run)
 
 
 @pytest.mark.timing

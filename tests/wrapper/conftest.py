@@ -140,11 +140,17 @@ class WrittenJournal:
         self.record(SPANS[operation.upper()], begin, self.now - begin, value, _label(name, line))
 
     def gpu(
-        self, operation: str, start: int, duration: int, leads: tuple[int, int] = (0, 0), stream: int = 9
+        self,
+        operation: str,
+        start: int,
+        duration: int,
+        leads: tuple[int, int] = (0, 0),
+        stream: int = 9,
+        name: str = "",
     ) -> None:
         """Write a GPU span; ``leads`` are the host's at both ends, in microseconds."""
         value = SPANS[operation.upper()] | leads[0] << 8 | leads[1] << (8 + LEAD_BITS)
-        self.record(SPANS["GPU"], start, duration, value, operation, stream)
+        self.record(SPANS["GPU"], start, duration, value, name or operation, stream)
 
     def sum(
         self, operation: str, start: int, count: int, duration: int, name: str = "", line: str = ""

@@ -71,7 +71,7 @@ class Change:
     def needs_gpu(self, torch):
         """Return whether this torch can use a GPU, else refuse; refuse at the end if the program used none."""
         if not any(getattr(torch.version, build, None) for build in ("cuda", "hip")):
-            self.refuse("it is for GPUs, and this PyTorch is built for the CPU alone")
+            self.refuse("it is for GPUs of NVIDIA or AMD, and this PyTorch is built for neither")
             return False
         self.checks.append(lambda: self._refuse_without_gpu(torch))
         return True

@@ -139,13 +139,19 @@ def _keep(pair, name):
 
 
 def _reach(moment, index):
-    """Learn that a call of the program has waited for the current stream of a device until this moment."""
+    """Learn that a call of the program has waited for the current stream of a device until this moment.
+
+    The devices of torch's own builds wait when they read a value. Another may not, so its event is queried.
+    """
     device = _devices.get(index)
     if device is None or captures:
         return
     for pair in list(device.pending)[-1:]:
         if pair.not_after is None and device.streams.get(api.current_stream(index)) is pair.stream:
-            pair.not_after = moment
+            if not api.is_chosen:
+                pair.not_after = moment
+            elif api.query(pair.last):
+                pair.not_after = now()
 
 
 def ask_events():

@@ -283,6 +283,13 @@ def test_on_a_gpu_nothing_is_called_healthy_without_evidence_of_the_gpu(
     assert words in verdict.sentence
 
 
+def test_a_device_without_a_monitor_is_named(run: Any) -> None:
+    write(run, **{"model/Net/device": "openreg:0", "device_type": "openreg"})
+    verdict = diagnose(run.read()).verdict
+    assert verdict.id == "unknown"
+    assert "no monitor for the device (openreg)" in verdict.sentence
+
+
 def test_a_gpu_in_the_machine_does_not_matter_to_training_on_the_cpu(run: Any) -> None:
     journal = write(run, **{"model/Net/device": "cpu"})
     run.journal(pid=999, role="monitor").sample("gpu/0", "utilization_share", 0.0, journal.now)

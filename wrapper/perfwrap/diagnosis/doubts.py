@@ -10,12 +10,14 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import gpu_utilization
 from perfwrap.measures.account.sampled_parts import find_contradiction
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.facts import find_facts
 from perfwrap.measures.gpu.gpu_state import find_gpus
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import Skew
 from perfwrap.measures.run.attached import Attached, find_attached
 from perfwrap.measures.steps.enough import MANY, MIN_IMPORTED, NEEDED, TOO_VARIED, are_enough
 from perfwrap.measures.steps.steps import find_steps
+from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.stack_samples import quote
 from perfwrap.timeline.coverage import RECORDER, notes
@@ -166,6 +168,12 @@ def gpu_doubt(evidence: Evidence) -> str:
     """Return why a loop on a GPU without a record of its kernels is not called healthy although no time is wasted."""
     utilization = gpu_utilization(evidence)
     if utilization is None:
+        facts = [evidence.get(find_facts, trainer.process) for trainer in evidence.get(find_trainers)]
+        if unwatched := sorted({each["device_type"] for each in facts if "device_type" in each}):
+            return (
+                "no waste found on the host, but perfwrap has no monitor for the device "
+                f"({', '.join(unwatched)}), so its utilization is unknown."
+            )
         return (
             "no waste found on the host, but GPU utilization was not recorded: run with monitors on a machine with the "
             "NVIDIA driver."

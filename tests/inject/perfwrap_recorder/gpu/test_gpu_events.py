@@ -106,6 +106,30 @@ print(seen)
     assert max(leads(span)[1] for span in spans) > 11_000
 
 
+def test_a_read_that_does_not_wait_for_the_stream_is_no_bound(run) -> None:
+    done = run(
+        PROGRAM
+        + """
+gpu, seen = watch(), []
+gpu.is_chosen = True  # as openreg: it reads values without its streams
+for step in range(60):
+    seen.append(phase(gpu, 100_000, 900_000 if step < 30 else 50_000))
+    gpu_events.reach(clock.now, 0)
+    clock.pass_time(600_000)
+    gpu_events.reach(clock.now, 0)
+    end_step()
+clock.pass_time(10**8)
+gpu_events.ask_events()
+print(seen)
+"""
+    )
+    spans = done.journal.of("GPU")
+    assert len(spans) == 60
+    assert not [record for record in done.journal.of("FACT") if record.name.endswith("clock_resets")]
+    for span, ((begin, _), _, _) in list(zip(spans, truths(done), strict=True))[2:]:
+        assert abs(span.start - begin) < 25_000
+
+
 @pytest.mark.parametrize("drift", [5e-5, -5e-5])
 def test_a_clock_that_drifts_is_followed_for_an_hour(run, drift: float) -> None:
     done = run(

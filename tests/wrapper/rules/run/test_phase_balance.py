@@ -39,10 +39,11 @@ def test_passes_that_hardly_matter_are_clear(loop: Any, ask: Callable[[Rule], An
     assert isinstance(ask(rule), Clear)
 
 
+@pytest.mark.parametrize("device", ["cuda:0", "xpu:0", "mps:0", "openreg:0"])
 def test_on_a_gpu_the_hosts_times_do_not_count(
-    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer]
+    make_loop: Callable[..., Any], ask: Callable[[Rule], Answer], device: str
 ) -> None:
-    loop = make_loop(**{"model/Net/device": "cuda:0"})
+    loop = make_loop(**{"model/Net/device": device})
     for _ in range(40):
         loop.compute(forward=10, backward=2)
     assert isinstance(ask(rule), NotChecked)
@@ -53,7 +54,7 @@ def test_on_a_gpu_its_own_times_count(make_loop: Callable[..., Any], find: Calla
     loop.journal.name_thread(9, "cuda/0 stream 0", 0)
     for _ in range(40):
         start = loop.journal.now
-        loop.journal.gpu("forward", start, 2_000_000)
+        loop.journal.gpu("forward", start, 2_000_000, name="Net")
         loop.journal.gpu("backward", start + 2_000_000, 7_000_000)
         loop.compute(forward=10, backward=2)
     finding = find(rule)

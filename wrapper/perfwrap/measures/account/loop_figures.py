@@ -17,6 +17,9 @@ from perfwrap.timeline.lookup import mean_over, samples_of
 COMPUTE_PARTS = ("forward", "backward", "recompute", "optimizer")
 """Parts of the account in which the model itself works."""
 
+HOSTS = frozenset(("cpu", "meta"))
+"""Devices whose work is done when the call returns, or that do none."""
+
 
 def mean_step_ns(evidence: Evidence, trainer: Trainer) -> float:
     """Return the mean time of a steady step, including the time between steps; 0 without steps."""
@@ -25,10 +28,9 @@ def mean_step_ns(evidence: Evidence, trainer: Trainer) -> float:
 
 
 def trains_on_gpu(evidence: Evidence, trainer: Trainer) -> bool:
-    """Return whether the trainer's model, or a value that it read, was on a GPU."""
-    return any(device.startswith("cuda") for device in evidence.get(find_devices, trainer)) or any(
-        line.on_gpu for line in evidence.get(find_syncs, trainer)
-    )
+    """Return whether the trainer's model, or a value that it read, was on a GPU: any device except the host's."""
+    devices = {device.partition(":")[0] for device in evidence.get(find_devices, trainer)}
+    return bool(devices - HOSTS) or any(line.on_gpu for line in evidence.get(find_syncs, trainer))
 
 
 def gpu_utilization(evidence: Evidence) -> float | None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import polars as pl
 from msgspec import Struct
 
+from perfwrap.journal_format import SPANS
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.gpu_work import gpu_spans
 from perfwrap.measures.trainers import Trainer
+
+KIND = 0xFF
+"""The bits of a GPU span's value that hold the kind of the phase; its name is that of the module or the optimizer."""
 
 
 class PhaseBalance(Struct, frozen=True):
@@ -37,6 +41,6 @@ def find_phase_balance(evidence: Evidence, trainer: Trainer) -> PhaseBalance | N
     spans = gpu_spans(evidence.timeline, trainer).filter(
         pl.col("start").is_between(account.start, account.end)
     )
-    times = dict(spans.group_by("name").agg(pl.col("duration").sum()).iter_rows())
-    forward, backward = int(times.get("forward", 0)), int(times.get("backward", 0))
+    times = dict(spans.group_by(pl.col("value") & KIND).agg(pl.col("duration").sum()).iter_rows())
+    forward, backward = (int(times.get(SPANS[phase], 0)) for phase in ("FORWARD", "BACKWARD"))
     return PhaseBalance(forward, backward, True) if forward and backward else None
