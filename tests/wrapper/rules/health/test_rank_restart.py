@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.ranks.restarts import find_restarts
 from perfwrap.measures.trainers import find_trainers
@@ -17,8 +18,7 @@ def life(run: Any, rank: int, opened_ms: int, steps: int, bye: bool, start: int,
         opened=opened_ms * MS,
         rank=rank,
         world_size=2,
-        restart_count=start - 1,
-        **facts,
+        **{"restart_count": start - 1, **facts},
     )
     for _ in range(steps):
         journal.span("data", 5 * MS, "loader/1", 32, "train.py:20:main")
@@ -86,3 +86,21 @@ def test_a_process_of_the_same_rank_beside_the_first_is_no_new_start(run: Any) -
     evidence = Evidence(run.read())
     assert [trainer.name for trainer in evidence.get(find_trainers)] == ["rank 0", "rank 0 (process 2)"]
     assert not evidence.get(find_restarts)
+
+
+@pytest.mark.parametrize(
+    ("byes", "state"),
+    [
+        pytest.param((True, True), "clear", id="all ended: a spawn for each fold"),
+        pytest.param((True, False), "found", id="one ended, the other was killed"),
+        pytest.param((False, False), "clear", id="all were killed: jobs of one cluster"),
+    ],
+)
+def test_without_a_word_of_the_launcher_only_a_failure_is_a_restart(
+    run: Any, diagnosis: Callable[[], Any], byes: tuple[bool, bool], state: str
+) -> None:
+    for rank, bye in enumerate(byes):
+        life(run, rank, 1_000, 30, bye=bye, start=1, restart_count=None)
+        life(run, rank, 5_000, 60, bye=True, start=2, restart_count=None)
+    assert len(Evidence(run.read()).get(find_restarts)) == 1, "there are two starts in any case"
+    assert {one.rule: one.state for one in diagnosis().outcomes}["rank_restart"] == state

@@ -1,4 +1,8 @@
-"""Ranks that ended and were restarted in the same run, as by torchrun with --max-restarts."""
+"""Ranks that started several times in the same run.
+
+A launcher restarts them after a failure (torchrun with --max-restarts), or a program starts them again on purpose: one
+``mp.spawn`` for each fold of a cross-validation.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from msgspec import Struct
 
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.steps import find_steps
-from perfwrap.measures.trainers import Trainer, find_trainers
+from perfwrap.measures.trainers import RESTARTS, Trainer, find_trainers
 from perfwrap.timeline.coverage import RECORDER
 
 
@@ -24,6 +28,8 @@ class Restart(Struct, frozen=True):
     """The steps of the previous start, of the rank with most."""
     gap_ns: int
     """From the last step of the previous start to the start of the first step of this one, of any rank."""
+    after_failure: bool
+    """Whether the launcher says that it restarted, or a part of the previous start's processes was killed."""
 
 
 def find_restarts(evidence: Evidence) -> tuple[Restart, ...]:
@@ -44,20 +50,23 @@ def _restart(evidence: Evidence, number: int, before: list[Trainer], after: list
     tables = [evidence.get(find_steps, trainer).table for trainer in before]
     ended = max(int(table["end"][-1]) for table in tables)
     begun = min(int(evidence.get(find_steps, trainer).table["start"][0]) for trainer in after)
+    ends = _ends(evidence, before)
+    processes = pl.col("track").is_in([trainer.process for trainer in after])
+    counted = evidence.timeline.facts.filter(processes, pl.col("key") == RESTARTS, pl.col("value") != "0")
     return Restart(
         start=number,
         ranks=len(after),
-        first=_first_to_end(evidence, before),
+        first=min(ends, key=lambda pair: pair[0])[1] if ends else None,
         steps=max(table.height for table in tables),
         gap_ns=max(0, begun - ended),
+        after_failure=not counted.is_empty() or 0 < len(ends) < len(before),
     )
 
 
-def _first_to_end(evidence: Evidence, ranks: list[Trainer]) -> Trainer | None:
-    """Return the rank whose process was the first to end by itself; a killed process does not record its end."""
+def _ends(evidence: Evidence, ranks: list[Trainer]) -> list[tuple[int, Trainer]]:
+    """Return when the processes of ranks ended by themselves; a killed process does not record its end."""
     rows = evidence.timeline.coverage.filter(
         pl.col("what") == RECORDER, pl.col("note").is_null(), pl.col("end") > pl.col("start")
     )
     ends = dict(rows.group_by("track").agg(pl.col("end").max()).iter_rows())
-    known = [(ends[trainer.process], trainer) for trainer in ranks if trainer.process in ends]
-    return min(known, key=lambda pair: pair[0])[1] if known else None
+    return [(ends[trainer.process], trainer) for trainer in ranks if trainer.process in ends]

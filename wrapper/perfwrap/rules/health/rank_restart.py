@@ -1,7 +1,8 @@
 """Ranks died and were restarted.
 
 What it finds
-    A job whose launcher restarted the ranks after one of them had ended (torchrun --max-restarts, elastic jobs).
+    A job whose launcher restarted the ranks after one of them had ended (torchrun --max-restarts, elastic jobs): it
+    says so, or a part of the ranks was killed before all started again.
 
 Why it costs
     All ranks start again: processes, imports, the first batch, and every step since the last checkpoint.
@@ -14,7 +15,8 @@ How to fix
     Look for the first error in the launcher's output, and save checkpoints often enough that few steps are repeated.
 
 When it is wrong
-    When the job is meant to lose and gain ranks while it runs.
+    When the job is meant to lose and gain ranks while it runs. Ranks that all ended by themselves and started again
+    (one ``mp.spawn`` for each fold) are not reported.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Limits(Struct, frozen=True):
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check whether ranks were restarted; reported once, for the main training thread."""
-    restarts = evidence.get(find_restarts)
+    restarts = [restart for restart in evidence.get(find_restarts) if restart.after_failure]
     if not restarts:
         return Clear("No rank was restarted.")
     main = evidence.get(find_main_trainer)
