@@ -70,6 +70,7 @@ def write(loop: Any, features: str | None = AMX, device: str = "cpu", **facts: s
         ("none seen", {}, "", "compile"),
         (None, {}, "", "compile"),
         (AMX, {"device": "mps:0"}, "", "compile"),
+        (AMX, {"device": "openreg:0"}, "", "compile"),
         (AMX, {"autocast": "cpu torch.bfloat16"}, "", "compile"),
         (AMX, {"dtypes": "torch.bfloat16 1200, torch.float32 3"}, "", "compile"),
         (AMX, {"dtypes": "torch.bfloat16 3, torch.float32 1200"}, "bfloat16 autocast", "three-run"),

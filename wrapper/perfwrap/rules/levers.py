@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 from msgspec import Struct
 
-from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.account.loop_figures import HOSTS, trains_on_gpu
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
@@ -178,7 +178,13 @@ def _has_checkpoints(evidence: Evidence, trainer: Trainer) -> bool:
 
 
 def _fast_precision(evidence: Evidence, trainer: Trainer) -> str:
-    """Return the 16-bit precision that the trainer's device is fast in; empty if none is known."""
+    """Return the 16-bit precision that the trainer's device is fast in; empty if none is known.
+
+    Of devices other than the CPU and CUDA none is known.
+    """
+    kinds = {device.partition(":")[0] for device in evidence.get(find_devices, trainer)}
+    if kinds - HOSTS - {"cuda"}:
+        return ""
     if evidence.get(gpu_of, trainer) is not None or trains_on_gpu(evidence, trainer):
         major = evidence.get(find_major_capability, trainer)
         if major is None or major >= AMPERE:
