@@ -30,6 +30,8 @@ pytestmark = [
 ]
 
 PROGRAM = Path(__file__).with_name("trainings.py")
+PAUSE_STEPS = 128
+"""In a pause of detail, counted steps are written at least that often."""
 PYTHONS = [sys.executable, *filter(None, os.environ.get("PERFWRAP_TEST_PYTHONS", "").split(":"))]
 
 
@@ -204,8 +206,9 @@ def test_every_step_and_batch_of_a_program_counts(trainer: Trainer, form: str) -
     trainer.alone(FORMS[form])
 
 
-def test_what_was_counted_is_there_after_an_interrupt(trainer: Trainer, run) -> None:
-    """Ctrl-C ends a program in order."""
+@pytest.mark.parametrize(("end", "lost"), [(signal.SIGINT, 0), (signal.SIGKILL, 2 * PAUSE_STEPS)])
+def test_what_was_counted_is_there_after_a_signal(trainer: Trainer, run, end: int, lost: int) -> None:
+    """Ctrl-C ends a program in order; a killed one loses what it counted last, of each of its two optimizers."""
     deeds = json.dumps([train(steps=1_500), train(steps=1_500), ["sleep", {"ms": 100_000}]])
     if os.environ.get("PERFWRAP_TEST_CONTROL") == "1":
         record_all_in_detail(run)
@@ -219,10 +222,10 @@ def test_what_was_counted_is_there_after_an_interrupt(trainer: Trainer, run) -> 
             break
         if steps > 500 and _sleeps(program.pid):
             break
-    program.send_signal(signal.SIGINT)
+    program.send_signal(end)
     program.communicate(timeout=240)
     (path,) = run.folder.journal.glob("*.pwj")
-    assert sum(counted(path)[1].values()) == 3_000
+    assert 3_000 - lost <= sum(counted(path)[1].values()) <= 3_000
 
 
 def _sleeps(pid: int) -> bool:

@@ -325,22 +325,24 @@ def thread_name(thread):
 
 
 def tick(moment):
-    """Call what is due every 0.1 s and every 10 s; with little room left, less is written."""
+    """Call what is due every 0.1 s and every 10 s; with little room left, less is written.
+
+    If the process is killed, the last clock says until when its sums are.
+    """
     global due, clock_due, often_due
+    monotonic, wall = read_pair()
     if moment >= often_due:
         often_due = moment + OFTEN_INTERVAL_NS * plan.room_stride
+        write_in_place(LAST_CLOCK_SLOT, monotonic, wall, 0, CLOCK)
         for look in often:
             look()
     if moment >= clock_due:
         clock_due = moment + CLOCK_INTERVAL_NS
-        monotonic, wall = read_pair()
         if plan.room_stride == 1:
             put(monotonic, 0, wall, 0, 0, CLOCK)
-        else:
-            write_in_place(LAST_CLOCK_SLOT, monotonic, wall, 0, CLOCK)
         for look in every_interval:
             look()
-    due = min(often_due, clock_due) if often else clock_due
+    due = min(often_due, clock_due)
 
 
 def lose_record():

@@ -128,7 +128,7 @@ def _make(budget):
     HEADER.pack_into(file.memory, 0, b"perfwrap", FORMAT, os.getpid(), moment, wall)
     _pid, journal.clock_due = os.getpid(), moment + journal.CLOCK_INTERVAL_NS
     journal.often_due = moment
-    journal.due = moment if journal.often else journal.clock_due
+    journal.due = moment
     journal.plan = Thinning(_slots(budget), FIRST_SLOT, moment)
     journal.open_file = file
     journal.state = count(FIRST_SLOT).__next__, file.memory

@@ -127,7 +127,8 @@ def _limit_of(tally):
     """Return how many spans of a tally may be counted before ``look_at_pause`` is called."""
     plan = journal.plan
     if (tally.kind, tally.which) != plan.counts:
-        return MAX_OTHER_ENDS
+        # Steps of another optimizer, perhaps of the next training, are written as often.
+        return PAUSE_STEPS if tally.kind == plan.counts[0] else MAX_OTHER_ENDS
     least = PAUSE_STEPS // 8
     most = least if plan.seems_slower else max(least, plan.steps_in(PAUSE_INTERVAL_NS))
     return min(plan.left, most, PAUSE_STEPS)

@@ -149,8 +149,10 @@ class Thinning:
     def is_slower(self, left_before, elapsed):
         """Return whether the steps of a pause have become slower than those before it, since the last call.
 
-        One long wait between steps is not enough.
+        One long wait between steps is not enough. Where only other steps have ended, it is not known.
         """
+        if self._others:
+            return False
         is_slow = elapsed > SLOWER * (left_before - self.left + 1) * self._step_ns
         was_slow, self.seems_slower = self.seems_slower, is_slow
         return was_slow and is_slow
