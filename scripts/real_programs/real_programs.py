@@ -10,8 +10,8 @@
 Each program runs once bare under py-spy, which gives the truth (truth.py), and once under `perfwrap run`, each time in
 a fresh copy of its folder with one compute thread. scoring.py compares the diagnosis with the expected answer of the
 list, which was written from the truth and the program's text before perfwrap's answer was seen. Every program whose
-number can be divided by three, or is above 73, is held out: for these only the score is printed. The truths are kept in the folder
-truth/ and made again with --truth. --keep KEPT keeps perfwrap's runs and diagnoses.
+number can be divided by three, or is above 73, is held out: for these only the score is printed. The truths are kept in
+the folder truth/ and made again with --truth. --keep KEPT keeps perfwrap's runs and diagnoses.
 
 DIR holds a checkout of each source that the list names; nothing is fetched. Nothing else should run on the machine. The
 exit code is 1 if a program failed or its answer was misleading.

@@ -2,7 +2,7 @@
 
 Where a sample belongs follows from the stack itself, not from its time: the time of a sample is known to some
 milliseconds at best, and phases may be shorter. The time shows whether it was in the steady loop and, if the sections
-of the program's own code are long, in which: the lines of a function that has returned say nothing about what came next.
+of the program's own code are long, in which: lines of a function that has returned say nothing about what comes next.
 """
 
 from __future__ import annotations
@@ -136,8 +136,22 @@ def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
     return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
 
 
+def has_recorded_calls(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> bool:
+    """Return whether most samples during a long section are in calls that the recorder knows, but did not record.
+
+    In a pause of the detailed recording, an evaluation without a loader leaves no events of its own.
+    """
+    account = evidence.get(find_account, trainer)
+    rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
+    timed = _in_long_pieces(rows, account, gap)
+    known = timed.filter(pl.col("operation").is_not_null())
+    return bool(timed["weight"].sum() >= ENOUGH and 2 * known["weight"].sum() > timed["weight"].sum())
+
+
 def _in_long_pieces(rows: pl.DataFrame, account: Account, gap: PythonGap) -> pl.DataFrame:
     """Return py-spy's samples during a section; none if its pieces are too short to tell."""
+    if gap.total_ns < LONG_NS * gap.count:
+        return rows.clear()
     length = pl.col("end") - pl.col("start")
     pieces = pieces_of(account, gap)
     long_ns = pieces.filter(length >= LONG_NS).select(length.sum()).item() or 0
