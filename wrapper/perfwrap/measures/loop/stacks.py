@@ -11,7 +11,6 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perfwrap import units
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.batch_making import workers_of
@@ -35,7 +34,7 @@ WITH_LIBRARIES = 2
 """Functions whose libraries are looked for."""
 ENOUGH = 10
 """Minimum number of samples to quote: with fewer, shares mean nothing."""
-LONG_NS = 10 * units.MILLISECOND
+LONG_NS = 10_000_000
 """Length of a piece of a section from which the time of a sample shows whether it was there."""
 MIN_LONG_SHARE = 0.8
 """Share of a section's time in long pieces that were recorded in detail, from which the times of the samples decide."""
