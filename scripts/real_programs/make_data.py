@@ -11,6 +11,8 @@
     python scripts/real_programs/make_data.py unet DIR                          the configuration of a small U-Net
     python scripts/real_programs/make_data.py boxes DIR COUNT SIZE              pictures with boxes, in YOLO's folders
     python scripts/real_programs/make_data.py tokens DIR FILES COUNT WORDS      files of COUNT numbers below WORDS
+    python scripts/real_programs/make_data.py masks DIR COUNT SIZE              pictures in DIR/imgs, DIR/masks
+    python scripts/real_programs/make_data.py words DIR [COUNT]                 pictures of words, in an LMDB
 
 All data are seeded random numbers, so they are the same each time.
 """
@@ -207,6 +209,47 @@ def tokens(folder: Path, files: int, count: int, words: int) -> None:
         (folder / f"data{place:02}.bin").write_bytes(steps.astype("uint16").tobytes())
 
 
+def masks(folder: Path, count: int, size: int) -> None:
+    """Write noise with a bright rectangle, and a picture of which pixels it covers."""
+    import numpy as np
+    from PIL import Image
+
+    numbers = np.random.default_rng(SEED)
+    for name in ("imgs", "masks"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for place in range(count):
+        picture = numbers.integers(0, 128, (size, size, 3), dtype="uint8")
+        covered = np.zeros((size, size), "uint8")
+        top, left = (int(number) for number in numbers.integers(0, size // 2, 2))
+        covered[top : top + size // 3, left : left + size // 3] = 1
+        picture[covered == 1] = 255
+        Image.fromarray(picture).save(folder / "imgs" / f"{place:04}.jpg")
+        Image.fromarray(covered).save(folder / "masks" / f"{place:04}_mask.png")
+
+
+def words(folder: Path, count: int = 400) -> None:
+    """Write pictures of made-up words with their texts."""
+    import io
+    import random
+    import string
+
+    import lmdb
+    from PIL import Image, ImageDraw
+
+    numbers = random.Random(SEED)
+    folder.mkdir(parents=True)
+    with lmdb.open(str(folder), map_size=1 << 28) as base, base.begin(write=True) as transaction:
+        for place in range(1, count + 1):
+            text = "".join(numbers.choices(string.ascii_lowercase, k=numbers.randint(3, 10)))
+            picture = Image.new("L", (100, 32), 255)
+            ImageDraw.Draw(picture).text((5, 8), text, fill=0)
+            file = io.BytesIO()
+            picture.save(file, "PNG")
+            transaction.put(f"image-{place:09}".encode(), file.getvalue())
+            transaction.put(f"label-{place:09}".encode(), text.encode())
+        transaction.put(b"num-samples", str(count).encode())
+
+
 def main() -> None:
     """Make the requested data."""
     kind, place, *sizes = sys.argv[1:]
@@ -222,6 +265,8 @@ def main() -> None:
         "unet": unet,
         "boxes": boxes,
         "tokens": tokens,
+        "masks": masks,
+        "words": words,
     }
     makers[kind](Path(place), *map(int, sizes))
 

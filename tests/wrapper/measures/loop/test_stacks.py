@@ -9,7 +9,9 @@ import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.stacks import ENOUGH, sampled_making
+from perfwrap.measures.loop import stacks
+from perfwrap.measures.loop.python_gaps import find_python_gaps
+from perfwrap.measures.loop.stacks import ENOUGH, sampled_gap, sampled_making
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.data_loading import data_loader_single_process, data_loader_wait
 from perfwrap.rules.loop import python_overhead
@@ -101,6 +103,51 @@ def test_a_call_over_several_lines_belongs_to_the_section_that_begins_in_it(
     stack(journal, 30, "", 22, "main", middle)
     found = words(run, python_overhead)
     assert f"of {count} samples there" in found
+
+
+def test_the_times_of_samples_tell_long_sections_apart(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimizer steps in a helper's file, in which another function, called before the forward pass, is slow."""
+    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
+    journal = run.journal(opened=1_000 * MS, threads=2)
+    for _ in range(STEPS):
+        journal.span("data", MS, "loader/1", 32, "train.py:20:main")
+        journal.python(15 * MS)
+        journal.span("gc", MS, "", 0, "")
+        journal.python(15 * MS)
+        stack(journal, 1, "", 88, "draw", journal.now - 5 * MS)
+        journal.span("forward", 4 * MS, "Net", 3, "model.py:21:forward")
+        journal.span("backward", 5 * MS, "", 0, "train.py:49:step")
+        journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:50:step")
+        journal.python(20 * MS)
+    evidence = Evidence(run.read())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    drawing, stepping = evidence.get(find_python_gaps, trainer)
+    assert (drawing.after_operation, stepping.after_operation) == ("data", "optimizer")
+    found = sampled_gap(evidence, trainer, drawing, False)
+    assert found is not None and found.functions[0].line.function == "draw"
+    assert sampled_gap(evidence, trainer, stepping, False) is None
+    assert drawing.count == pytest.approx(stepping.count, abs=1), "garbage collections cut no section in two"
+
+
+@pytest.mark.parametrize(("operation", "is_reported"), [("forward", False), ("", True)])
+def test_modules_that_were_not_recorded_are_not_the_programs_own_code(
+    run: Any, monkeypatch: pytest.MonkeyPatch, operation: str, is_reported: bool
+) -> None:
+    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
+    journal = steps(run, wait=1)
+    for _ in range(STEPS):
+        journal.span("data", MS, "loader/1", 32, "train.py:20:main")
+        journal.span("forward", 4 * MS, "Net", 3, "train.py:21:main")
+        journal.span("backward", 5 * MS, "", 0, "train.py:23:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:24:main")
+        journal.python(30 * MS)
+        stack(journal, 1, operation, 30, "sample", journal.now - 15 * MS)
+    evidence = Evidence(run.read())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    answer = python_overhead.check(evidence, trainer, python_overhead.Limits())
+    assert isinstance(answer, list) == is_reported
 
 
 @pytest.mark.parametrize("count", [0, ENOUGH - 1])

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
+from perfwrap.measures.account.parts import INTERRUPTIONS
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.steps import Steps, find_steps
 from perfwrap.measures.trainers import Trainer
@@ -55,9 +56,9 @@ def find_python_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, .
     """Return the sections of the ``python`` part by the operations before and after them, most time first."""
     account, steps = evidence.get(find_account, trainer), evidence.get(find_steps, trainer)
     gaps = (
-        account.segments.filter(
-            pl.col("part") == "python", (pl.col("operation") != WAITING_OPERATION).fill_null(True)
-        )
+        account.segments.sort("start")
+        .with_columns(_begins())
+        .filter(pl.col("part") == "python", (pl.col("operation") != WAITING_OPERATION).fill_null(True))
         .group_by(KEY)
         .agg(
             pl.col("function").first(),
@@ -67,6 +68,13 @@ def find_python_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, .
         .sort("ns", *KEY, descending=[True] + [False] * len(KEY), nulls_last=True)
     )
     return tuple(_gap(row, steps, account) for row in gaps.iter_rows(named=True))
+
+
+def pieces_of(account: Account, gap: PythonGap) -> pl.DataFrame:
+    """Return when a section ran, in steps with detail: one row with ``start`` and ``end`` for each time."""
+    rows = account.segments.sort("start").filter(~pl.col("part").is_in(INTERRUPTIONS))
+    rows = rows.with_columns(_begins().cum_sum().alias("piece")).filter(gap.segments, ~pl.col("estimated"))
+    return rows.group_by("piece").agg(pl.col("start").min(), pl.col("end").max()).sort("start").drop("piece")
 
 
 def find_loss_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
@@ -79,10 +87,17 @@ def find_loss_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...
     )
 
 
+def _begins() -> pl.Expr:
+    """Return whether a segment is the first of its section: garbage collections cut a section into several."""
+    place = pl.struct("part", *KEY)
+    last = pl.when(~pl.col("part").is_in(INTERRUPTIONS)).then(place).forward_fill().shift(1)
+    return place.ne_missing(last).alias("begins")
+
+
 def _count() -> pl.Expr:
     """Return how often a section ran; steps without detail count like the detailed ones."""
     seen = ~pl.col("estimated")
-    often = seen.sum() * LENGTH.sum() / LENGTH.filter(seen).sum()
+    often = (seen & pl.col("begins")).sum() * LENGTH.sum() / LENGTH.filter(seen).sum()
     return pl.when(seen.any()).then(often).otherwise(pl.len()).round().cast(pl.Int64)
 
 

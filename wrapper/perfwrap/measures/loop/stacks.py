@@ -1,7 +1,8 @@
 """The user's lines in call stack samples: while batches are made, and between the phases.
 
 Where a sample belongs follows from the stack itself, not from its time: the time of a sample is known to some
-milliseconds at best, and phases may be shorter. The time only shows whether it was in the steady loop.
+milliseconds at best, and phases may be shorter. The time shows whether it was in the steady loop and, if the sections
+of the program's own code are long, in which: lines of a function that has returned say nothing about what comes next.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from perfwrap.measures.data_loading.batch_making import workers_of
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, common_lines, library_time
-from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps, pieces_of
 from perfwrap.measures.loop.source_calls import begin_of_statement
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -33,6 +34,10 @@ WITH_LIBRARIES = 2
 """Functions whose libraries are looked for."""
 ENOUGH = 10
 """Minimum number of samples to quote: with fewer, shares mean nothing."""
+LONG_NS = 10_000_000
+"""Length of a piece of a section from which the time of a sample shows whether it was there."""
+MIN_LONG_SHARE = 0.8
+"""Share of a section's time in long pieces that were recorded in detail, from which the times of the samples decide."""
 MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
 
@@ -119,12 +124,41 @@ def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
     there is no other place where it could belong.
     """
     rows, stacks = evidence.get(_between_calls, trainer)
+    timed = _in_long_pieces(rows, evidence.get(find_account, trainer), gap)
+    if timed["weight"].sum() >= ENOUGH:
+        return timed
     # From outside whole stacks are visible: those of one frame are complete.
     alone &= OUTSIDE not in rows["source"]
     begin = begin_of_statement(evidence.timeline.run, gap.after.file, gap.after.line) if gap.after else 0
     inside = [stack for stack in stacks if _is_in(stack, gap, begin, alone)]
     found = rows.filter(pl.col("stack").is_in(inside))
     return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
+
+
+def has_recorded_calls(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> bool:
+    """Return whether most samples during a long section are in calls that the recorder knows, but did not record.
+
+    In a pause of the detailed recording, an evaluation without a loader leaves no events of its own.
+    """
+    account = evidence.get(find_account, trainer)
+    rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
+    timed = _in_long_pieces(rows, account, gap)
+    known = timed.filter(pl.col("operation").is_not_null())
+    return bool(timed["weight"].sum() >= ENOUGH and 2 * known["weight"].sum() > timed["weight"].sum())
+
+
+def _in_long_pieces(rows: pl.DataFrame, account: Account, gap: PythonGap) -> pl.DataFrame:
+    """Return py-spy's samples during a section; none if its pieces are too short to tell."""
+    if gap.total_ns < LONG_NS * gap.count:
+        return rows.clear()
+    length = pl.col("end") - pl.col("start")
+    pieces = pieces_of(account, gap)
+    long_ns = pieces.filter(length >= LONG_NS).select(length.sum()).item() or 0
+    if long_ns < MIN_LONG_SHARE * gap.total_ns:
+        return rows.clear()
+    outside = rows.filter(pl.col("source") == OUTSIDE).sort("time")
+    joined = outside.join_asof(pieces, left_on="time", right_on="start", strategy="backward")
+    return joined.filter(pl.col("time") < pl.col("end")).select(rows.columns)
 
 
 def _between_calls(evidence: Evidence, trainer: Trainer) -> tuple[pl.DataFrame, list[str]]:

@@ -23,7 +23,9 @@ How to fix
 When it is wrong
     When the section contains the loss function or other tensor work of the model. A section between the forward and the
     backward pass is therefore reported only from 15 %, and tensor work of a model that is no module not at all: where a
-    backward pass has no recorded forward pass, as much tensor work as the backward pass takes is the model's.
+    backward pass has no recorded forward pass, as much tensor work as the backward pass takes is the model's. If
+    most samples of a long section are in modules or other recorded calls, it is not reported: detailed recording had
+    paused there.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
-from perfwrap.measures.loop.stacks import Sampled, sampled_gap
+from perfwrap.measures.loop.stacks import Sampled, has_recorded_calls, sampled_gap
 from perfwrap.measures.steps.phases import acting_share
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -143,6 +145,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         if function.share >= limits.large_loss_share
     ]
     sections = [section for section in sections if not any(_is_in(section, function) for function in busy)]
+    paused = [
+        section
+        for section in sections
+        if _is_large(section, limits) and has_recorded_calls(evidence, trainer, section.longest)
+    ]
+    sections = [section for section in sections if section not in paused]
     large = [section for section in sections if _is_large(section, limits)]
     samples = [sampled_gap(evidence, trainer, section.longest, len(large) == 1) for section in large]
     steps = evidence.get(find_steps, trainer)
