@@ -1,6 +1,7 @@
 """Writes for how many rows of its embeddings an optimizer's first step had gradients. Replaces nothing.
 
-model_facts.py finds the weights of embeddings; optimizer.py calls this once for each optimizer, after its first step.
+A large parameter of a class that is not torch's own, with as many rows as a table, may be one: such programs read rows
+by an index. model_facts.py finds the weights; optimizer.py calls this once for each optimizer, after its first step.
 Of each gradient about a thousand rows are read, evenly spread, and only on a CPU: on a GPU the host would have to wait
 for the answer.
 """
@@ -13,6 +14,10 @@ from perfwrap_recorder.program import model_parts, tensor_access, weak_table
 
 MIN_ELEMENTS = 100_000
 """Smaller tables cost an optimizer at most a tenth of a millisecond."""
+MIN_ROWS = 1_000
+"""A parameter with fewer rows that is in no embedding is taken for another kind of weight."""
+MAX_SHARE = 0.25
+"""The same if it has gradients in a larger share of its rows."""
 MAX_ROWS = 4_096
 """Maximum number of rows of a gradient that are read."""
 MAX_TABLES = 256
@@ -22,23 +27,29 @@ _tables = {}  # id of a weight -> a weak reference to its module
 
 
 def note(torch, module):
-    """Remember the large weights of a model's embeddings that have gradients for all of their rows.
+    """Remember the large tables of a model that have gradients for all of their rows.
 
     For ``tensor_access.look``.
     """
     global _torch
     _torch = torch
-    kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
     for _, part in model_parts.modules_of(torch, module):
-        if (
-            static_access.is_a(part, *kinds)
-            and static_access.own(part).get("sparse") is False
-            and len(_tables) < MAX_TABLES
-        ):
-            weight = weight_of(part)
-            if type(weight) is torch.nn.Parameter and weight.numel() >= MIN_ELEMENTS:
+        for weight in _tables_of(torch, part):
+            if len(_tables) < MAX_TABLES and weight.numel() >= MIN_ELEMENTS:
                 # Not to the weight: ``torch.utils.swap_tensors`` refuses what has weak references.
                 _tables[id(weight)] = weak_table.reference(_tables, id(weight), part)
+
+
+def _tables_of(torch, part):
+    """Return the parameters of a module, without those inside it, that may be tables."""
+    if static_access.is_a(part, torch.nn.Embedding, torch.nn.EmbeddingBag):
+        found = [weight_of(part)] if static_access.own(part).get("sparse") is False else []
+    elif static_access.module_of(type(part)).startswith("torch.nn."):
+        return []
+    else:
+        found = [each for each in _parameters_of(part) if type(each) is torch.nn.Parameter]
+        found = [each for each in found if each.dim() == 2 and each.shape[0] >= MIN_ROWS]
+    return [each for each in found if type(each) is torch.nn.Parameter]
 
 
 def describe(torch, weights, key):
@@ -62,9 +73,10 @@ def _describe(torch, weights, key):
     for weight in weights:
         known = _tables.get(id(weight))
         part = known and known()
-        is_table = part is not None and weight_of(part) is weight
+        is_table = part is not None and any(each is weight for each in _parameters_of(part))
         share = _touched_share(weight.grad) if is_table else None
-        if share is not None:
+        # Other parameters have gradients in most rows or, beside a weight that is still zero, in none.
+        if share is not None and (weight_of(part) is weight or 0.0 < share <= MAX_SHARE):
             rows += weight.shape[0]
             elements += weight.numel()
             touched += share * weight.numel()
@@ -78,6 +90,10 @@ def weight_of(part):
     """Return the weight of a table; not by attribute, which could run the program's code."""
     parameters = static_access.own(part).get("_parameters")
     return dict.get(parameters, "weight") if static_access.is_a(parameters, dict) else None
+
+
+def _parameters_of(part):
+    return [each for _, each in static_access.items_of(static_access.own(part).get("_parameters"))]
 
 
 def _touched_share(gradient):

@@ -78,6 +78,7 @@ def test_a_loop_that_acts_gets_no_advice_to_make_batches_in_workers(
         loop.python(8)
     finding = find(rule)
     assert not any("DataLoader workers" in option.edit for option in finding.options)
+    assert not any("every N steps" in option.edit for option in finding.options), "it makes the next batch"
 
 
 def test_a_loss_that_is_read_as_an_array_is_no_action(loop: Any, find: Callable[[Rule], Finding]) -> None:

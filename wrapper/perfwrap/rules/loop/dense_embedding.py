@@ -2,7 +2,8 @@
 
 What it finds
     An Adam, AdamW, Adagrad or SGD on a CPU whose tensors are mostly large embeddings without sparse=True, if at most
-    5 % of their rows had a gradient and the work on the other rows takes at least 5 % of the training loop.
+    5 % of their rows had a gradient and the work on the other rows takes at least 5 % of the training loop. A parameter
+    of the program's own class counts as one from 1,000 rows on: programs read rows of it by an index.
 
 Why it costs
     The gradient of an embedding is a table as large as the embedding, zero except for the rows that the batch used. The
@@ -18,7 +19,8 @@ How the gain is estimated
 
 How to fix
     Create the embedding with sparse=True, and give its weight to torch.optim.SparseAdam, separate from the rest of the
-    model. Adagrad accepts such gradients, and so does SGD without momentum and weight decay.
+    model. Adagrad accepts such gradients, and so does SGD without momentum and weight decay. Of a parameter, read the
+    rows by torch.nn.functional.embedding with sparse=True instead of an index.
 
 When it is wrong
     SparseAdam does not update the moments of a row in steps that do not read it, and has no weight decay: it is another
@@ -49,6 +51,11 @@ KINDS = {
     "torch.optim.sgd.SGD": "",
 }
 """torch's optimizers and their replacement for sparse gradients; empty if they accept them."""
+
+OF_PARAMETER = (
+    "A parameter that is indexed needs torch.nn.functional.embedding(ids, table, sparse=True) instead."
+)
+"""How to get sparse gradients of a table that is in no module of torch."""
 
 
 class Limits(Struct, frozen=True):
@@ -130,13 +137,13 @@ def _options(
             f"Create these embeddings with sparse=True: {kind} then updates only the rows that a step "
             f"used{condition}."
         )
-        return (Option(edit, saving, basis),)
+        return (Option(edit, saving, basis, details=OF_PARAMETER),)
     sparse = Option(
         f"Create these embeddings with sparse=True and give their weights to torch.optim.{instead}, the rest to {kind} "
         "as before.",
         saving,
         basis,
-        details="It updates only the rows that a step used (and has no weight decay).",
+        details=f"It updates only the rows that a step used (and has no weight decay). {OF_PARAMETER}",
     )
     fused = Option(
         f"Pass fused=True to {kind}, if all rows must change in each step.",

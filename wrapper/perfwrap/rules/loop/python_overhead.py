@@ -395,7 +395,9 @@ def _options(
             *((compiled,) if levers.compiling else ()),
             fewer,
         )
-    rarer = Option(f"Do the bookkeeping {lines} only every N steps.", unknown, basis)
+    rarer = Option(
+        f"If the code {lines} is bookkeeping, such as metrics, run it only every N steps.", unknown, basis
+    )
     if section.holds_loss:
         whole = Option(
             f"Check the code {lines}; the loss function runs there.",
@@ -419,7 +421,7 @@ def _options(
                 basis,
             ),
             *(() if acts or section.longest.after_operation in RESULTS else (parallel,)),
-            rarer,
+            *(() if acts else (rarer,)),
         )
     return (
         Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),

@@ -223,6 +223,35 @@ print(torch.equal(before, torch.get_rng_state()))
     assert not [span for span in done.journal.of("SYNC") if span.label == "Tensor.item"]
 
 
+def test_a_parameter_that_a_program_indexes_is_a_table(train) -> None:
+    done = train("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.entities = nn.Parameter(torch.randn(40_000, 4))  # indexed
+        self.inner = nn.Parameter(torch.randn(4_000, 40))  # multiplied
+        self.down, self.up = nn.Parameter(torch.randn(4_000, 40)), nn.Parameter(torch.zeros(40, 1))  # as of LoRA
+        self.top = nn.Linear(40, 4_000)
+    def forward(self, ids, x):
+        rows = torch.index_select(self.entities, 0, ids).sum()
+        hidden = torch.relu(x @ self.inner)
+        return rows + self.top(hidden).relu().sum() + (x @ self.down @ self.up).sum()
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+for _ in range(2):
+    optimizer.zero_grad()
+    net(torch.arange(400) * 100, torch.randn(8, 4_000)).sum().backward()
+    optimizer.step()
+""")
+    facts = done.journal.facts
+    assert done.stderr == ""
+    assert facts["optimizer/Adam#1/embedding_rows"] == "40000", (
+        "not those with gradients in all rows, or in none"
+    )
+    assert facts["optimizer/Adam#1/embedding_elements"] == "160000"
+    assert 0.005 <= float(facts["optimizer/Adam#1/embedding_touched"]) <= 0.02
+
+
 def test_what_the_recorder_does_after_a_step_is_its_own_time_if_that_is_long(train) -> None:
     done = train("""
 import time
