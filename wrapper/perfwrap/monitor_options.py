@@ -51,11 +51,27 @@ class MonitorSettings(MonitorOptions):
     """Whether another process monitors host and GPUs."""
     say: int = -1
     """The descriptor for lines that the user sees at once; -1 for none."""
+    timed_trial: bool = False
+    """Whether the command is a short part of the program that an experiment times."""
 
     @classmethod
     def of(
-        cls, options: MonitorOptions, *, hook: str, attached: int, only_processes: bool, say: int
+        cls,
+        options: MonitorOptions,
+        *,
+        hook: str,
+        attached: int,
+        only_processes: bool,
+        say: int,
+        timed_trial: bool = False,
     ) -> MonitorSettings:
         """Return the settings for these options, or for options that hold more than these."""
         known = {field.name: getattr(options, field.name) for field in fields(MonitorOptions)}
-        return cls(**known, hook=hook, attached=attached, only_processes=only_processes, say=say)
+        return cls(
+            **known,
+            hook=hook,
+            attached=attached,
+            only_processes=only_processes,
+            say=say,
+            timed_trial=timed_trial,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import shutil
 import subprocess
@@ -59,11 +60,12 @@ def demo(
     if edit is None:
         say(f"The diagnosis advises no edit: {BUSY}")
         return
-    if not _fixed(python, script, folder / "fix", edit.rule):
+    predicted = _fixed(python, script, folder / "fix", edit.rule)
+    if predicted is None:
         say(f"No edit is proven to gain: {BUSY}")
         return
     fixed = _profile(python, script, folder / "fixed", "3 of 3: the script with the patch")
-    print_difference(slow, fixed, edit.predicted, folder)
+    print_difference(slow, fixed, predicted, folder)
     say("")
     say("On your own script: `perfwrap fix -- python train.py`. What each line costs:")
     say("`perfwrap inspect -- python train.py`.")
@@ -97,8 +99,8 @@ def _advised(run: Path) -> Candidate | None:
     return found[0] if found else None
 
 
-def _fixed(python: str, script: Path, out: Path, rule: str) -> bool:
-    """Run ``perfwrap fix`` for a rule and apply its patch; return whether there was one."""
+def _fixed(python: str, script: Path, out: Path, rule: str) -> tuple[float, float] | None:
+    """Run ``perfwrap fix`` for a rule and apply its patch; return what was predicted of it, None if there is none."""
     words = ["fix", "--only", rule, *FAST]
     say("")
     say("── 2 of 3: an edit of it, its proof, and the patch ──")
@@ -107,7 +109,7 @@ def _fixed(python: str, script: Path, out: Path, rule: str) -> bool:
     command = [sys.executable, "-m", "perfwrap", *words, "--out", str(out), "--", python, script.name]
     status = subprocess.run(command, cwd=script.parent).returncode
     if status == NO_GAIN:
-        return False
+        return None
     document = out / run_names.FIX
     if status != 0 or not document.is_file():
         raise PerfwrapError(
@@ -116,12 +118,13 @@ def _fixed(python: str, script: Path, out: Path, rule: str) -> bool:
     patch = (out / run_names.PATCH).resolve()
     applied = ["git", "apply", str(patch)] if shutil.which("git") else ["patch", "-p1", "-i", str(patch)]
     say(f"$ {shlex.join(applied)}")
-    root = json.loads(document.read_text(encoding="utf-8"))["root"]
+    found = json.loads(document.read_text(encoding="utf-8"))
     try:
-        subprocess.run(applied, cwd=root, check=True, stdout=sys.stderr)
+        subprocess.run(applied, cwd=found["root"], check=True, stdout=sys.stderr)
     except (OSError, subprocess.CalledProcessError) as error:
         raise PerfwrapError(f"The patch could not be applied: {error}.", "Install git or patch.") from None
-    return True
+    kept = [edit["predicted"] for edit in found["edits"] if edit["state"] == "kept"]
+    return math.prod(low for low, _ in kept), math.prod(high for _, high in kept)
 
 
 def _profile(python: str, script: Path, out: Path, title: str) -> dict[str, Any]:

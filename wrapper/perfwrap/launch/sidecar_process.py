@@ -104,8 +104,14 @@ def start(folder: RunFolder, options: Options, hook: str, attached: int = 0, loc
         options = replace(options, metrics_port=options.metrics_port + local_rank)
     # The monitors print urgent messages themselves, to the same place as the launcher.
     say = os.dup(2)
+    trial = options.trial
     settings = MonitorSettings.of(
-        options, hook=hook, attached=attached, only_processes=local_rank != 0, say=say
+        options,
+        hook=hook,
+        attached=attached,
+        only_processes=local_rank != 0,
+        say=say,
+        timed_trial=trial.steps > 0 and trial.values_seed is None,
     )
     pid = os.fork()
     if pid == 0:

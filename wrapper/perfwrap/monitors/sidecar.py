@@ -45,7 +45,8 @@ start together cost something once."""
 SURE = 2.5
 """Sampling twice as often costs twice as much; the rest is a margin."""
 MIN_SECONDS_FOR_CORES = 5.0
-"""The cores are measured after runs of at least this time: shorter ones are not worth 60 ms more."""
+"""The cores are measured after runs of at least this time, since shorter ones are not worth 60 ms more, and after all
+trials: edits are chosen by what they predict."""
 FINISH_SECONDS = 1.0
 """A monitor that has not ended this long after the command (a stuck driver) is abandoned."""
 OF_PROCESSES = ("processes", "pyspy", "stalls", "metrics")
@@ -88,7 +89,7 @@ def main(folder: RunFolder, launcher: int, settings: MonitorSettings) -> NoRetur
     pace, begun = Pace(journal, watchers), time.monotonic()
     _wait(journal, launcher, (children, roots), pace)
     ending.announce()
-    is_long = time.monotonic() - begun >= MIN_SECONDS_FOR_CORES
+    is_long = settings.timed_trial or time.monotonic() - begun >= MIN_SECONDS_FOR_CORES
     _finish(journal, watchers, measure_cores=is_long and not settings.only_processes)
 
 
