@@ -88,7 +88,7 @@ def first_workers(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
     if not workers or loader.of_daemon:
         return ()
     queue = step.queue_with(workers)
-    settings = ", persistent_workers=True" if loader.epochs > 1 else ""
+    settings = _persistent(loader)
     settings += f", prefetch_factor={queue}" if queue != DEFAULT_PREFETCH else ""
     verb = "worker makes" if workers == 1 else "workers make"
     threads, fewer = _fewer_threads(step, workers)
@@ -126,7 +126,13 @@ def uncertain_worker(loader: LoaderUse, step: Step) -> tuple[Option, ...]:
         return ()
     threads, fewer = _fewer_threads(step, 1)
     changes = "+".join(["workers=1", *threads])
-    return (Option(f"Try num_workers=1 for {_where(loader)}.", (best, worst), _times(step), changes, fewer),)
+    edit = f"Try num_workers=1{_persistent(loader)} for {_where(loader)}."
+    return (Option(edit, (best, worst), _times(step), changes, fewer),)
+
+
+def _persistent(loader: LoaderUse) -> str:
+    """Return the argument that keeps new workers for all epochs, if there are several."""
+    return ", persistent_workers=True" if loader.epochs > 1 else ""
 
 
 def _fewer_threads(step: Step, workers: int) -> tuple[list[str], str]:
