@@ -40,7 +40,7 @@ class States:
         journal.plan.keep_rare = lambda: False
         switching._switch = lambda *turn: None
         self._codes = [
-            (function, theirs, function.__code__) for function, theirs in instrument._instrumented.values()
+            (function, theirs, ours) for function, theirs, ours in instrument._instrumented.values()
         ]
         self._methods = {name: vars(torch.Tensor)[name] for name in tensor_methods._installed}
 
