@@ -137,7 +137,7 @@ def _processor_time(evidence: Evidence) -> ProcessorTime | None:
 
 
 def _sampled_seconds(timeline: Timeline) -> float:
-    """Return the CPU time of the watched processes, also of those that nobody waited for, such as Ray's workers.
+    """Return the CPU time of the watched processes, also of those that no parent waited for, such as Ray's workers.
 
     The time before the first sample of each is missing.
     """
