@@ -9,7 +9,8 @@ outside of this file is seen by a mode, and so by a test.
 
 from __future__ import annotations
 
-from _thread import get_ident
+import threading
+from _thread import _count, get_ident
 
 from perfwrap_recorder import static_access
 
@@ -30,7 +31,8 @@ class Later:
 
 LATER = Later()
 
-trainers = set()  # threads that have begun a backward pass
+threads = threading._active  # the main thread, and those that Python lists
+trainers = set()  # threads that have begun a backward pass, in detail or beside another thread of that list
 _watchers = []  # functions() that return whether something observes, once torch is imported
 
 
@@ -60,9 +62,15 @@ def calculate(torch, question, *arguments):
 def are_gradients_free():
     """Return whether gradients may be read: if no other thread trains.
 
-    A backward pass of another thread writes gradients without Python's lock: reading one meanwhile can crash.
+    A backward pass of another thread writes gradients without Python's lock: reading one meanwhile can crash. Passes
+    of threads that Python does not list may not have been noted.
     """
-    return trainers == {get_ident()}
+    return trainers == {get_ident()} and _count() < len(threads)
+
+
+def note_trainer():
+    """Note that this thread begins a backward pass."""
+    trainers.add(get_ident())
 
 
 def is_watched(torch):

@@ -62,6 +62,31 @@ train(attached)
     assert "optimizer/SGD#2/thrown" not in done.journal.facts
 
 
+def test_no_gradient_is_asked_for_while_there_is_a_thread_that_python_does_not_list(
+    train,
+) -> None:
+    train(
+        PAIR
+        + """
+import _thread, threading
+from perfwrap_recorder.program import tensor_access
+begun, may_end, has_ended = [_thread.allocate_lock() for _ in range(3)]
+def other():
+    begun.release(); may_end.acquire(); has_ended.release()
+for each in (begun, may_end, has_ended):
+    each.acquire()
+train(attached, steps=1)
+assert tensor_access.are_gradients_free()
+_thread.start_new_thread(other, ())
+begun.acquire()
+assert threading.active_count() == 1 and not tensor_access.are_gradients_free()
+may_end.release(); has_ended.acquire()
+while _thread._count(): pass
+assert tensor_access.are_gradients_free()
+"""
+    )
+
+
 def test_each_step_of_the_judge_is_a_backward_pass_for_nothing(train) -> None:
     facts = train(PAIR + "train(attached, judged=4)").journal.facts
     thrown, _, steps, wasted, used, calls, _ = facts["optimizer/SGD#2/thrown"].split()
