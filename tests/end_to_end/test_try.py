@@ -124,6 +124,16 @@ def test_the_gain_its_edit_and_a_ceiling_are_found_and_no_file_is_touched(tmp_pa
     compile((folder / "train.py").read_text(), "train.py", "exec")
 
 
+def test_whole_epochs_are_measured_so_that_the_start_of_workers_counts(tmp_path: Path) -> None:
+    text = PROGRAM.replace("return 4000", "return 94").replace("time.sleep(0.01)", "time.sleep(0.002)")
+    done, document = tried(
+        program(tmp_path / "project", text), "--repeats", 1, "workers=1", "--", sys.executable, "train.py", 2
+    )
+    assert done.returncode in (0, 1), done.stderr
+    rows = {row["name"]: row for row in document["variants"]}
+    assert rows["workers=1"]["steps"] == 2 * 47  # without whole epochs 50, in which workers may never start
+
+
 @pytest.mark.timing
 def test_without_names_the_diagnosis_chooses_and_a_crash_is_a_row(tmp_path: Path) -> None:
     folder = program(tmp_path / "work")

@@ -11,7 +11,7 @@ thread is interrupted. If the program catches the exception and goes on, it is r
 
 Facts: ``trial/end`` (``enough steps``, ``precise``, ``loop ended``), ``trial/first_step`` and ``trial/last_step``, the
 numbers of the measured steps, from 1; ``trial/begin_ns`` and ``trial/end_ns``, when the first began and the last
-ended; ``trial/loss``, of the last backward pass, read at the very end; ``trial/skipped_writes``; ``trial/left_by``.
+ended; ``trial/loss``, of the last backward pass, read at the very end; ``trial/skipped_writes``; ``trial/left_by``; ``loader/1/epoch_batches``.
 
 Replaces ``Optimizer.__init__``, only to notice that there is one, and what skipped_writes.py and backward_calls.py say.
 """
@@ -25,10 +25,11 @@ import threading
 from _thread import get_ident, interrupt_main
 from time import sleep
 
-from perfwrap_recorder import guard, journal_format, on_import, roles
+from perfwrap_recorder import guard, journal_format, on_import, roles, static_access
 from perfwrap_recorder.experiments import backward_calls, skipped_writes, step_values
 from perfwrap_recorder.instrumenting import wrapping
 from perfwrap_recorder.journal import journal, step_ends
+from perfwrap_recorder.probes.data_loading import data_loader
 
 AUTO = "auto"
 ENOUGH, PRECISE, LOOP_ENDED = "enough steps", "precise", "loop ended"
@@ -158,9 +159,20 @@ def _install(torch):
         skipped_writes.install(torch, _count_write)
     if journal.settings.trial_values:
         step_values.install(torch)
+    data_loader.at_start = guard.protect("trial", _write_epoch)
     step_ends.watch("trial", lambda moment, is_step: _step_ended(torch, moment, is_step))
     journal.after_fork.add(_begin_in_child)
     atexit.register(guard.protect("trial", _end_with_program))
+
+
+def _write_epoch(name, iterator):
+    """Write the number of batches of an epoch; only trials ask for it, since the program's data set may be called."""
+    sampler = static_access.own(iterator).get("_index_sampler")
+    try:
+        batches = len(sampler)
+    except Exception:  # noqa: BLE001 - it has no length, or that of the data set raises
+        return
+    journal.fact(name + "/epoch_batches", batches)
 
 
 def _make_init(original, _):

@@ -16,7 +16,7 @@ from perfwrap import units
 from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.edits import Site
 from perfwrap.experiments.runner import Ended
-from perfwrap.measures.data_loading.loaders import find_loaders
+from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.steps.steps import find_steps
@@ -81,6 +81,8 @@ class Reading(Struct, frozen=True):
     peak_bytes: float | None = None
     batch_size: int | None = None
     dataset_length: int | None = None
+    epoch_steps: int | None = None
+    """The steps of one epoch of the training loader; None if unknown."""
 
 
 def read_timeline(folder: RunFolder) -> Timeline | None:
@@ -117,7 +119,17 @@ def read(ended: Ended, changes: tuple[str, ...], timeline: Timeline | None) -> R
         peak_bytes=_peak(timeline),
         batch_size=loaders[0].batch_size if loaders else None,
         dataset_length=loaders[0].dataset_length if loaders else None,
+        epoch_steps=_epoch_steps(steps, loaders[0], facts) if loaders else None,
     )
+
+
+def _epoch_steps(steps: Steps, loader: LoaderUse, facts: Mapping[str, str]) -> int | None:
+    """Return the steps of an epoch of the loader, some of which may take several batches."""
+    batches = _whole(facts.get(f"{loader.name}/epoch_batches"))
+    samples = float(np.median(steps.samples)) if steps.samples.size else 0.0
+    if not batches or not samples:
+        return batches
+    return math.ceil(batches * min(1.0, (loader.batch_size or samples) / samples))
 
 
 def _facts(timeline: Timeline, evidence: Evidence) -> dict[str, str]:

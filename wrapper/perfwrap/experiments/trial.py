@@ -26,6 +26,9 @@ LIMIT_FACTOR, MIN_LIMIT_S = 5.0, 120.0
 
 UNCHANGED = Variant(BASELINE)
 
+MAX_EPOCHS_S = 6.0
+"""Runs measure whole epochs if these take at most this time: the start of one, with its workers, counts."""
+
 UNEVEN = 1.05
 """Mean over median of steps of which some are much longer, e.g. with a checkpoint or at the start of an epoch."""
 
@@ -90,6 +93,8 @@ class Trial:
     interrupted: bool = False
     uneven: bool = False
     """Whether some steps of the baseline are much longer; then every run measures all of its steps."""
+    steps: int = 0
+    """The steps that further runs measure: whole epochs, if these are short."""
 
     @property
     def baseline(self) -> Run:
@@ -104,6 +109,7 @@ class Trial:
             self.interrupted = True
             return False
         self.uneven = _is_uneven(self.baseline.reading)
+        self.steps = _whole_epochs(self.settings.steps, self.baseline.reading)
         return self.baseline.reading.status == "measured"
 
     def measure(self, planned: Sequence[Planned]) -> None:
@@ -167,7 +173,8 @@ class Trial:
         same = first is not None and not _compiles(changes)
         return replace(
             self.settings,
-            precision=0.0 if self.uneven else self.settings.precision,
+            steps=self.steps,
+            precision=0.0 if self.uneven or self.steps > self.settings.steps else self.settings.precision,
             warm_up=str((first or 1) - 1) if same else self.settings.warm_up,
         )
 
@@ -189,6 +196,14 @@ class Trial:
 def _compiles(changes: tuple[str, ...]) -> bool:
     """Return whether a variant compiles: it needs another warm-up and more time."""
     return any(name_of(change) == "compile" for change in changes)
+
+
+def _whole_epochs(steps: int, reading: Reading) -> int:
+    """Return the steps of whole epochs that are at least so many, or only so many if that would take too long."""
+    if not reading.epoch_steps or not reading.steps.duration_ns.size:
+        return steps
+    more = math.ceil(steps / reading.epoch_steps) * reading.epoch_steps
+    return more if more * float(reading.steps.duration_ns.mean()) <= MAX_EPOCHS_S * 1e9 else steps
 
 
 def _is_uneven(reading: Reading) -> bool:

@@ -55,6 +55,8 @@ MORE = "loader/more"
 CROWDED = None, MORE, -1, find_tally(journal_format.DATA, MORE)
 """The entry of an unknown iterator if there are too many."""
 
+at_start = None  # function(name of a loader, its iterator) of a trial
+
 _next_number = count(1).__next__
 _next_start = count(1).__next__
 _torch = []  # the module, once it is imported
@@ -270,6 +272,8 @@ def _finish_start(loader, iterator, start, duration, frame):
     fetcher = static_access.own(iterator).get("_dataset_fetcher")
     if fetcher is not None and name != MORE:
         guard.run("unchanged_items", unchanged_items.watch, fetcher, name)
+    if at_start is not None:
+        at_start(name, iterator)
     workers = static_access.own(iterator).get("_workers")
     if type(workers) is list and _next_start() <= MAX_STARTS:
         journal.fact(name + "/workers", " ".join(str(worker.pid) for worker in workers))
