@@ -11,7 +11,8 @@ thread is interrupted. If the program catches the exception and goes on, it is r
 
 Facts: ``trial/end`` (``enough steps``, ``precise``, ``loop ended``), ``trial/first_step`` and ``trial/last_step``, the
 numbers of the measured steps, from 1; ``trial/begin_ns`` and ``trial/end_ns``, when the first began and the last
-ended; ``trial/loss``, of the last backward pass, read at the very end; ``trial/skipped_writes``; ``trial/left_by``; ``loader/1/epoch_batches``.
+ended; ``trial/loss``, of the last backward pass, read at the very end; ``trial/skipped_writes``; ``trial/left_by``.
+``loader/1/epoch_batches``: see ``_write_epoch``.
 
 Replaces ``Optimizer.__init__``, only to notice that there is one, and what skipped_writes.py and backward_calls.py say.
 """
