@@ -75,8 +75,37 @@ def test_another_optimizer_that_is_quick_is_clear(loop: Any, ask: Callable[[Rule
     assert isinstance(ask(rule), Clear)
 
 
-def test_large_tensors_cost_their_arithmetic(loop: Any, ask: Callable[[Rule], Answer]) -> None:
-    write(loop, ms=9, elements=25_000_000)
+LARGE = {"class": "torch.optim.adam.Adam", "tensors": 8, "elements": 16_000_000}
+
+
+def test_large_tensors_that_adam_goes_over_several_times_are_found(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, ms=9, **LARGE)
+    loop.journal.fact("optimizer/SGD#1/elements", 16_000_000)
+    finding = find(rule)
+    assert "goes over all parameters several times" in finding.title
+    assert "16,000,000 elements" in finding.evidence[0]
+    assert finding.saving == pytest.approx((1 - 0.82 * finding.share, 1 - 0.55 * finding.share))
+    assert finding.verdict is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"class": "torch.optim.sgd.SGD"},
+        {"class": "torch.optim.rmsprop.RMSprop"},
+        {"fused": True},
+        {"torch": "2.3.1"},
+        # Embeddings of which few rows have a gradient: dense_embedding has the better advice.
+        {"embedding_rows": 100_000, "embedding_elements": 15_000_000, "embedding_touched": "0.0010"},
+    ],
+)
+def test_other_large_tensors_cost_their_arithmetic(
+    loop: Any, ask: Callable[[Rule], Answer], facts: dict[str, Any]
+) -> None:
+    write(loop, ms=9, **{**LARGE, **facts})
+    loop.journal.fact("optimizer/SGD#1/elements", 16_000_000)
     assert isinstance(ask(rule), Clear)
 
 
