@@ -50,7 +50,13 @@ def find_in(run: Any) -> levers.Levers:
     return levers.find_levers(evidence, evidence.get(find_main_trainer))
 
 
-def write(loop: Any, features: str | None = AMX, device: str = "cpu", **facts: str) -> None:
+def write(
+    loop: Any,
+    features: str | None = AMX,
+    device: str = "cpu",
+    ms: dict[str, float] | None = None,
+    **facts: str,
+) -> None:
     """Write a loop of a model's work alone, with facts about the model."""
     known = {"device": device, "dtypes": "torch.float32 1200", "autocast": "off", **facts}
     for key, value in known.items():
@@ -58,7 +64,7 @@ def write(loop: Any, features: str | None = AMX, device: str = "cpu", **facts: s
     if features is not None:
         loop.monitor().fact("cpu_features", features)
     for _ in range(40):
-        loop.compute()
+        loop.compute(**(ms or {}))
 
 
 @pytest.mark.parametrize(
@@ -471,3 +477,35 @@ def test_a_daemon_on_a_gpu_is_advised_cheaper_batches_only(gpu_loop: Any) -> Non
     write_loader(gpu_loop, "data", daemon="True")
     (option,) = gpu_loop.find(gpu_waits_for_data).options
     assert option.edit.startswith("Make batches cheaper")
+
+
+def write_cores(loop: Any, busy: float, per_core: int, threads: int, backward: float = 20) -> None:
+    """Write a loop of a model's work alone on a host with eight usable cores."""
+    write(loop, features=AVX2, ms={"backward": backward})
+    loop.journal.fact("threads", threads)
+    monitor = loop.monitor()
+    monitor.fact("cores_usable", 8)
+    monitor.fact("cpu_threads_per_core", per_core)
+    for second in range(5):
+        monitor.sample("host", "cpu_cores_busy", busy, second)
+
+
+@pytest.mark.parametrize(
+    ("busy", "per_core", "threads", "expected"),
+    [(1.2, 1, 1, 8), (1.2, 2, 1, 4), (1.2, 2, 4, 0), (1.2, 1, 5, 0), (6.0, 1, 1, 0)],
+)
+def test_more_threads_are_a_lever_where_cores_are_idle(
+    loop: Any, find: Callable[[Rule], Finding], busy: float, per_core: int, threads: int, expected: int
+) -> None:
+    write_cores(loop, busy, per_core, threads)
+    finding = find(compute_bound)
+    found = [one for one in finding.options if (one.experiment or "").startswith("threads=")]
+    assert [one.experiment for one in found] == [f"threads={expected}"] * bool(expected)
+    assert all(one.saving == (1.0, 1.0) for one in found)
+
+
+def test_short_steps_have_too_little_work_for_more_threads(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_cores(loop, busy=1.2, per_core=1, threads=1, backward=4)
+    assert not any((one.experiment or "").startswith("threads=") for one in find(compute_bound).options)

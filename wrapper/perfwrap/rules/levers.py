@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import polars as pl
 from msgspec import Struct
 
-from perfwrap.measures.account.loop_figures import HOSTS, trains_on_gpu
+from perfwrap.measures.account.loop_figures import HOSTS, mean_step_ns, trains_on_gpu
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
+from perfwrap.measures.host.processors import find_processors
 from perfwrap.measures.kernels.gpu_activity import gpu_of
 from perfwrap.measures.kernels.gpu_generation import AMPERE, VOLTA, find_major_capability
 from perfwrap.measures.loop.optimizers import OptimizerUse, find_optimizers
@@ -26,6 +27,7 @@ from perfwrap.measures.precision import (
 from perfwrap.measures.run.measured_changes import Tried, find_tried
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import Option
+from perfwrap.timeline.lookup import host_facts
 
 BFLOAT16_AUTOCAST, FLOAT16_AUTOCAST = "bfloat16 autocast", "float16 autocast with a GradScaler"
 FUSED = "Fused"
@@ -36,6 +38,10 @@ COMPILES = (((0, 0), (2, 0)), ((3, 12), (2, 4)), ((3, 13), (2, 6)))
 """The first versions of Python, and of torch that compiles functions of them (torch's release notes)."""
 MIN_LEFT = 0.1
 """GPU memory that is left, over that in use, below which a larger batch does not fit."""
+MIN_IDLE = 0.75
+"""Idle cores for each further compute thread from which more threads are worth a try."""
+MIN_THREADED_NS = 20e6
+"""Length of a step from which its operations may be large enough for several threads."""
 INDUCTOR = r"^triton_(poi|red|per|tem|for|mm)_"
 """Names of the kernels that torch.compile generates."""
 
@@ -65,6 +71,8 @@ class Levers(Struct, frozen=True):
     """Whether a larger batch is possible, as far as known: there are more samples, and GPU memory is left."""
     has_checkpoints: bool = False
     """Whether activation checkpointing computes forward passes again."""
+    threads: tuple[int, int] | None = None
+    """The compute threads of a trainer on a CPU and the larger number for which cores are idle; None if none are."""
 
     @property
     def checkpointing(self) -> str:
@@ -97,6 +105,14 @@ class Levers(Struct, frozen=True):
         A device is fast in a lower precision if one is named, and that gains more than fusing operations.
         """
         options = []
+        if self.threads:
+            now, more = self.threads
+            change = f"threads={more}"
+            edit = (
+                f"Compute with {more} threads instead of {now}, since cores are idle: OMP_NUM_THREADS={more} or "
+                f"torch.set_num_threads({more})."
+            )
+            options.append(self._option(edit, change, change))
         if self.precision:
             both = self.precision == BFLOAT16_AUTOCAST and self.compiling
             experiment = "three-run" if both else self.half_experiment
@@ -141,7 +157,28 @@ def find_levers(evidence: Evidence, trainer: Trainer) -> Levers:
         can_compile=_can_compile(facts),
         can_grow=_can_grow(evidence, trainer),
         has_checkpoints=_has_checkpoints(evidence, trainer),
+        threads=None if trains_on_gpu(evidence, trainer) else _idle_threads(evidence, trainer),
     )
+
+
+def _idle_threads(evidence: Evidence, trainer: Trainer) -> tuple[int, int] | None:
+    """Return a trainer's compute threads and how many its share of idle cores would allow, if these are twice as many.
+
+    Threads of one core share its arithmetic, so they count once.
+    """
+    cores = evidence.get(find_processors, trainer)
+    now, facts = cores.threads_per_trainer, host_facts(evidence.timeline, trainer.host)
+    if cores.usable is None or cores.busy is None or not now:
+        return None
+    if mean_step_ns(evidence, trainer) < MIN_THREADED_NS:
+        return None
+    per_core = facts.get("cpu_threads_per_core", "")
+    free = min(
+        cores.usable / max(1, int(per_core) if per_core.isdecimal() else 1), cores.usable - cores.workers
+    )
+    more = int(free / cores.trainers)
+    needed = (more - now) * cores.trainers
+    return (now, more) if more >= 2 * now and cores.usable - cores.busy >= MIN_IDLE * needed else None
 
 
 def _can_compile(facts: dict[str, str]) -> bool:

@@ -13,9 +13,10 @@ How the gain is estimated
     No gain is claimed: nothing is wasted outside that work.
 
 How to fix
-    What to try next: what `perfwrap try` measured of this command, the largest gain first; else a lower precision that
-    the device is fast in, torch.compile, a larger batch, a faster device. What is on already is left out, and so is
-    bfloat16 on a processor without instructions for it, and what was measured without a gain.
+    What to try next: what `perfwrap try` measured of this command, the largest gain first; else more compute threads on
+    a CPU with idle cores, a lower precision that the device is fast in, torch.compile, a larger batch, a faster device.
+    What is on already is left out, and so is bfloat16 on a processor without instructions for it, and what was measured
+    without a gain.
 
 When it is wrong
     When the model does more work than needed: something recomputed in each forward pass, a Python loop over rows inside
