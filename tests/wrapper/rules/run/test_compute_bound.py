@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime
+from perfwrap.measures.loop.stacks import HotFunction, Sampled
+from perfwrap.rules.levers import Levers
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 from perfwrap.rules.run import compute_bound as rule
 
@@ -163,6 +167,23 @@ def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[R
     finding = find(rule)
     assert finding.location is None
     assert "stands out" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(("package", "is_waste"), [("torch", False), ("scipy", True)])
+def test_a_line_that_only_calls_torchs_layers_is_quoted_without_advice(package: str, is_waste: bool) -> None:
+    call = LibraryCall(package, "Linear.forward", 8)
+    hot = HotFunction(Line("net.py", 51, "forward"), 9, 9, LibraryTime(8, call, ()))
+    levers = Levers()
+    found = rule._with_lines(
+        rule._finding(levers, 0.9, ""),
+        levers,
+        Sampled(10, (hot,), "py-spy"),
+        True,
+        rule.Limits(),
+        lambda line: None,
+    )
+    assert str(found.location) == "net.py:51"
+    assert any("net.py:51" in option.edit for option in found.options) == is_waste
 
 
 @pytest.mark.usefixtures("as_of_py_spy")

@@ -222,12 +222,18 @@ def _with_lines(
         advice = (
             f"Check how often {place(hottest.line, '')} calls {library_name(library)}, and for which sizes."
         )
+    checked = () if loop is None and _calls_layers(hottest) else (_to_check(advice, levers),)
     return replace(
         found,
         evidence=(*found.evidence, quote_shares(sampled), *quote_library(hottest)),
-        options=(Option(advice, (1.0, 1.0), experiment=levers.options[0].experiment), *levers.options),
+        options=(*checked, *levers.options),
         location=locate(hottest.line) if is_only else None,
     )
+
+
+def _to_check(advice: str, levers: Levers) -> Option:
+    """Return the option to look at a line."""
+    return Option(advice, (1.0, 1.0), experiment=levers.options[0].experiment)
 
 
 def _calls_layers(hot: HotFunction) -> bool:
@@ -259,14 +265,7 @@ def _through(
     return replace(
         found,
         evidence=(*found.evidence, words),
-        options=(
-            Option(
-                advice if loop is None else join_passes(hot, loop),
-                (1.0, 1.0),
-                experiment=levers.options[0].experiment,
-            ),
-            *levers.options,
-        ),
+        options=(_to_check(advice if loop is None else join_passes(hot, loop), levers), *levers.options),
         location=locate(hot.line) if is_only else None,
     )
 
