@@ -42,6 +42,8 @@ def keep_result(shapes=(), attributes=()):
 
         @functools.wraps(function)
         def call(*arguments, **options):
+            if _is_traced():
+                return function(*arguments, **options)
             inputs = dict(zip(names, arguments), **options)
             owner = inputs.pop("self", None)
             inputs.update(("self." + name, getattr(owner, name, kept)) for name in attributes)
@@ -73,6 +75,12 @@ def keep_result(shapes=(), attributes=()):
         return call
 
     return decorate
+
+
+def _is_traced():
+    """Return whether a compiler records this call: then it has no tensors to keep."""
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    return torch.jit.is_tracing() or (is_compiling is not None and is_compiling())
 
 
 def _settings():
@@ -107,7 +115,7 @@ def _shows_changes(tensor):
 '''
 UNSEEN = re.compile(
     r"\.data\b(?!\.)|\.data\.\w+_\(|\bcompile\b|\bjit\b|\bonnx\b|functorch|torch\.func\b|\bvmap\b|functional_call|"
-    r"checkpoint\(|checkpoint_sequential|CUDAGraph|cuda\.graph|make_graphed|share_memory|multiprocessing|\bdlpack\b|"
+    r"checkpoint\(|checkpoint_sequential|CUDAGraph|cuda\.graph|cuda\.[sS]tream|make_graphed|share_memory|multiprocessing|\bdlpack\b|"
     r"triton|cupy|numba|ctypes|all_reduce|autograd\.grad\b|saved_tensors_hooks|set_deterministic|\bexec\(|globals\(\)"
 )
 """What may change a tensor without a trace, or needs each call to make a graph of its own."""
@@ -122,7 +130,9 @@ def edit(source: Source, target: Target) -> Edited:
         CODE.strip("\n").partition("def ")[2].replace("\n", source.module.default_newline)
         in source.module.code
     )
-    if not has_code and re.search(rf"\b(?:{KEEP}|_settings|_state|_shows_changes)\b", source.module.code):
+    if not has_code and re.search(
+        rf"\b(?:{KEEP}|_is_traced|_settings|_state|_shows_changes)\b", source.module.code
+    ):
         raise Refusal(f"The file has a {KEEP}, or another of the names that the edit needs.")
     call, function = _called_at(source, target.line)
     changes: Changes = {}

@@ -43,6 +43,11 @@ def computes(source: Source, call: cst.Call) -> bool:
     return not is_own and root not in imported(source) and is_method_that_computes(name)
 
 
+def changes_in_place(name: str) -> bool:
+    """Return whether a method of tensors only changes the tensor itself: ``add_``."""
+    return name.endswith("_") and (name == "copy_" or is_method_that_computes(name[:-1]))
+
+
 @functools.lru_cache(maxsize=1)
 def _defined(source: Source) -> frozenset[str]:
     """Return the names of the functions and methods that the file defines."""

@@ -15,7 +15,7 @@ import libcst as cst
 from perfwrap.edits.syntax.call_arguments import called_name
 from perfwrap.edits.syntax.makers import TENSOR, constructors, own_names, root
 from perfwrap.edits.syntax.names import ADDING, is_stored
-from perfwrap.edits.syntax.operations import computes, imported, is_module, pairs
+from perfwrap.edits.syntax.operations import changes_in_place, computes, imported, is_module, pairs
 from perfwrap.edits.syntax.source_tree import Source, dotted_name
 
 VIEWS = re.compile(
@@ -201,6 +201,8 @@ class Sharing:
             return True
         if isinstance(call.func, cst.Name) and name in NUMBERS:
             return False
+        if isinstance(call.func, cst.Attribute) and changes_in_place(name):
+            return self.may_share(call.func.value)
         if (
             PLAIN.fullmatch(name)
             or self._draws(call)
@@ -331,6 +333,8 @@ class Sharing:
                 or any(_keyword(argument) in ("out", "inplace") for argument in call.args)
             ):
                 return True
+        if base is not None and changes_in_place(name) and not is_module(source, dotted_name(base)):
+            return False
         if not is_given or computes(source, call):
             return is_given and any(_keyword(argument) in ("out", "inplace") for argument in call.args)
         if self._draws(call):
