@@ -15,8 +15,8 @@ import libcst as cst
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.added_code import add_code
 from perfwrap.edits.syntax.call_arguments import called_name
-from perfwrap.edits.syntax.names import free_name, mentions, reads
-from perfwrap.edits.syntax.operations import pairs
+from perfwrap.edits.syntax.names import free_name, reads
+from perfwrap.edits.syntax.objects import class_of, forward_of, is_script, names_of_objects
 from perfwrap.edits.syntax.same_results import SameResult, check_same_result, function_of
 from perfwrap.edits.syntax.shared_memory import Sharing
 from perfwrap.edits.syntax.source_tree import Result, Source, dotted_name
@@ -182,31 +182,8 @@ def _functions(source: Source, call: cst.Call) -> list[cst.FunctionDef]:
         found = function_of(source, call.func.value)
         if found:
             return found
-    owner = _class_of(source, called_name(call))
-    if owner is None:
-        return []
-    return [
-        each
-        for each in source.inside(owner, cst.FunctionDef)
-        if each.name.value == "forward" and source.scope(each) is owner
-    ]
-
-
-def _class_of(source: Source, name: str) -> cst.ClassDef | None:
-    """Return the module's class of which a variable or attribute of this name always is a new object."""
-    values = [
-        value
-        for assign in source.inside(source.module, cst.Assign)
-        for target, value in pairs(assign)
-        if dotted_name(target).rpartition(".")[2] == name
-    ]
-    made = {called_name(value) if isinstance(value, cst.Call) else "" for value in values}
-    classes: list[cst.ClassDef] = [
-        each for each in source.inside(source.module, cst.ClassDef) if {each.name.value} == made
-    ]
-    if len(classes) != 1 or not isinstance(source.parent(classes[0]), cst.Module):
-        return None
-    return classes[0]
+    owner = class_of(source, called_name(call))
+    return forward_of(source, owner) if owner is not None else []
 
 
 def _check_results(source: Source, function: SameResult, call: cst.Call) -> None:
@@ -214,42 +191,12 @@ def _check_results(source: Source, function: SameResult, call: cst.Call) -> None
     names = [function.node.name.value]
     owner = source.scope(function.node)
     if isinstance(owner, cst.ClassDef):
-        names = _names_of_objects(source, owner)
-        is_script = "__main__" in source.module.code or any(
-            isinstance(statement, cst.For | cst.While) for statement in source.module.body
-        )
-        if not is_script:
+        names = names_of_objects(source, owner)
+        if not is_script(source):
             raise Refusal(f"Other files may use {owner.name.value}, and change its results.")
     change = Sharing(source, source.module, names).change()
     if change is not None:
         raise Refusal(f"Line {source.line(change)} may change the result of line {source.line(call)}.")
-
-
-def _names_of_objects(source: Source, owner: cst.ClassDef) -> list[str]:
-    """Return the names under which objects of a class are called; raises Refusal if there may be others."""
-    found = []
-    for node in mentions(source, source.module, owner.name.value):
-        call = source.parent(node)
-        assign = next(iter(source.around(node, cst.Assign)), None)
-        names = [
-            dotted_name(target).rpartition(".")[2]
-            for target, value in (pairs(assign) if assign is not None else ())
-            if value is call
-        ]
-        if not names or not all(names):
-            raise Refusal(
-                f"Line {source.line(node)} uses {owner.name.value} in another way than for a variable."
-            )
-        found += names
-    for name in found:
-        for node in source.inside(source.module, cst.Name):
-            parent = source.parent(node)
-            full = parent if isinstance(parent, cst.Attribute) and parent.attr is node else node
-            outer = source.parent(full)
-            is_called = isinstance(outer, cst.Call) and outer.func is full
-            if node.value == name and not is_called and not isinstance(outer, cst.AssignTarget | cst.Element):
-                raise Refusal(f"Line {source.line(node)} uses {name} for more than to call it.")
-    return found
 
 
 def _users(source: Source, call: cst.Call) -> list[SameResult]:
