@@ -100,6 +100,19 @@ def test_functions_that_get_the_kept_result_keep_theirs_too(apply: Callable[...,
     assert "+    weights = kept_degrees(edges, len(x))" in lines
 
 
+def test_a_second_function_uses_the_code_that_is_there() -> None:
+    text = GRAPH.lstrip("\n") + GRAPH.replace("normed", "other").partition("import nn\n")[2].replace(
+        "here", "there"
+    )
+    for mark in ("# here", "# there"):
+        line = next(number for number, each in enumerate(text.splitlines(), 1) if mark in each)
+        found = edit(NAME, text, Target(line))
+        assert isinstance(found, Edited), found
+        text = found.text
+    assert text.count("def keep_result(") == 1
+    assert "kept_normed(edges" in text and "kept_other(edges" in text
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

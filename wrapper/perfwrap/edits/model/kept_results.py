@@ -123,16 +123,13 @@ UNSEEN = re.compile(
 
 def edit(source: Source, target: Target) -> Edited:
     """Return the source that keeps the results of the functions that the line calls; raises Refusal."""
-    found = UNSEEN.search(source.module.code)
+    text = source.module.code
+    code = CODE.strip("\n").partition("def ")[2].replace("\n", source.module.default_newline)
+    found = UNSEEN.search(text.replace(code, ""))
     if found is not None:
         raise Refusal(f"The file uses {found[0].strip('.(')}, with which a kept result may be a wrong one.")
-    has_code = (
-        CODE.strip("\n").partition("def ")[2].replace("\n", source.module.default_newline)
-        in source.module.code
-    )
-    if not has_code and re.search(
-        rf"\b(?:{KEEP}|_is_traced|_settings|_state|_shows_changes)\b", source.module.code
-    ):
+    has_code = code in text
+    if not has_code and re.search(rf"\b(?:{KEEP}|_is_traced|_settings|_state|_shows_changes)\b", text):
         raise Refusal(f"The file has a {KEEP}, or another of the names that the edit needs.")
     call, function = _called_at(source, target.line)
     changes: Changes = {}
