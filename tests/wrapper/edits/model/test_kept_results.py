@@ -128,6 +128,8 @@ def test_a_second_function_uses_the_code_that_is_there() -> None:
         ("scale = degree.rsqrt()", "scale = torch.relu(degree, inplace=True)", "calls torch.relu()"),
         ("scale = degree.rsqrt()", "scale = torch.backends.cuda.matmul.x", "reads torch.backends.cuda"),
         ("scale = degree.rsqrt()", "global last; last = scale = degree", "does more than to compute"),
+        ("scale = degree.rsqrt()", "len = degree; scale = degree * len", "another meaning"),
+        ("scale = degree.rsqrt()", "torch = degree; scale = torch.rsqrt()", "another meaning"),
         ("def normed(edges, nodes)", "@torch.no_grad()\ndef normed(edges, nodes)", "has a decorator"),
         ("def normed(edges, nodes)", "def normed(edges, nodes, *more)", "takes any arguments"),
         ("def normed(edges, nodes)", "def normed(edges, nodes, more=[])", "no literal"),
@@ -170,15 +172,31 @@ def test_results_for_other_files_are_refused(refuse: Callable[..., str]) -> None
         "    return x[edges", "    Layer()(weights)\n    return x[edges"
     )
     assert "may change the result of line" in refuse(NAME, program)
+    program = GRAPH.replace("    return x[edges", "    self.weights = weights\n    return x[edges")
+    assert "Other files may get the result" in refuse(NAME, program)
+    assert "Other files may get the result" in refuse(NAME, GRAPH + "    return weights\n")
     assert "Other files may use Positions" in refuse(NAME, POSITIONS.replace("__main__", "main"))
 
 
 @pytest.mark.parametrize(
     "line",
-    ["torch.compile(forward)", "x.data = 1", "torch.jit.trace(forward, x)", "torch.func.grad(forward)"],
+    [
+        "torch.compile(forward)",
+        "x.data = 1",
+        "x.data.add_(1)",
+        "x.data[0] = 1",
+        "checkpoint(forward, x)",
+        "torch.jit.trace(forward, x)",
+        "torch.func.grad(forward)",
+    ],
 )
 def test_files_that_change_tensors_without_a_trace_are_refused(refuse: Callable[..., str], line: str) -> None:
     assert "a kept result may be a wrong one" in refuse(NAME, GRAPH + f"\n\n{line}\n")
+
+
+def test_data_sets_and_checkpoints_are_no_reason_to_refuse(apply: Callable[..., str]) -> None:
+    program = GRAPH + "\n\nfrom torch.utils.data import DataLoader\nsave_checkpoint(args.data == 'x')\n"
+    assert "kept_normed" in apply(NAME, program)
 
 
 def test_a_module_with_state_is_refused(refuse: Callable[..., str]) -> None:

@@ -114,9 +114,10 @@ def _shows_changes(tensor):
     return tensor.untyped_storage().resizable() and (tensor.device.type != "cpu" or not tensor.is_shared())
 '''
 UNSEEN = re.compile(
-    r"\.data\b(?!\.)|\.data\.\w+_\(|\bcompile\b|\bjit\b|\bonnx\b|functorch|torch\.func\b|\bvmap\b|functional_call|"
-    r"checkpoint\(|checkpoint_sequential|CUDAGraph|cuda\.graph|cuda\.[sS]tream|make_graphed|share_memory|multiprocessing|\bdlpack\b|"
-    r"triton|cupy|numba|ctypes|all_reduce|autograd\.grad\b|saved_tensors_hooks|set_deterministic|\bexec\(|globals\(\)"
+    r"(?<!utils)(?<!self)\.data\s*(?:[-+*/]?=(?!=)|\[|\.\w+_\()|\bcompile\b|\bjit\b|\bonnx\b|functorch|torch\.func\b|"
+    r"\bvmap\b|functional_call|utils\.checkpoint|\bcheckpoint\(|checkpoint_sequential|CUDAGraph|cuda\.graph|"
+    r"cuda\.[sS]tream|make_graphed|share_memory|multiprocessing|\bdlpack\b|triton|cupy|numba|ctypes|all_reduce|"
+    r"autograd\.grad\b|saved_tensors_hooks|\bexec\(|globals\(\)"
 )
 """What may change a tensor without a trace, or needs each call to make a graph of its own."""
 
@@ -191,9 +192,12 @@ def _check_results(source: Source, function: SameResult, call: cst.Call) -> None
         names = names_of_objects(source, owner)
         if not is_script(source):
             raise Refusal(f"Other files may use {owner.name.value}, and change its results.")
-    change = Sharing(source, source.module, names).change()
+    sharing = Sharing(source, source.module, names)
+    change = sharing.change()
     if change is not None:
         raise Refusal(f"Line {source.line(change)} may change the result of line {source.line(call)}.")
+    if not is_script(source) and sharing.leaves():
+        raise Refusal(f"Other files may get the result of line {source.line(call)}, and change it.")
 
 
 def _users(source: Source, call: cst.Call) -> list[SameResult]:

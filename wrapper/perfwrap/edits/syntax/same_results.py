@@ -13,8 +13,15 @@ from msgspec import Struct
 
 from perfwrap.edits.outcome import Refusal
 from perfwrap.edits.syntax.call_arguments import argument_of, called_name, unpacked
-from perfwrap.edits.syntax.names import is_stored, is_variable, mentions, parameter_of, writes
-from perfwrap.edits.syntax.operations import computes, is_method_that_computes, is_module, pairs
+from perfwrap.edits.syntax.names import (
+    is_stored,
+    is_variable,
+    mentions,
+    parameter_of,
+    writes,
+    writes_anywhere,
+)
+from perfwrap.edits.syntax.operations import computes, imported, is_method_that_computes, is_module, pairs
 from perfwrap.edits.syntax.pure_code import BUILTINS
 from perfwrap.edits.syntax.shared_memory import Sharing
 from perfwrap.edits.syntax.source_tree import Source, dotted_name
@@ -110,7 +117,10 @@ def _own_attributes(source: Source, function: cst.FunctionDef) -> set[str]:
 def _check_name(source: Source, function: cst.FunctionDef, node: cst.Name, parameters: list[str]) -> None:
     """Refuse a variable that is neither the function's own nor a constant."""
     name = node.value
-    if name in parameters or writes(source, function, name) or name in VALUES:
+    is_own = name in parameters or bool(writes(source, function, name))
+    if is_own and (name in KNOWN or is_module(source, name)):
+        raise Refusal(f"{function.name.value}() gives {name} another meaning.")
+    if is_own or name in VALUES:
         return
     if is_module(source, name) or hasattr(builtins, name):
         return
@@ -169,7 +179,7 @@ def _check_call(
         others = function_of(source, name)
         if others and depth and others[0] is not function and not unpacked(call):
             check_same_result(source, others[0], depth - 1)
-        elif not computes(source, call) and (others or name not in KNOWN or writes(source, function, name)):
+        elif not computes(source, call) and (others or name not in KNOWN or _is_replaced(source, name)):
             raise refusal
         return
     if computes(source, call):
@@ -185,6 +195,11 @@ def _check_call(
     elif name.endswith("_") and is_method_that_computes(name[:-1]) and not given.may_share(base):
         return
     raise refusal
+
+
+def _is_replaced(source: Source, name: str) -> bool:
+    """Return whether the file gives a function of Python another meaning."""
+    return name in imported(source) or bool(writes_anywhere(source, name))
 
 
 def _is_own_list(source: Source, function: cst.FunctionDef, name: str) -> bool:

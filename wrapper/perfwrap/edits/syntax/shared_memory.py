@@ -107,6 +107,7 @@ class Sharing:
         self._made = constructors(source)
         self._names = {(scope, name) for name in variables if name != "self"}
         self._attributes, self._functions = set(attributes), set(functions)
+        self._given = len(self._attributes) + len(self._functions)
         self._returns = False
         """Whether a lambda or a ``forward`` returns what is shared: then any unknown call may."""
         before = -1
@@ -172,6 +173,11 @@ class Sharing:
             if changed:
                 return node
         return None
+
+    def leaves(self) -> bool:
+        """Return whether a function returns what is shared, an attribute keeps it, or the module itself."""
+        kept = any(scope is self._source.module for scope, _ in self._names)
+        return kept or self._returns or len(self._attributes) + len(self._functions) > self._given
 
     def _is_tensor(self, node: cst.CSTNode) -> bool:
         """Return whether an expression certainly is a tensor or a number: a sum with it is a new one."""
