@@ -76,6 +76,7 @@ OWN = {
     "background_save": r"torch\.save\(|save_file\(",
     "checkpoint_interval": r"save",
     "repeated_forward": r"\w\(\w",
+    "kept_results": r"= (self\.)?\w+\(\w",
     "detached_fakes": r"\b(net)?[dD](is\w*)?\(|critic",
     "frozen_discriminator": r"\b(net)?[dD](is\w*)?\(|critic",
     "frozen_parameters": r"(Adam|AdamW|SGD|RMSprop)\(",
@@ -85,7 +86,7 @@ OWN = {
 }
 MOST_CHANGED = 12
 """An edit changes at most so many lines, apart from their indentation."""
-ADDED = {"cached_items": 30, "background_save": 45}
+ADDED = {"cached_items": 30, "background_save": 45, "kept_results": 90}
 """Lines that an edit adds besides."""
 
 

@@ -157,6 +157,20 @@ def test_the_values_of_the_run_tell_which_dictionary_it_used(program: Path) -> N
         )
 
 
+@pytest.mark.parametrize("rule", ["unchanging_work", "repeated_work"])
+def test_a_function_that_computes_the_same_again_keeps_its_result(rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import torch\n\n\ndef mask(size):\n    return torch.ones(size).tril()\n\n\n"
+        "for x in data:\n    print(x + mask(8))\n"
+    )
+    found, unedited = candidates.find([finding(rule, path, 9)], [], ["python", "train.py"])
+    assert not unedited
+    assert [(one.edit, one.target.line) for one in found] == [("kept_results", 9)]
+    ((_, content),) = edited_program.make(found).items()
+    assert b"    print(x + kept_mask(8))\n" in content
+
+
 @pytest.mark.parametrize("is_papermill", [True, False])
 def test_a_cell_of_a_notebook_is_edited_where_papermill_runs_it(is_papermill: bool, tmp_path: Path) -> None:
     cells = [

@@ -40,6 +40,7 @@ EDITS = {
     "background_save": "output",
     "checkpoint_interval": "output",
     "repeated_forward": "model",
+    "kept_results": "model",
     "detached_fakes": "backward",
     "frozen_discriminator": "backward",
     "frozen_parameters": "backward",

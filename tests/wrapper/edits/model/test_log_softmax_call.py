@@ -40,3 +40,70 @@ def test_a_variable_of_the_same_block_is_followed(apply: Callable[..., str]) -> 
 )
 def test_other_values_are_refused(refuse: Callable[..., str], program: str, reason: str) -> None:
     assert reason in refuse(NAME, f"{IMPORTS}{program}  # here\n")
+
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Classes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return torch.softmax(self.head(x), dim=-1)
+
+
+def criterion(chances, wanted):
+    logs = chances.log()  # here
+    return nn.functional.nll_loss(logs, wanted)
+
+
+def main():
+    model = Classes()
+    for x, y in data:
+        criterion(model(x), y).backward()
+        step(model.parameters())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_model_may_return_what_a_function_takes_the_logarithm_of(apply: Callable[..., str]) -> None:
+    assert apply(NAME, MODEL) == (
+        "-        return torch.softmax(self.head(x), dim=-1)\n"
+        "+        return torch.log_softmax(self.head(x), dim=-1)\n"
+        "-    logs = chances.log()  # here\n"
+        "+    logs = chances  # here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("step(model.parameters())", "print(model(x))", "uses the probabilities of Classes, too"),
+        ("step(model.parameters())", "save(model)", "uses model for more than to call it"),
+        ("step(model.parameters())", "criterion(model(x), y)", "not of one logarithm"),
+        ("step(model.parameters())", "other = criterion", "not of one logarithm"),
+        ("step(model.parameters())", "Other(Classes())", "uses Classes in another way"),
+        ("(logs, wanted)", "(logs, wanted) + chances.sum()", "not of one logarithm"),
+        ("chances.log()", "(chances + 1e-8).log()", "not of one logarithm"),
+        ("criterion(model(x), y)", "criterion(2 * model(x), y)", "not of one logarithm"),
+        ("__main__", "main", "Other files may use"),
+        (
+            "        return torch",
+            "        if x is None:\n            return x\n        return torch",
+            "not of one",
+        ),
+        ("def criterion", "@torch.compile\ndef criterion", "not of one"),
+    ],
+)
+def test_a_model_whose_probabilities_have_other_readers_is_refused(
+    refuse: Callable[..., str], old: str, new: str, reason: str
+) -> None:
+    assert old in MODEL
+    assert reason in refuse(NAME, MODEL.replace(old, new))
