@@ -72,6 +72,19 @@ def running(x, weights):
             state = weights @ row
         yield state.exp()
 
+def stages(self, x):
+    features = [x]
+    for number in range(4):
+        features.append(self.stage(number, features[-1]))
+    for number in range(4):
+        stage = getattr(self, f"stage_{number}")
+        rows.append(stage(x))
+    for number in range(4):
+        out[number] = out[number - 1] * x
+    for number in range(4):  # rows
+        result[number] = self.head(x[number])
+    return features
+
 def plain(x):
     return x + 1
 """
@@ -95,6 +108,10 @@ def line_of(text: str) -> int:
         ("sum(part", None),
         ("mine = x[picked]", "for label"),
         ("yield state", None),
+        ("features.append", None),
+        ("rows.append(stage(x))", None),
+        ("out[number - 1]", None),
+        ("result[number]", "for number in range(4):  # rows"),
         ("return x + 1", None),
     ],
 )

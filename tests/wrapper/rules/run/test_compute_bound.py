@@ -146,6 +146,7 @@ def test_the_function_of_the_model_with_most_samples_is_named_and_not_accused(
     assert finding.location is not None
     assert (finding.location.file, finding.location.line) == ("net.py", 51)
     assert "60 % in normalise at net.py:51, 10 % in forward at net.py:60" in finding.evidence[1]
+    assert finding.title.endswith("model work, most of it at net.py:51.")
     assert "net.py:51" in finding.advice
     assert "no_grad" not in finding.advice
 
@@ -167,6 +168,16 @@ def test_no_function_is_named_where_none_stands_out(loop: Any, find: Callable[[R
     finding = find(rule)
     assert finding.location is None
     assert "stands out" in finding.evidence[1]
+
+
+@pytest.mark.usefixtures("as_of_py_spy")
+def test_a_hook_in_the_backward_pass_is_named_and_the_line_that_calls_it_is_not(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    sampled_loop(loop, {("backward", "hooks.py:7:clip"): 6, ("backward", "train.py:23:main"): 4})
+    finding = find(rule)
+    assert str(finding.location) == "hooks.py:7"
+    assert "60 % in clip at hooks.py:7." in finding.evidence[1]
 
 
 @pytest.mark.parametrize(("package", "is_waste"), [("torch", False), ("scipy", True)])

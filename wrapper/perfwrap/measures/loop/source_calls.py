@@ -96,6 +96,8 @@ MOVES_OF = {"os": frozenset(("replace", "remove", "link")), "shutil": frozenset(
 
 REPEATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.AsyncFor, ast.While)
 """Blocks of code that run repeatedly."""
+ADDS = frozenset(("append", "extend", "insert", "appendleft", "extendleft", "add", "update"))
+"""Methods that add to a container."""
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -183,7 +185,11 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 
 def _calls_one_of(loop: ast.AST, targets: set[str]) -> bool:
-    """Return whether a loop calls what it iterates over, or a member of a list by the index it iterates over."""
+    """Return whether a loop calls what it iterates over, or what it gets by the index or name that it iterates over."""
+    made = [node for node in ast.walk(loop) if isinstance(node, ast.Assign)]
+    targets = targets.union(
+        *(_names(each, ast.Store) for each in made if _names(each.value, ast.Load) & targets)
+    )
     called = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
     chosen = (each.slice if isinstance(each, ast.Subscript) else each for each in called)
     return any(not isinstance(each, ast.Attribute) and _names(each, ast.Load) & targets for each in chosen)
@@ -191,8 +197,31 @@ def _calls_one_of(loop: ast.AST, targets: set[str]) -> bool:
 
 def _carries(loop: ast.For) -> bool:
     """Return whether a pass of a loop reads a name before assigning it, other than to add to it."""
-    assigned = set().union(*(_names(each, ast.Store) for each in loop.body))
+    assigned = set().union(*(_names(each, ast.Store) | _changed(each).keys() for each in loop.body))
     return _reads_first(loop.body, assigned, _names(loop.target, ast.Store))
+
+
+def _changed(node: ast.AST) -> dict[str, int]:
+    """Return the names whose objects a node changes (``x.append(y)``, ``x[i] = y``), and how often."""
+    found: dict[str, int] = {}
+    for each in ast.walk(node):
+        changed = None
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in ADDS:
+            changed = each.func.value
+        elif isinstance(each, (ast.Subscript, ast.Attribute)) and isinstance(each.ctx, ast.Store):
+            changed = each.value
+        if isinstance(changed, ast.Name):
+            found[changed.id] = found.get(changed.id, 0) + 1
+    return found
+
+
+def _read(node: ast.AST) -> set[str]:
+    """Return the names that a node reads, other than to change their objects."""
+    loads = [
+        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)
+    ]
+    changed = _changed(node)
+    return {name for name in loads if loads.count(name) > changed.get(name, 0)}
 
 
 def _reads_first(body: list[ast.stmt], assigned: set[str], known: set[str]) -> bool:
@@ -202,7 +231,7 @@ def _reads_first(body: list[ast.stmt], assigned: set[str], known: set[str]) -> b
     """
     for statement in body:
         heads, blocks = _blocks(statement)
-        read = set().union(*(_names(each, ast.Load) for each in heads))
+        read = set().union(*(_read(each) for each in heads))
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
             operands = (statement.value.left, statement.value.right)
             read -= {each.id for each in operands if isinstance(each, ast.Name)} & _names(

@@ -89,7 +89,7 @@ def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
 
 
 def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
-    """Return the samples inside outermost module calls, and in the sections that compute losses.
+    """Return the samples inside outermost module calls, in hooks of backward passes, and in the sections of losses.
 
     ``count`` is that of all samples of the training thread in the steady loop.
     """
@@ -98,7 +98,8 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     account = evidence.get(find_account, trainer)
     rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
     pieces = [gap_samples(evidence, trainer, gap, alone) for gap in losses]
-    computing = pl.concat([rows.filter(pl.col("operation") == "forward"), *pieces])
+    forward = rows.filter(pl.col("operation") == "forward")
+    computing = pl.concat([forward, _in_hooks(evidence.timeline, trainer, rows), *pieces])
     computing = computing.unique(maintain_order=True)
     if OUTSIDE in rows["source"]:
         rows, computing = (found.filter(pl.col("source") == OUTSIDE) for found in (rows, computing))
@@ -109,6 +110,14 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
         for file, function, line, count in common_lines(stacks)
     )
     return found and replace(found, count=int(rows["weight"].sum()), common=common)
+
+
+def _in_hooks(timeline: Timeline, trainer: Trainer, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the samples in functions of the program that a backward pass calls: hooks and custom gradients."""
+    spans = timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "backward")
+    callers = spans.select("file", "function").unique()
+    backward = rows.filter(pl.col("operation") == "backward", pl.col("file").is_not_null())
+    return backward.join(callers, on=["file", "function"], how="anti")
 
 
 def sampled_outside(evidence: Evidence, trainer: Trainer) -> Sampled | None:

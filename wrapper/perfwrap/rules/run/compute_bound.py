@@ -97,6 +97,8 @@ class Limits(Struct, frozen=True):
     """Share of the loop from which the title names the loss, which the account shows as ``python``."""
     hot_share: float = 0.15
     """Share of the samples from which a line inside the model is named."""
+    main_share: float = 0.5
+    """Share of the samples from which the title names a function."""
 
 
 MAX_NAMED_LINES = 3
@@ -221,6 +223,10 @@ def _with_lines(
     elif library is not None:
         advice = (
             f"Check how often {place(hottest.line, '')} calls {library_name(library)}, and for which sizes."
+        )
+    if hottest.count >= limits.main_share * sampled.count and not _calls_layers(hottest):
+        found = replace(
+            found, title=f"{found.title.removesuffix('.')}, most of it at {place(hottest.line, '')}."
         )
     checked = () if loop is None and _calls_layers(hottest) else (_to_check(advice, levers),)
     return replace(
