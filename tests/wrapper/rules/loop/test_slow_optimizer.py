@@ -94,7 +94,6 @@ def test_large_tensors_that_adam_goes_over_several_times_are_found(
     "facts",
     [
         {"class": "torch.optim.sgd.SGD"},
-        {"class": "torch.optim.rmsprop.RMSprop"},
         {"fused": True},
         {"torch": "2.3.1"},
         # Embeddings of which few rows have a gradient: dense_embedding has the better advice.
@@ -106,6 +105,39 @@ def test_other_large_tensors_cost_their_arithmetic(
 ) -> None:
     write(loop, ms=9, **{**LARGE, **facts})
     loop.journal.fact("optimizer/SGD#1/elements", 16_000_000)
+    assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements", "saved", "advice"),
+    [
+        ("torch.optim.rmsprop.RMSprop", 16_000_000, (0.0, 0.7), "torch.compile"),
+        ("__main__.Lion", 900_000, (0.0, 0.7), "torch.compile"),
+        # 9 ms for 900,000 elements, 10 ns each.
+        ("__main__.AdamW", 900_000, (0.4, 0.8), "Use torch.optim.AdamW with fused=True"),
+    ],
+)
+def test_many_passes_without_a_fused_form_are_found(
+    loop: Any,
+    find: Callable[[Rule], Finding],
+    kind: str,
+    elements: int,
+    saved: tuple[float, float],
+    advice: str,
+) -> None:
+    write(loop, ms=9, **{"class": kind, "tensors": 8, "elements": elements})
+    loop.journal.fact("optimizer/SGD#1/elements", elements)
+    finding = find(rule)
+    assert "goes over all parameters several times" in finding.title
+    assert finding.saving == pytest.approx(
+        (1 - saved[1] * finding.share, 1 - saved[0] * finding.share), abs=0.01
+    )
+    assert advice in finding.advice
+
+
+def test_another_optimizer_that_takes_few_passes_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
+    write(loop, ms=9, **{"class": "__main__.AdamW", "tensors": 8, "elements": 4_000_000})
+    loop.journal.fact("optimizer/SGD#1/elements", 4_000_000)
     assert isinstance(ask(rule), Clear)
 
 

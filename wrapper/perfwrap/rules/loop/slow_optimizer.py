@@ -4,7 +4,8 @@ What it finds
     An optimizer that loops over its tensors in Python, if optimizer steps take at least 2 % of the loop: on a GPU one
     of torch's with foreach=False, on a CPU one with many small tensors, or Adam, AdamW or Adagrad with large ones,
     which torch updates in this way unless fused=True is given. Optimizers of the program or a library count as looping
-    on a CPU if they take at least 10 µs for each of many small tensors.
+    on a CPU if they take at least 10 µs for each of many small tensors. From 10 % of the loop on, also those without a
+    fused form: torch's own with large tensors, and others that take at least 4 ns per element.
 
 Why it costs
     The loop makes about ten torch calls per tensor, however small it is. With hundreds of small tensors, the calls
@@ -15,7 +16,9 @@ How the gain is estimated
     and AdamW of torch 2.13), 50 to 70 % for Adagrad, 30 to 75 % for SGD with small tensors; with 60,000 to 10 M
     elements and one or two threads 58 to 82 % for Adam and 13 to 76 % for Adagrad. On a GPU the gain is estimated: from
     half of the host's time in the step to nearly all of it. For a class without a fused form in torch, the lower bound
-    is no gain.
+    is no gain. For a copy of Adam, AdamW or Adagrad the fused one is assumed to take 2 to 6 ns per element (measured: 2
+    ns). torch.compile of the step saved 64 to 70 % for RMSprop, 29 % for SGD with momentum and nothing to 41 % for
+    NAdam (one thread).
 
 How to fix
     Pass fused=True to the optimizer (on a CPU: torch 2.4 or later), or on a GPU remove foreach=False. Use torch's
@@ -41,6 +44,7 @@ from perfwrap.measures.facts import find_facts, torch_version
 from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
 NEEDS = ("steady_steps", "options")
@@ -54,6 +58,15 @@ see above). SGD without momentum gains less."""
 
 FUSED_IF_LARGE = {"Adam": (0.55, 0.82), "AdamW": (0.55, 0.82), "Adagrad": (0.15, 0.75)}
 """The same for large tensors: SGD without momentum gains nothing there, and its momentum is not recorded."""
+
+UNFUSED = ("RMSprop", "NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "Rprop")
+"""Optimizers of torch without a fused form, that make many passes."""
+
+COMPILED = (0.0, 0.70)
+"""The share of the step that torch.compile saves (measured, see above)."""
+
+FUSED_ELEMENT_NS = (2.0, 6.0)
+"""The time that torch's fused Adam takes per element, at best and at worst."""
 
 
 class Limits(Struct, frozen=True):
@@ -69,7 +82,11 @@ class Limits(Struct, frozen=True):
     min_loop_ns: int = 10_000
     """Time per small tensor from which an optimizer that is not torch's counts as looping in Python: a dozen torch
     calls take 20 to 50 µs, the same with foreach functions less than 10 µs."""
-    max_rows_share: float = 0.05
+    min_unfused_share: float = 0.10
+    """Share of the loop from which an optimizer without a fused form counts."""
+    min_element_ns: float = 4.0
+    """Time per element from which an optimizer that is not torch's makes many passes; fused Adam takes 2 ns."""
+    max_rows_share: float = 0.10
     """Share of the rows of embeddings with a gradient up to which ``dense_embedding`` has the better advice."""
     min_verdict_share: float = 0.20
     """Share of the loop from which the optimizer on a CPU is what holds the loop back; below, the model's work is."""
@@ -84,6 +101,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     found = evidence.get(find_optimizers, trainer)
     version = torch_version(evidence.get(find_facts, trainer.process))
     small = _elements(evidence, trainer) <= limits.max_small_elements * sum(use.tensors or 0 for use in found)
+    large = {} if on_gpu else {use.name: _saved_if_large(use, version, limits) for use in found}
     slow = [
         use
         for use in found
@@ -91,15 +109,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         and (
             _loops_on_gpu(use)
             if on_gpu
-            else (small and _loops_on_cpu(use, version, limits)) or _passes_on_cpu(use, version, limits)
+            else (small and _loops_on_cpu(use, version, limits)) or large[use.name] is not None
         )
     ]
     if not slow:
         total = units.share(sum(use.share for use in found))
         return Clear(f"Optimizer steps take {total} of the loop, and fused=True would not make them faster.")
     step_ns = mean_step_ns(evidence, trainer)
+    can_compile = bool(evidence.get(find_levers, trainer).compiling)
     return [
-        _finding(use, on_gpu, not on_gpu and _passes_on_cpu(use, version, limits), step_ns, limits)
+        _finding(use, on_gpu, None if on_gpu else large[use.name], can_compile, step_ns, limits)
         for use in slow
     ]
 
@@ -118,17 +137,30 @@ def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...], limits: Limits) -
     return bool(use.kind) and use.ns_per_step >= limits.min_loop_ns * use.tensors
 
 
-def _passes_on_cpu(use: OptimizerUse, version: tuple[int, ...], limits: Limits) -> bool:
-    """Return whether a step goes over large tensors several times and could do so once.
+def _saved_if_large(
+    use: OptimizerUse, version: tuple[int, ...], limits: Limits
+) -> tuple[float, float] | None:
+    """Return the share of a CPU's step that is saved, if it goes over large tensors several times; otherwise None.
 
     If most rows of large embeddings have no gradient, another rule has better advice.
     """
-    if not use.kind.startswith(TORCH_OPTIM) or use.kind.rpartition(".")[2] not in FUSED_IF_LARGE:
-        return False
-    if use.fused or not use.elements or not use.tensors or version < FIRST_FUSED_ON_CPU:
-        return False
+    if use.fused or not use.elements or not use.tensors or not use.kind:
+        return None
     is_table = use.embeddings is not None and use.embeddings.touched <= limits.max_rows_share
-    return not is_table and use.elements > limits.max_small_elements * use.tensors
+    if is_table or use.elements <= limits.max_small_elements * use.tensors:
+        return None
+    name = use.kind.rpartition(".")[2]
+    if use.kind.startswith(TORCH_OPTIM):
+        if name in FUSED_IF_LARGE:
+            return FUSED_IF_LARGE[name] if version >= FIRST_FUSED_ON_CPU else None
+        return COMPILED if use.share >= limits.min_unfused_share and name in UNFUSED else None
+    each_ns = use.ns_per_step / use.elements
+    if use.share < limits.min_unfused_share or each_ns < limits.min_element_ns:
+        return None
+    if name in FUSED_IF_LARGE and version >= FIRST_FUSED_ON_CPU:
+        best_ns, worst_ns = FUSED_ELEMENT_NS
+        return max(0.0, 1.0 - worst_ns / each_ns), 1.0 - best_ns / each_ns
+    return COMPILED
 
 
 def _can_be_fused(use: OptimizerUse) -> bool:
@@ -143,15 +175,20 @@ def _elements(evidence: Evidence, trainer: Trainer) -> float:
     return sum(known) if known else inf
 
 
-def _finding(use: OptimizerUse, on_gpu: bool, is_large: bool, step_ns: float, limits: Limits) -> Finding:
-    """Return the finding about one optimizer."""
-    kind = use.kind.rpartition(".")[2]
+def _finding(
+    use: OptimizerUse,
+    on_gpu: bool,
+    large: tuple[float, float] | None,
+    can_compile: bool,
+    step_ns: float,
+    limits: Limits,
+) -> Finding:
+    """Return the finding about one optimizer; ``large`` is the share of its step that is saved with large tensors."""
+    kind, is_large = use.kind.rpartition(".")[2], large is not None
     least, most = (
         (limits.min_launches_saved, limits.max_launches_saved)
         if on_gpu
-        else FUSED_IF_LARGE[kind]
-        if is_large
-        else FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
+        else large or FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
     )
     best, worst = saving(step_ns, least * use.share * step_ns, most * use.share * step_ns)
     each = (
@@ -165,6 +202,8 @@ def _finding(use: OptimizerUse, on_gpu: bool, is_large: bool, step_ns: float, li
         f"it is not from torch ({use.kind.removeprefix('__main__.')})"
         if not is_torchs
         else f"it was created with {'foreach=False' if use.foreach is False else 'neither foreach nor fused'}"
+        if kind not in UNFUSED
+        else "torch has no fused form of it"
     )
     if is_large and use.elements:
         each = f" for {units.count(use.elements)} elements"
@@ -173,7 +212,9 @@ def _finding(use: OptimizerUse, on_gpu: bool, is_large: bool, step_ns: float, li
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which {how}.",
         share=use.share,
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
-        options=_options(use, kind, is_torchs, on_gpu, (best, worst)),
+        options=_options_in_passes(kind, can_compile, (best, worst))
+        if is_large and not _can_be_fused(use)
+        else _options(use, kind, is_torchs, on_gpu, (best, worst)),
         verdict="launch-bound"
         if on_gpu
         else "python-bound"
@@ -185,6 +226,23 @@ def _finding(use: OptimizerUse, on_gpu: bool, is_large: bool, step_ns: float, li
         & (pl.col("name") == use.name)
         & (pl.col("part") == "optimizer"),
     )
+
+
+def _options_in_passes(kind: str, can_compile: bool, saving: tuple[float, float]) -> tuple[Option, ...]:
+    """Return the ways to go over large tensors less often, where torch has no fused form."""
+    fewer = Option(
+        f"Take fewer steps with {kind}: a larger batch, or gradients of several batches.",
+        (saving[0], 1.0),
+        details="This changes the training.",
+    )
+    if not can_compile:
+        return (fewer,)
+    compiled = Option(
+        "Compile the step: step = torch.compile(optimizer.step).",
+        (saving[0], 1.0),
+        details="It then goes over each tensor about once.",
+    )
+    return (compiled, fewer)
 
 
 def _options(
