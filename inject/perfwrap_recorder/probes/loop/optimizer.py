@@ -186,6 +186,7 @@ def _learn(optimizer):
     guard.run("optimizer_facts", _describe, optimizer, "optimizer/" + name)
     torch_facts.look()
     _waiting.add(number)
+    unused_gradients.begin_again()
     return _numbers[id(optimizer)]
 
 

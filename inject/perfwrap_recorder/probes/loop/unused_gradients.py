@@ -1,6 +1,6 @@
 """Writes how many of the models' parameters get gradients that are not used. Replaces nothing.
 
-seen_models.py lists the models; optimizer.py calls this after a step: after the first STEPS steps of all optimizers,
+seen_models.py lists the models; optimizer.py calls this after a step: STEPS steps after a new optimizer's first one,
 twice more as many steps later, and then about every ten seconds. A gradient is unused if no living optimizer that has
 stepped has its parameter, and if from check to check, twice in a row, the gradient changed and the parameter did not:
 some programs update parameters by themselves. Tables of embeddings, of which only some rows change,
@@ -34,6 +34,12 @@ _written = {}  # what was written last
 def install():
     """Check again every ten seconds."""
     journal.every_interval.add(_look_again)
+
+
+def begin_again():
+    """Check soon: another optimizer steps, so another training may have begun."""
+    global left, _looks
+    left, _looks = STEPS, 0
 
 
 def look(torch, optimizers):

@@ -33,6 +33,12 @@ def test_a_teacher_is_reported_with_all_others(train) -> None:
     assert facts["model/Sequential/gradients"] == "6 50 0 0 "
 
 
+def test_a_teacher_that_was_trained_before_is_reported_too(train) -> None:
+    program = "train(torch.optim.SGD(teacher.parameters(), 0.1), model=teacher)\n"
+    facts = train(NET + OTHER + program + "distil(torch.optim.SGD(net.parameters(), 0.1))").journal.facts
+    assert facts["model/Teacher/gradients"] == "2 10 2 10 0.weight"
+
+
 def test_another_model_of_the_same_class_is_reported(train) -> None:
     program = NET + OTHER.replace("Teacher(nn.Linear(4, 2))", "nn.Sequential(nn.Linear(4, 2))")
     facts = train(program + "distil(torch.optim.SGD(net.parameters(), 0.1))").journal.facts
@@ -126,7 +132,7 @@ import copy
 from perfwrap_recorder.probes.loop import unused_gradients
 other = copy.deepcopy(net)
 train(torch.optim.SGD(net[1:].parameters(), 0.1))
-unused_gradients.look = lambda optimizers: None
+unused_gradients.look = lambda *arguments: None
 train(torch.optim.SGD(other[1:].parameters(), 0.1), model=other)
 for mine, theirs in zip(net.parameters(), other.parameters()):
     assert torch.equal(mine, theirs) and torch.equal(mine.grad, theirs.grad)
