@@ -32,7 +32,10 @@ def test_gradients_of_a_frozen_part_are_found(loop: Any, find: Callable[[Rule], 
 
 def test_a_teacher_counts_beside_what_is_trained(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write(loop, "20 1000 20 1000 layer.weight", "20 500 0 0 ")
-    assert find(rule).share == pytest.approx(0.5 * 0.5, abs=0.02)
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.5 * 0.5, abs=0.02)
+    assert str(finding.location) == "train.py:21"
+    assert "or detach its result at train.py:21" in finding.advice
 
 
 @pytest.mark.parametrize(

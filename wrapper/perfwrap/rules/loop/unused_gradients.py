@@ -65,6 +65,8 @@ class Limits(Struct, frozen=True):
     """A backward pass takes twice as long as the forward pass: a matrix product has two gradients."""
     min_cleared_share: float = 0.5
     """Share of unused gradients among all cleared ones from which it is reported."""
+    min_line_share: float = 0.9
+    """Share of an untrained model's forward time on one line from which that line is named."""
     min_calls_share: float = 0.6
     """Share of a model's forward time on one line from which that line calls it for another model's step."""
 
@@ -132,6 +134,10 @@ def _left_out(
         return Clear(
             f"{units.share(part)} of the gradients are unused; the backward pass takes {units.share(backward)}."
         )
+    account = evidence.get(find_account, trainer)
+    whole = [name for name, found in wasted.items() if found.unused == found.tensors]
+    line = busiest_line(account, "forward", whole[0], limits.min_line_share) if len(whole) == 1 else None
+    where = f", or detach its result at {place(line, '')}" if line else ""
     unused_elements = sum(found.unused_elements for found in wasted.values())
     elements = sum(found.elements for found in known.values())
     return Finding(
@@ -145,7 +151,7 @@ def _left_out(
         ),
         options=(
             Option(
-                "Call requires_grad_(False) on parameters that are not trained.",
+                f"Call requires_grad_(False) on parameters that are not trained{where}.",
                 (
                     1.0 - min(limits.max_backward_share, limits.max_saved * part) * backward,
                     1.0 - limits.min_saved * share,
@@ -154,6 +160,7 @@ def _left_out(
             ),
         ),
         verdict="compute-bound",
+        location=locate(line),
         confidence="inferred",
         claims=pl.col("part") == "backward",
     )
