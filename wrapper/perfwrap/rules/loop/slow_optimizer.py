@@ -217,9 +217,11 @@ def _finding(
         else _options(use, kind, is_torchs, on_gpu, (best, worst)),
         verdict="launch-bound"
         if on_gpu
-        else "python-bound"
-        if use.share >= limits.min_verdict_share and not is_large
-        else None,
+        else None
+        if use.share < limits.min_verdict_share
+        else "compute-bound"
+        if is_large
+        else "python-bound",
         location=locate(use.where),
         confidence="inferred",
         claims=(pl.col("operation") == "optimizer")
