@@ -10,8 +10,8 @@ Why it costs
 
 How the gain is estimated
     Measured: the time to create the loader's iterator, plus the time of each epoch's first batch beyond the median,
-    plus the end of the workers. At best all of it disappears; at worst only the start of the processes, because the
-    first batch of an epoch is not prefetched even with persistent workers.
+    plus the end of the workers. At best all of it disappears; at worst nine tenths of the start of the processes, because
+    the first batch of an epoch is not prefetched even with persistent workers.
 
 How to fix
     Pass persistent_workers=True to the DataLoader. If the program creates a new DataLoader for each epoch, create it
@@ -29,6 +29,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.what_if import NEARLY_ALL
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
@@ -90,7 +91,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         options=(
             Option(
                 _advice(loader, where),
-                (1.0 - share, 1.0 - min(share, processes_ns / total_ns)),
+                (1.0 - share, 1.0 - NEARLY_ALL * min(share, processes_ns / total_ns)),
                 experiment=None if loader.made_again else "persistent-workers",
             ),
         ),
