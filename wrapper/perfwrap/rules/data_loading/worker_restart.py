@@ -10,8 +10,8 @@ Why it costs
 
 How the gain is estimated
     Measured: the time to create the loader's iterator, plus the time of each epoch's first batch beyond the median,
-    plus the end of the workers. At best all of it disappears; at worst nine tenths of the start of the processes, because
-    the first batch of an epoch is not prefetched even with persistent workers.
+    plus the end of the workers. At best all of it disappears; at worst nine tenths of the start of the processes,
+    because the first batch of an epoch is not prefetched even with persistent workers.
 
 How to fix
     Pass persistent_workers=True to the DataLoader. If the program creates a new DataLoader for each epoch, create it
