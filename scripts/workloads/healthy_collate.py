@@ -19,7 +19,7 @@ def pad_collate(samples):
 
 
 model = nn.Sequential(nn.Linear(60 * SYMBOLS, 1024), nn.ReLU(), nn.Linear(1024, 768), nn.ReLU(), nn.Linear(768, 2))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 loader = DataLoader(sequences, batch_size=64, shuffle=True, num_workers=1, collate_fn=pad_collate)
 for batch, labels in loader:
     optimizer.zero_grad()

@@ -9,8 +9,8 @@ from torch import nn
 torch.manual_seed(0)
 generator = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 784), nn.Tanh())
 judge = nn.Sequential(nn.Linear(784, 512), nn.LeakyReLU(0.2), nn.Linear(512, 1))
-optimizer_g = torch.optim.Adam(generator.parameters(), lr=2e-4)
-optimizer_d = torch.optim.Adam(judge.parameters(), lr=2e-4)
+optimizer_g = torch.optim.Adam(generator.parameters(), lr=2e-4, fused=True)
+optimizer_d = torch.optim.Adam(judge.parameters(), lr=2e-4, fused=True)
 bce = nn.BCEWithLogitsLoss()
 real, ones, zeros = torch.rand(128, 784), torch.ones(128, 1), torch.zeros(128, 1)
 

@@ -5,7 +5,7 @@ from torch import nn
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(256, 768), nn.Tanh(), nn.Linear(768, 256))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 running = 0.0
 for step in range(250):
     x = torch.randn(128, 256)

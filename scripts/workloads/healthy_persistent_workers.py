@@ -11,7 +11,7 @@ class Trainer:
         data = TensorDataset(torch.randn(1024, 128), torch.randn(1024, 1))
         self.loader = DataLoader(data, batch_size=64, num_workers=1, persistent_workers=True)
         self.model = nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1024), nn.ReLU(), nn.Linear(1024, 1))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
 
     def fit(self, epochs):
         for _ in range(epochs):

@@ -27,7 +27,7 @@ class Classifier(nn.Module):
 
 torch.manual_seed(0)
 model = Classifier()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 loader = DataLoader(Shards(), batch_size=32, num_workers=1, prefetch_factor=16, persistent_workers=True)
 for epoch in range(1):
     for inputs, labels in loader:

@@ -44,7 +44,7 @@ class System:
         self.user, self.item = Tower(data.users, 8), Tower(data.items, 8)
         self.log_scale = nn.Parameter(torch.tensor(2.0))
         dense = [*self.user.net.parameters(), *self.item.net.parameters(), self.log_scale]
-        self.opt_dense = torch.optim.AdamW(dense, lr=1e-3)
+        self.opt_dense = torch.optim.AdamW(dense, lr=1e-3, fused=True)
         self.opt_sparse = torch.optim.SparseAdam([self.user.table.weight, self.item.table.weight], lr=2e-2)
         self.sched = torch.optim.lr_scheduler.StepLR(self.opt_dense, 100, 0.7)
 
