@@ -9,7 +9,7 @@ from torch import nn
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(256, 1536), nn.ReLU(), nn.Linear(1536, 1024), nn.ReLU(), nn.Linear(1024, 10))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 inputs, labels = torch.randn(4096, 256), torch.randint(0, 10, (4096,))
 
 with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ def pad_collate(samples):  # guilty
 
 
 model = nn.Sequential(nn.Linear(60 * SYMBOLS, 256), nn.ReLU(), nn.Linear(256, 2))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 loader = DataLoader(sequences, batch_size=64, shuffle=True, num_workers=2, collate_fn=pad_collate)
 for batch, labels in loader:
     optimizer.zero_grad()
