@@ -135,6 +135,21 @@ def test_many_passes_without_a_fused_form_are_found(
     assert advice in finding.advice
 
 
+def test_no_fused_form_is_advised_where_torch_is_too_old_for_it(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, ms=9, torch="2.3.1", **{"class": "__main__.AdamW", "tensors": 8, "elements": 900_000})
+    loop.journal.fact("optimizer/SGD#1/elements", 900_000)
+    assert not any("fused" in option.edit for option in find(rule).options)
+
+
+def test_on_a_gpu_the_reason_is_what_the_program_switched_off(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop, ms=9, device="cuda:0", foreach=False, **{"class": "torch.optim.rmsprop.RMSprop"})
+    assert "foreach=False" in find(rule).evidence[0]
+
+
 def test_another_optimizer_that_takes_few_passes_is_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop, ms=9, **{"class": "__main__.AdamW", "tensors": 8, "elements": 4_000_000})
     loop.journal.fact("optimizer/SGD#1/elements", 4_000_000)

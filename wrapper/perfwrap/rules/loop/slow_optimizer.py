@@ -114,7 +114,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     ]
     if not slow:
         total = units.share(sum(use.share for use in found))
-        return Clear(f"Optimizer steps take {total} of the loop, and fused=True would not make them faster.")
+        return Clear(f"Optimizer steps take {total} of the loop; none of them is known to be slow.")
     step_ns = mean_step_ns(evidence, trainer)
     can_compile = bool(evidence.get(find_levers, trainer).compiling)
     return [
@@ -202,7 +202,7 @@ def _finding(
         f"it is not from torch ({use.kind.removeprefix('__main__.')})"
         if not is_torchs
         else f"it was created with {'foreach=False' if use.foreach is False else 'neither foreach nor fused'}"
-        if kind not in UNFUSED
+        if large != COMPILED
         else "torch has no fused form of it"
     )
     if is_large and use.elements:
@@ -213,7 +213,7 @@ def _finding(
         share=use.share,
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
         options=_options_in_passes(kind, can_compile, (best, worst))
-        if is_large and not _can_be_fused(use)
+        if large == COMPILED
         else _options(use, kind, is_torchs, on_gpu, (best, worst)),
         verdict="launch-bound"
         if on_gpu
@@ -242,7 +242,8 @@ def _options_in_passes(kind: str, can_compile: bool, saving: tuple[float, float]
     compiled = Option(
         "Compile the step: step = torch.compile(optimizer.step).",
         (saving[0], 1.0),
-        details="It then goes over each tensor about once.",
+        details="It then goes over each tensor about once. With a scheduler, lr must be a tensor: each new number "
+        "compiles the step again.",
     )
     return (compiled, fewer)
 
