@@ -111,8 +111,8 @@ def test_other_large_tensors_cost_their_arithmetic(
 @pytest.mark.parametrize(
     ("kind", "elements", "saved", "advice"),
     [
-        ("torch.optim.rmsprop.RMSprop", 16_000_000, (0.0, 0.7), "torch.compile"),
-        ("__main__.Lion", 900_000, (0.0, 0.7), "torch.compile"),
+        ("torch.optim.rmsprop.RMSprop", 16_000_000, (0.0, 0.85), "torch.compile"),
+        ("__main__.Lion", 900_000, (0.0, 0.85), "torch.compile"),
         # 9 ms for 900,000 elements, 10 ns each.
         ("__main__.AdamW", 900_000, (0.4, 0.8), "Use torch.optim.AdamW with fused=True"),
     ],
