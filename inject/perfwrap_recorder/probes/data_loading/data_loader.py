@@ -42,9 +42,9 @@ DATASETS = "torch.utils.data.dataset."
 SIZED = (list, tuple, range, dict, str, bytes)
 
 PASSING = (
-    "_perfwrap_passing_waits.get(id(self), _perfwrap_no_waits)[0] > (_perfwrap_state := _perfwrap_now())"
-    " and _perfwrap_state",
-    "_perfwrap_passing_waits.get(id(self), _perfwrap_no_waits)[1](_perfwrap_now() - _perfwrap_state)",
+    "(_perfwrap_waits := _perfwrap_passing_waits.get(id(self), _perfwrap_no_waits))[0]"
+    " > (_perfwrap_state := _perfwrap_now()) and _perfwrap_state",
+    "_perfwrap_waits[1](_perfwrap_now() - _perfwrap_state)",
 )
 """Code in torch's own function: see instrument.py, and ``passing_waits`` in paused_detail.py."""
 
