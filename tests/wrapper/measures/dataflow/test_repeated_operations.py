@@ -215,3 +215,44 @@ def test_its_backward_remains_if_the_first_one_has_none() -> None:
 
     (waste,) = find(body)
     assert len(waste.operations) == 1
+
+
+def clean(step: Step, x: Tensor, name: str = "zeros") -> Tensor:
+    """Compute from fresh memory that is filled in place, as a graph layer normalises its edges."""
+    kept = step.call("ne", x, line=("layer.py:3 clean", "layer.py:9 forward", "train.py:20 main"))
+    degree = step.call(name, line=("layer.py:4 clean", "layer.py:9 forward", "train.py:20 main"))
+    step.call("add_", kept, into=degree, line=("layer.py:5 clean", "layer.py:9 forward", "train.py:20 main"))
+    return step.call("rsqrt", degree, line=("layer.py:6 clean", "layer.py:9 forward", "train.py:20 main"))
+
+
+def layers(step: Step, name: str) -> None:
+    x = step.batch()
+    hidden = step.batch()
+    for _ in range(2):
+        norm = clean(step, x, name)
+        hidden = step.call(
+            "mul", hidden, norm, line=("layer.py:10 forward", "layer.py:10 forward", "train.py:20 main")
+        )
+    step.train(hidden)
+
+
+def test_what_each_layer_computes_of_the_batch_is_found_at_the_call_that_does_nothing_else() -> None:
+    (waste,) = find(lambda step: layers(step, "zeros"))
+    assert (waste.lines[0].file.rpartition("/")[2], waste.lines[0].line) == ("layer.py", 9)
+    assert waste.count == 3
+
+
+def test_memory_of_unknown_content_may_differ() -> None:
+    (waste,) = find(lambda step: layers(step, "empty"))
+    assert waste.count == 1
+
+
+def test_repeated_memory_that_something_else_fills_later_is_a_copy_of_its_own() -> None:
+    def body(step: Step) -> None:
+        x = step.batch()
+        one, two = clean(step, x), clean(step, x)
+        step.call("sub_", step.batch(), into=one, line=13)
+        step.train(step.call("add", one, two))
+
+    (waste,) = find(body)
+    assert {line.line for line in waste.lines} == {3, 5}

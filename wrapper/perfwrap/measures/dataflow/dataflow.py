@@ -8,7 +8,7 @@ constant, which is chosen so that the whole step takes as long as the steps befo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from perfwrap.measures.account.lines import Line
@@ -140,6 +140,13 @@ class Dataflow:
         for number in numbers:
             costs[self.line(number)] += self.cost(number)  # type: ignore[assignment]
         return [line for line, _ in costs.most_common(MAX_LINES)]
+
+    def lines_of(self, roots: Mapping[int, Line], numbers: Iterable[int]) -> tuple[Line, ...]:
+        """Return the lines to change for operations, from ``roots``, the most expensive first."""
+        costs: Counter[Line] = Counter()
+        for number in numbers:
+            costs[roots[number]] += self.cost(number)  # type: ignore[assignment]
+        return tuple(line for line, _ in costs.most_common(MAX_LINES))
 
     def callers(self, numbers: Iterable[int]) -> list[Line]:
         """Return the lines that call those of operations, the most expensive first."""

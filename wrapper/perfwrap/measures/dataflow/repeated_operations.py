@@ -28,23 +28,16 @@ from perfwrap.timeline.operation_window import (
 )
 
 FACTORIES = frozenset(
-    (
-        *(
-            "zeros",
-            "ones",
-            "full",
-            "zeros_like",
-            "ones_like",
-            "full_like",
-            "new_zeros",
-            "new_ones",
-            "new_full",
-        ),
-        *("scalar_tensor", "lift_fresh", "empty", "empty_like", "new_empty", "empty_strided", "arange"),
-        *("new_empty_strided", "_record_function_enter_new", "_record_function_exit"),
-    )
+    ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+    + ("scalar_tensor", "arange")
 )
-"""Functions whose equal results are separate on purpose."""
+"""Functions whose equal results are separate on purpose; what is computed from equal ones may be repeated."""
+
+UNKNOWN = frozenset(
+    ("lift_fresh", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+    + ("_record_function_enter_new", "_record_function_exit")
+)
+"""Functions whose result does not follow from their recorded arguments."""
 
 CASTS = frozenset(("_to_copy", "t", "transpose", "view", "clone", "permute", "detach", "unsqueeze", "expand"))
 
@@ -53,35 +46,39 @@ Key = tuple[object, ...]
 
 def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[int]) -> list[Waste]:
     """Return the repeated operations, by the two lines that compute the same."""
-    groups: dict[tuple[Line, Line], list[int]] = defaultdict(list)
+    parted: dict[tuple[Line, Line], list[int]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[int]] = defaultdict(list)
     detached: dict[tuple[str, str], list[int]] = defaultdict(list)
-    firsts: dict[int, int] = {}
-    for number, before in _pairs(flow):
-        firsts[number] = before
-        if number in dead or (number in unchanging and before not in unchanging):
+    firsts = _pairs(flow)
+    # In a loop over layers, for example, the lines are those that do nothing but repeated work.
+    roots = flow.roots({*firsts, *firsts.values()})
+    for number, before in firsts.items():
+        if (
+            not flow.operations[number].reads
+            or flow.name(number) in FACTORIES
+            or number in dead
+            or (number in unchanging and before not in unchanging)
+        ):
             continue
+        line = flow.line(number)
         if flow.name(number) == "detach":
-            line = flow.line(number)
             detached[line.file, line.function].append(number)
+        elif parts := _part(flow, before, number):
+            parted[parts].append(number)
         else:
-            groups[_part(flow, before, number)].append(number)
+            alike[roots[number].file, roots[number].function].append(number)
+    groups: list[tuple[tuple[Line, ...], Line | None, list[int]]]
+    groups = [((second,), first, numbers) for (first, second), numbers in parted.items()]
+    groups += [(flow.lines_of(roots, numbers), None, numbers) for numbers in alike.values()]
     found = []
-    for (first, second), numbers in groups.items():
+    for lines, other, numbers in groups:
         if all(number in unchanging for number in numbers):
             continue
         # Its backward remains if the first one has none, as in an evaluation.
         twice = [number for number in numbers if flow.backward_of.get(firsts[number])]
         whole = list(dict.fromkeys((*numbers, *flow.with_backward(twice))))
-        found.append(
-            Waste(
-                tuple(whole),
-                flow.share(whole),
-                (second,),
-                tuple(flow.callers(numbers)),
-                other=first if first != second else None,
-                count=len(numbers),
-            )
-        )
+        callers = tuple(line for line in flow.callers(numbers) if line not in lines)
+        found.append(Waste(tuple(whole), flow.share(whole), lines, callers, other=other, count=len(numbers)))
     for numbers in detached.values():
         found.append(
             Waste(
@@ -130,30 +127,57 @@ def find_repeated_backward(flow: Dataflow, dead: Collection[int]) -> list[Waste]
     return [Waste(tuple(again), flow.share(again), lines, count=len(pairs) + 1, in_backward=True)]
 
 
-def _pairs(flow: Dataflow) -> list[tuple[int, int]]:
-    """Return (operation, the earlier one that computed the same) of the step."""
+def _pairs(flow: Dataflow) -> dict[int, int]:
+    """Return the earlier operation that computed the same, for each of the step that has one."""
     keys = _numbered(flow)
     first: dict[Key, int] = {}
-    found = []
+    found: dict[int, int] = {}
     for number in flow.step:
         operation, key = flow.operations[number], keys[number]
-        if key is None or not operation.reads or not operation.writes:
+        if key is None or not operation.writes:
             continue
         if operation.flags & (OPTIMIZER | DATA | HOST | READ | CHECKPOINTED):
             continue
         if flow.is_view(number) and flow.name(number) != "detach":
             continue
-        storages = {flow.window.value_storage[value] for value in flow.made(number)}
-        if any(later > number for storage in storages for later in flow.writers[storage]):
-            continue  # a copy of its own
         before = first.setdefault(key, number)
-        if before == number or any(how == WRITTEN for how in operation.writes[2::3]):
-            continue
         # Activation checkpointing computes again on purpose.
         if (flow.operations[before].flags ^ operation.flags) & BACKWARD or operation.flags & RECOMPUTE:
             continue
-        found.append((number, before))
+        if before != number:
+            found[number] = before
+    _drop_own_copies(flow, found)
     return found
+
+
+def _drop_own_copies(flow: Dataflow, pairs: dict[int, int]) -> None:
+    """Drop the pairs of which one is a copy of its own: memory that not only repeated operations fill."""
+    while pairs:
+        firsts = set(pairs.values())
+        own = [
+            number
+            for number, before in pairs.items()
+            if not (_is_filled_by(flow, number, pairs) and _is_filled_by(flow, before, firsts))
+        ]
+        for number in own:
+            del pairs[number]
+        if not own:
+            return
+
+
+def _is_filled_by(flow: Dataflow, number: int, known: Collection[int]) -> bool:
+    """Return whether only these operations write to the memory of an operation's results."""
+    window, operation = flow.window, flow.operations[number]
+    storages = {window.value_storage[value] for value in flow.made(number)}
+    if any(later > number and later not in known for storage in storages for later in flow.writers[storage]):
+        return False
+    if WRITTEN not in operation.writes[2::3]:
+        return True
+    return all(
+        window.value_operation[value] in known
+        for value in operation.reads[::2]
+        if window.value_storage[value] in storages
+    )
 
 
 def _numbered(flow: Dataflow) -> list[Key | None]:
@@ -164,7 +188,7 @@ def _numbered(flow: Dataflow) -> list[Key | None]:
     for number, operation in enumerate(flow.operations[: flow.end]):
         key: Key | None = None
         function = window.functions[operation.function]
-        if not operation.flags & RANDOM and function.name not in FACTORIES and not function.is_empty:
+        if not operation.flags & RANDOM and function.name not in UNKNOWN and not function.is_empty:
             inputs = tuple(
                 (numbers.get(value, ("value", value)), shape) for value, shape in operation.inputs()
             )
@@ -179,14 +203,12 @@ def _numbered(flow: Dataflow) -> list[Key | None]:
     return keys
 
 
-def _part(flow: Dataflow, before: int, number: int) -> tuple[Line, Line]:
-    """Return the lines of two operations where their stacks part, from outside."""
-    one, two = flow.stack(before)[::-1], flow.stack(number)[::-1]
-    for first, second in zip(one, two, strict=False):
+def _part(flow: Dataflow, before: int, number: int) -> tuple[Line, Line] | None:
+    """Return the lines of two operations where their stacks part, from outside; None if they do not."""
+    for first, second in zip(flow.stack(before)[::-1], flow.stack(number)[::-1], strict=False):
         if first != second:
             return line_of(first), line_of(second)
-    shared = line_of((one or two or [None])[-1])  # type: ignore[list-item]
-    return shared, line_of((two or one or [None])[-1])  # type: ignore[list-item]
+    return None
 
 
 def _of_parameters_alone(flow: Dataflow) -> set[int]:

@@ -7,11 +7,10 @@ third step of all windows.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection
 
-from perfwrap.measures.account.lines import Line
-from perfwrap.measures.dataflow.dataflow import MAX_LINES, Dataflow
+from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import (
     BACKWARD,
@@ -41,20 +40,12 @@ def find_unchanging(flow: Dataflow, dead: Collection[int]) -> tuple[list[Waste],
         Waste(
             tuple(numbers),
             flow.share(numbers),
-            tuple(_ordered(flow, numbers, roots)),
+            flow.lines_of(roots, numbers),
             tuple(flow.callers(numbers)),
             converted=any(flow.has(number, CONVERT) for number in numbers),
         )
         for numbers in groups.values()
     ], known
-
-
-def _ordered(flow: Dataflow, numbers: list[int], roots: Mapping[int, Line]) -> list[Line]:
-    """Return the lines to change, the most expensive first."""
-    costs: Counter[Line] = Counter()
-    for number in numbers:
-        costs[roots[number]] += flow.cost(number)  # type: ignore[assignment]
-    return [line for line, _ in costs.most_common(MAX_LINES)]
 
 
 def _confirmed(flow: Dataflow, dead: Collection[int]) -> set[int]:

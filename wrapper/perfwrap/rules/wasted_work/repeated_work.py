@@ -72,7 +72,13 @@ def _words(waste: Waste) -> Words:
     return Words(
         title=title,
         evidence=(
-            f"{many(waste)} of a step, backward included, get the same function, numbers and tensors as earlier ones.",
+            f"{many(waste)} of a step, backward included, {_where(waste)}get the same function, numbers and tensors as "
+            "earlier ones.",
         ),
         advice=advice,
     )
+
+
+def _where(waste: Waste) -> str:
+    """Return the lines where the title names only the first of them."""
+    return f"at {lines(waste.lines)}, " if len(waste.lines) > 1 else ""
