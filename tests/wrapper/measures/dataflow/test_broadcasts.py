@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
-from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.measures.dataflow.waste import Waste, join_alike
 
 from tests.wrapper.drawn_windows import Draw, Step, draw_flow
 
@@ -65,3 +65,15 @@ def test_two_copies_that_meet_are_one_waste() -> None:
 def test_what_is_known_to_be_wasted_is_left_out() -> None:
     flow = draw_flow(distances)
     assert find_broadcasts(flow, frozenset(flow.step)) == []
+
+
+def test_the_copies_of_each_head_are_one_waste() -> None:
+    def body(step: Step) -> None:
+        distances(step)
+        distances(step)
+
+    one, two = find(body)
+    (both,) = join_alike([one, two])
+    assert both.share == pytest.approx(one.share + two.share)
+    assert both.certain_share == pytest.approx(2 / 12)
+    assert len(both.operations) == len(one.operations) + len(two.operations)

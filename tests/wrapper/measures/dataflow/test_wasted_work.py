@@ -9,6 +9,7 @@ from perfwrap.measures.dataflow.dataflow import find_dataflow
 from perfwrap.measures.dataflow.wasted_work import (
     FROZEN,
     KINDS,
+    METRICS,
     MIN_SHARE,
     REPEATED,
     UNCHANGING,
@@ -103,7 +104,7 @@ def test_kinds_that_need_the_gradients_are_unknown_if_they_were_not_seen(timelin
         step.optimize(step.old("weight"), step.batch())
 
     work = find(timeline, body)
-    assert set(work.unknown) == {UNUSED, FROZEN, WEIGHTS}
+    assert set(work.unknown) == {UNUSED, FROZEN, WEIGHTS, METRICS}
     assert kinds(work) == {}
     assert set(work.wastes) == set(KINDS)
 

@@ -28,8 +28,11 @@ class Liveness(Struct, frozen=True):
 NOTHING_DEAD = Liveness(frozenset(), frozenset())
 
 
-def find_dead(flow: Dataflow) -> Liveness | None:
-    """Return what reaches nothing; None if that cannot be known."""
+def find_dead(flow: Dataflow, but_python: bool = False) -> Liveness | None:
+    """Return what reaches nothing, or, with ``but_python``, what reaches nothing but values that Python reads.
+
+    None if that cannot be known.
+    """
     if _has_unseen_gradients(flow):
         return None
     window = flow.window
@@ -41,7 +44,15 @@ def find_dead(flow: Dataflow) -> Liveness | None:
     live: set[int] = set()
     for number in range(len(flow.operations) - 1, -1, -1):
         operation = flow.operations[number]
-        is_live = _has_effects(flow, number) or (not operation.writes and bool(operation.reads))
+        is_read = (
+            bool(operation.flags & (HOST | READ)) or flow.window.functions[operation.function].is_dynamic
+        )
+        if but_python and is_read:
+            is_live = False
+        else:
+            is_live = (
+                is_read or _has_effects(flow, number) or (not operation.writes and bool(operation.reads))
+            )
         if not is_live:
             for value, _, how in operation.outputs():
                 if how != VIEW and (value in live_values or value in remaining):
@@ -52,7 +63,7 @@ def find_dead(flow: Dataflow) -> Liveness | None:
         is_view = flow.is_view(number)
         if is_live:
             live.add(number)
-            if not is_view or operation.flags & (HOST | READ):
+            if not is_view or is_read:
                 live_values.update(operation.reads[::2])
     dead = frozenset(
         number
@@ -69,12 +80,7 @@ def find_dead(flow: Dataflow) -> Liveness | None:
 def _has_effects(flow: Dataflow, number: int) -> bool:
     """Return whether an operation does more than to compute its outputs."""
     operation = flow.operations[number]
-    function = flow.window.functions[operation.function]
-    return bool(
-        operation.flags & (HOST | READ)
-        or (function.namespace not in PURE and operation.reads)
-        or function.is_dynamic
-    )
+    return bool(flow.window.functions[operation.function].namespace not in PURE and operation.reads)
 
 
 def _outlives(flow: Dataflow, number: int, storage: int) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap.measures.account.lines import Line
 
@@ -34,3 +37,26 @@ class Waste(Struct, frozen=True):
     """The part of ``share`` that any fix removes, if it is smaller."""
     in_backward: bool = False
     """Whether the work is that of a backward pass."""
+
+
+def join_alike(wastes: Iterable[Waste]) -> list[Waste]:
+    """Return the wastes, those at the same lines as one: each head of an attention layer does the same, for example."""
+    joined: dict[object, Waste] = {}
+    for waste in wastes:
+        key = frozenset(waste.lines), waste.other
+        first = joined.get(key)
+        joined[key] = waste if first is None else _sum(first, waste)
+    return list(joined.values())
+
+
+def _sum(one: Waste, two: Waste) -> Waste:
+    return replace(
+        one,
+        operations=(*one.operations, *two.operations),
+        share=one.share + two.share,
+        callers=tuple(dict.fromkeys((*one.callers, *two.callers))),
+        names=(*one.names, *two.names),
+        certain_share=None
+        if one.certain_share is None or two.certain_share is None
+        else one.certain_share + two.certain_share,
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.dataflow.broadcasts import find_broadcasts
 from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow, line_of
 from perfwrap.measures.dataflow.full_sorts import find_full_sorts
@@ -14,12 +15,13 @@ from perfwrap.measures.dataflow.inspected_part import find_loop_share
 from perfwrap.measures.dataflow.late_products import find_late_products
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
+from perfwrap.measures.dataflow.read_operations import find_read
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
 from perfwrap.measures.dataflow.small_loops import find_small_loops
 from perfwrap.measures.dataflow.softmax_logs import find_softmax_logs
 from perfwrap.measures.dataflow.unchanging_operations import find_unchanging
 from perfwrap.measures.dataflow.unused_operations import find_partly_unused, find_unused
-from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.measures.dataflow.waste import Waste, join_alike
 from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.model_loops import find_model_loop
@@ -30,8 +32,8 @@ from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
 
 UNCHANGING, REPEATED, UNUSED, LOOP = "unchanging", "repeated", "unused", "loop"
 SOFTMAX, FROZEN, WEIGHTS, RECAST, BROADCAST = "softmax", "frozen", "weights", "recast", "broadcast"
-SORT, LATE = "sort", "late"
-KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, LATE, SORT, SOFTMAX)
+SORT, LATE, METRICS = "sort", "late", "metrics"
+KINDS = (UNCHANGING, REPEATED, UNUSED, FROZEN, WEIGHTS, RECAST, LOOP, BROADCAST, LATE, SORT, SOFTMAX, METRICS)
 """The kinds of waste; of two that need the same operations, the first has the stronger proof."""
 
 MIN_SHARE = 0.01
@@ -63,7 +65,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
     alive = find_dead(flow)
     if alive is None:
         why = "An optimizer reads gradients that no recorded operation made."
-        unknown = dict.fromkeys((UNUSED, FROZEN, WEIGHTS), why)
+        unknown = dict.fromkeys((UNUSED, FROZEN, WEIGHTS, METRICS), why)
     dead = (alive or NOTHING_DEAD).operations
     unchanging, same = find_unchanging(flow, dead)
     recast, repeated = split_casts(flow, find_repeated(flow, dead, same))
@@ -78,11 +80,16 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         WEIGHTS: weights,
         RECAST: recast,
         LOOP: [_at_loop(evidence, trainer, flow, waste) for waste in find_small_loops(flow, same)],
-        BROADCAST: find_broadcasts(flow, same | dead),
+        BROADCAST: join_alike(find_broadcasts(flow, same | dead)),
         LATE: find_late_products(flow, same | dead),
         SORT: find_full_sorts(flow, same | dead),
         SOFTMAX: find_softmax_logs(flow),
     }
+    stronger = {
+        number for kind in (UNCHANGING, REPEATED) for waste in found[kind] for number in waste.operations
+    }
+    has_loader = bool(evidence.get(find_loaders, trainer))
+    found[METRICS] = find_read(flow, alive or NOTHING_DEAD, stronger, has_loader) if alive else []
     recomputed = [
         number for number in flow.step if flow.has(number, RECOMPUTE) and flow.has(number, BACKWARD)
     ]
@@ -119,10 +126,13 @@ def find_obstacle(timeline: Timeline) -> str:
 
 
 def _once(flow: Dataflow, found: Mapping[str, list[Waste]]) -> dict[str, tuple[Waste, ...]]:
-    """Return the wastes with each operation in one of them: the largest waste takes its operations first."""
+    """Return the wastes with each operation in one of them: the largest waste takes its operations first.
+
+    Metrics come last: what makes their operations cheaper is worth more than to run them less often.
+    """
     order = sorted(
         ((kind, waste) for kind in KINDS for waste in found[kind]),
-        key=lambda each: (-each[1].share, KINDS.index(each[0])),
+        key=lambda each: (each[0] == METRICS, -each[1].share, KINDS.index(each[0])),
     )
     taken: set[int] = set()
     kept: dict[str, list[Waste]] = {kind: [] for kind in KINDS}

@@ -10,6 +10,7 @@ from perfwrap.rules.wasted_work import (
     log_of_softmax,
     loop_of_small_operations,
     materialised_broadcast,
+    metrics_each_step,
     needless_weight_gradients,
     recast_weights,
     repeated_work,
@@ -31,5 +32,6 @@ RULES: tuple[Rule, ...] = (
     linear_on_repeated_rows,
     full_sort,
     log_of_softmax,
+    metrics_each_step,
 )
 """In the order in which they are shown."""
