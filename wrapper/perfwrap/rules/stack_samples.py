@@ -40,11 +40,20 @@ def quote(sampled: Sampled | None, what: str) -> tuple[str, ...]:
     first, *others = sampled.functions[:QUOTED]
     words = (
         f"{units.count(first.count)} of {units.count(sampled.count)} samples {what} were in {where(first)}"
+        f"{_called(first)}"
     )
     for other in others:
         if other.count >= WORTH_SHARE * sampled.count:
-            words += f", {units.count(other.count)} in {where(other)}"
+            words += f", {units.count(other.count)} in {where(other)}{_called(other)}"
     return (f"{words} (sampled by {_by(sampled)}).", *quote_library(first))
+
+
+def _called(function: HotFunction) -> str:
+    """Return `` and called at train.py:7`` if one line of another function makes all calls."""
+    caller = function.caller
+    if caller is None or caller.function == function.line.function:
+        return ""
+    return f" and called at {place(caller, '')}"
 
 
 def quote_library(function: HotFunction) -> tuple[str, ...]:

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime, common_lines, library_time
+from perfwrap.measures.loop.library_calls import (
+    LibraryCall,
+    LibraryTime,
+    common_caller,
+    common_lines,
+    library_time,
+)
 
 SITE = "/venv/lib/python3.11/site-packages"
 MAIN = "<module> (/w/a.py:3)"
@@ -75,3 +81,12 @@ def test_the_common_lines_are_those_of_the_program_inside_modules() -> None:
         ("/w/part.py", "Part.forward", 4, 6),
     ]
     assert common_lines([(stack(outer), 5)]) == []
+
+
+def test_the_line_that_calls_a_function_is_known_if_nearly_all_samples_have_the_same() -> None:
+    inner = "normals (/p/geometry.py:50);_count (/venv/lib/python3.11/site-packages/numpy/core.py:7)"
+    one = f"main (/p/train.py:9);error (/p/conditions.py:74);{inner}"
+    other = f"main (/p/train.py:9);test (/p/conditions.py:80);{inner}"
+    assert common_caller([(one, 9), (other, 1)], "/p/geometry.py") == ("/p/conditions.py", "error", 74)
+    assert common_caller([(one, 6), (other, 4)], "/p/geometry.py") is None
+    assert common_caller([("main (/p/train.py:9)", 3)], "/p/train.py") is None

@@ -94,6 +94,21 @@ def common_lines(stacks: Sequence[tuple[str, int]]) -> list[tuple[str, str, int,
         found.append((*child, weight))
 
 
+def common_caller(stacks: Sequence[tuple[str, int]], file: str) -> tuple[str, str, int] | None:
+    """Return the frame that calls the program's innermost one, if it is the same in nearly all stacks.
+
+    ``file`` is that of the innermost frame of the program. The frame is its file, function and line.
+    """
+    found: Counter[tuple[str, str, int]] = Counter()
+    for stack, weight in stacks:
+        frames = [(found["file"], found["function"], int(found["line"])) for found in FRAME.finditer(stack)]
+        own = [frame for frame in frames if is_program(frame[0])]
+        if len(own) > 1 and own[-1][0] == file:
+            found[own[-2]] += weight
+    frame, weight = found.most_common(1)[0] if found else (("", "", 0), 0)
+    return frame if weight and weight >= ONLY_SHARE * sum(weight for _, weight in stacks) else None
+
+
 def _inside_modules(stack: str) -> tuple[tuple[str, str, int], ...]:
     """Return the program's own frames inside the outermost module call: file, function and line."""
     frames = [(found["file"], found["function"], int(found["line"])) for found in FRAME.finditer(stack)]

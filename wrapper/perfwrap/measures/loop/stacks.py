@@ -16,7 +16,7 @@ from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.batch_making import workers_of
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, common_lines, library_time
+from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, common_caller, common_lines, library_time
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps, pieces_of
 from perfwrap.measures.loop.source_calls import begin_of_statement
 from perfwrap.measures.trainers import Trainer
@@ -51,6 +51,8 @@ class HotFunction(Struct, frozen=True):
     """Part of ``count``: samples on that line."""
     library: LibraryTime | None = None
     """The libraries that the line calls, of these samples."""
+    caller: Line | None = None
+    """The line of the program that calls the function, if nearly all samples have the same."""
 
 
 class Sampled(Struct, frozen=True):
@@ -208,7 +210,14 @@ def _with_libraries(functions: tuple[HotFunction, ...], rows: pl.DataFrame) -> t
     for hot in functions[:WITH_LIBRARIES]:
         here = rows.filter(pl.col("file") == hot.line.file, pl.col("line") == hot.line.line)
         stacks = list(here.group_by("stack", maintain_order=True).agg(pl.col("weight").sum()).iter_rows())
-        found.append(replace(hot, library=library_time(stacks, hot.line.file, hot.line.line)))
+        library = library_time(stacks, hot.line.file, hot.line.line)
+        whole = rows.filter(
+            pl.col("file") == hot.line.file, pl.col("function").fill_null("") == hot.line.function
+        )
+        caller = common_caller(
+            list(whole.group_by("stack").agg(pl.col("weight").sum()).iter_rows()), hot.line.file
+        )
+        found.append(replace(hot, library=library, caller=caller and Line(caller[0], caller[2], caller[1])))
     return (*found, *functions[WITH_LIBRARIES:])
 
 
