@@ -95,3 +95,12 @@ def test_state_that_remains_is_no_metric() -> None:
         step.item(step.old("average"))
 
     assert find(body) == []
+
+
+def test_a_program_that_decides_by_what_it_read_needs_it() -> None:
+    def body(step: Step) -> None:
+        x = step.batch()
+        step.item(score(step, x))
+        train(step, step.call("relu", x) if step.number == 2 else x)
+
+    assert find(body) == []

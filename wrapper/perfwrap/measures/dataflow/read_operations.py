@@ -1,8 +1,8 @@
 """Operations of every step whose results only Python reads: metrics and log values.
 
 Their results reach a value that the host reads, but no parameter and no state that outlives the step. Nothing is said
-if what Python has read may come back into the training: as tensors made from Python or NumPy values, or as numbers that
-differ from step to step.
+if what Python has read may come back into the training: as tensors made from Python or NumPy values, as numbers that
+differ from step to step, or as a decision what to do, so that steps call other operations.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _comes_back(flow: Dataflow, only_read: Collection[int], has_loader: bool) ->
             for value in operation.reads[::2]
         ):
             return True
-    return _numbers(flow, 1) != _numbers(flow, 2)
+    return _numbers(flow, 1) != _numbers(flow, 2) or _called(flow, 1) != _called(flow, 2)
 
 
 def _numbers(flow: Dataflow, step: int) -> set[tuple[object, ...]]:
@@ -75,6 +75,12 @@ def _numbers(flow: Dataflow, step: int) -> set[tuple[object, ...]]:
         for number in range(begin, end)
         if flow.name(number) in WITH_NUMBERS and not flow.has(number, OPTIMIZER | BACKWARD | DATA)
     }
+
+
+def _called(flow: Dataflow, step: int) -> list[str]:
+    """Return the functions that a step calls, in order, without reads."""
+    begin, end = flow.window.first_operations[step : step + 2]
+    return [flow.name(number) for number in range(begin, end) if not flow.has(number, HOST | READ | DATA)]
 
 
 def _in_every_step(flow: Dataflow) -> set[int]:

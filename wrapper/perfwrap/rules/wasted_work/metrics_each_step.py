@@ -14,11 +14,11 @@ How the gain is estimated
     on top.
 
 How to fix
-    Compute them only in the steps that log them.
+    Compute them only in the steps that log them, or every N steps.
 
 When it is wrong
     When the program decides by the values: early stopping, a curriculum, a loss scale. If the values may come back into
-    the training as numbers or tensors, nothing is reported.
+    the training, as numbers, as tensors or as other operations, nothing is reported.
 
 """
 
@@ -57,5 +57,5 @@ def _words(waste: Waste) -> Words:
             f"The results of {many(waste)}, at {lines(waste.lines)}, reach no loss, no parameter, and no state that "
             "outlives the step.",
         ),
-        advice="If they are metrics or log values, compute them only in the steps that log them.",
+        advice="If they are metrics, checks or log values, compute them only in some steps.",
     )
