@@ -18,6 +18,7 @@ from itertools import chain, repeat
 from perfwrap_recorder.journal_format import (
     BACKWARD,
     CLIP,
+    CLOSURE,
     COLLATE,
     COLLECTIVE,
     DATA,
@@ -36,7 +37,7 @@ from perfwrap_recorder.journal_format import (
 
 PAUSABLE = frozenset(
     (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
-    + (SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE)
+    + (SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE, CLOSURE)
 )
 """The kinds that can be paused."""
 SWITCH_OFF_ORDER = (

@@ -4,6 +4,9 @@ Instruments two functions that torch calls inside the ``step`` of each class tha
 calls its ``__init__``: ``record_function.__enter__`` before it and ``Optimizer._optimizer_step_code`` after it. So no
 hook is registered, and the torch optimizer inside a class that only looks like one is recorded, too.
 
+A function that the program gives to ``step`` runs under ``torch.enable_grad``: what is between its ``__enter__`` and
+its ``__exit__`` is the program's own, not the optimizer's.
+
 Nothing is recorded of a step that raises. Each step is counted, also in paused detail: a new optimizer gets its number
 and its tally with its first step.
 """
@@ -35,11 +38,15 @@ STEP = "Optimizer.step#"
 MAX_STARTS = 1000
 """Maximum number of begun steps: those that raise never end."""
 
+OWN_FRAMES = ("step", "_use_grad", "decorate_context", "wrapper")
+"""The functions of torch, and of an optimizer, between ``enable_grad`` and the frame that steps."""
+
 STRANGER = (lambda: None), 0, "", None, False
 """The entry of an optimizer that has not stepped yet."""
 
 awaiting = set()  # threads inside a scaler, none of whose optimizers has stepped yet
 _starts = {}  # id of the frame of torch that steps -> when the step began, and its GPU events
+_closures = {}  # id of the context around a closure -> when it began
 _next_number = count(1).__next__
 _numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally, whether steps nest)
 _waiting = set()  # numbers of those whose gradients could not be read yet without being observed
@@ -66,6 +73,7 @@ def install(torch):
             "_perfwrap_no_steps": paused_detail.NO_STEPS,
         },
     )
+    _watch_closures(torch)
     journal.after_fork.add(awaiting.clear)
     unused_gradients.install()
     journal.cover("probe/optimizer")
@@ -135,6 +143,47 @@ def _around(torch):
             keep_gpu(pair, name)
 
     return begin_step, end_step
+
+
+def _watch_closures(torch):
+    """Time the functions that the program gives to ``step``."""
+    begin_closure, end_closure = (
+        guard.protect("optimizer", _begin_closure),
+        guard.protect("optimizer", _end_closure),
+    )
+
+    def begin(context):
+        begin_closure(context, sys._getframe(1).f_back)
+
+    for method, call, pending in (
+        (torch.enable_grad.__enter__, begin, _starts),
+        (torch.enable_grad.__exit__, end_closure, _closures),
+    ):
+        name = "_perfwrap_steps" if pending is _starts else "_perfwrap_closures"
+        instrument.instrument(
+            torch,
+            method,
+            *(call, _pass, None, ("self",)),
+            condition=name,
+            known={name: pending},
+            kind=journal_format.CLOSURE,
+        )
+
+
+def _begin_closure(context, frame):
+    while frame is not None and frame.f_code.co_name in OWN_FRAMES:
+        if id(frame) in _starts:
+            if len(_closures) >= MAX_STARTS:
+                _closures.clear()
+            _closures[id(context)] = now()
+            return
+        frame = frame.f_back
+
+
+def _end_closure(context):
+    start = _closures.pop(id(context), None)
+    if start is not None:
+        journal.span(start, now() - start, 0, journal.text("closure"), journal_format.CLOSURE)
 
 
 def _is_inside(frame, optimizer):

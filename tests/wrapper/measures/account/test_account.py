@@ -138,6 +138,62 @@ def test_what_is_nested_is_taken_out_of_what_it_is_nested_in(run) -> None:
     }
 
 
+def closure_step(journal) -> None:
+    with journal.inside("optimizer", "Adam#1", line="train.py:9:main"):
+        journal.python(1)
+        with journal.inside("closure", "closure"):
+            journal.python(4)
+            journal.forward(20, line="train.py:5:closure")
+            journal.python(30)
+            journal.backward(30, line="train.py:7:closure")
+            journal.python(6)
+        journal.python(9)
+
+
+def test_code_in_a_closure_is_the_programs_and_not_the_optimizers(run) -> None:
+    journal = run.journal()
+    for _ in range(10):
+        closure_step(journal)
+    _, account = account_of(run.read())
+    assert_identity(account)
+    assert {part: ns for part, ns in account.ns.items() if ns} == {
+        "forward": 200,
+        "backward": 300,
+        "optimizer": 100,
+        "python": 400,
+    }
+    own = account.segments.filter(pl.col("part") == "python")
+    places = own.select("line", "until_line", "after_operation", "before_operation").unique().rows()
+    assert set(places) == {
+        (9, 5, "optimizer", "forward"),
+        (5, 7, "forward", "backward"),
+        (7, 9, "backward", "optimizer"),
+    }
+    assert own["operation"].null_count() == own.height
+
+
+def test_sums_of_optimizers_are_divided_like_their_detailed_steps(run) -> None:
+    journal = run.journal()
+    for _ in range(20):
+        closure_step(journal)
+    begin = journal.now
+    journal.describe("THIN", start=begin, value=0)
+    journal.sum("optimizer", begin, 10, 1_000, "Adam#1", "train.py:9:main")
+    journal.sum("closure", begin, 10, 900, "closure")
+    journal.sum("forward", begin, 10, 200, "", "train.py:5:closure")
+    journal.sum("backward", begin, 10, 300, "", "train.py:7:closure")
+    journal.python(1_000)
+    journal.describe("THIN", start=journal.now, value=2)
+    for _ in range(4):
+        closure_step(journal)
+    _, account = account_of(run.read())
+    assert_identity(account)
+    estimated = account.segments.filter("estimated")
+    lengths = estimated.group_by("part").agg((pl.col("end") - pl.col("start")).sum().alias("ns"))
+    found = {str(part): ns for part, ns in lengths.iter_rows()}
+    assert found == {"forward": 200, "backward": 300, "optimizer": 100, "python": 400}
+
+
 def test_what_happens_while_a_batch_is_made_belongs_to_the_batch_except_interruptions(run) -> None:
     journal = run.journal()
     for _ in range(10):

@@ -84,6 +84,22 @@ def test_a_module_that_is_called_again_for_the_backward_pass_is_a_recomputation(
     assert columns(again[2:])["operation"] == "forward"
 
 
+def test_code_in_a_closure_is_the_programs_and_not_the_optimizers() -> None:
+    step = [
+        Frame("main", "/home/me/train.py", 20),
+        Frame("Optimizer.profile_hook_step.<locals>.wrapper", TORCH + "optim/optimizer.py", 523),
+        Frame("_use_grad_for_differentiable.<locals>._use_grad", TORCH + "optim/optimizer.py", 80),
+        Frame("Adam.step", TORCH + "optim/adam.py", 237),
+    ]
+    update = Frame("_single_tensor_adam", TORCH + "optim/adam.py", 400)
+    assert columns([*step, update])["operation"] == "optimizer"
+    closure = [*step, Frame("main.<locals>.closure", "/home/me/train.py", 14)]
+    assert columns(closure)["operation"] is None
+    assert columns([*closure, Frame("backward", TORCH + "_tensor.py", 1)])["operation"] == "backward"
+    own = [*step[:2], Frame("Lion.step", "/home/me/lion.py", 30)]
+    assert columns(own)["operation"] == "optimizer"
+
+
 def test_the_programs_profiler_is_no_python_of_the_programs() -> None:
     step = Frame("profile.step", TORCH + "profiler/profiler.py", 1222)
     handler = Frame("ready", "/home/me/train.py", 9)

@@ -14,6 +14,7 @@ from perfwrap.measures.account.parts import (
     DEEP_WHOLES,
     INSIDES,
     INTERRUPTIONS,
+    OPEN,
     PART_OF,
     PARTS,
     REPEATED,
@@ -190,6 +191,11 @@ def _segments(tiling: Tiling, spans: pl.DataFrame, steps: Steps, edges: Integers
     part = pl.col("category").cast(pl.String).replace_strict(PART_OF, default=None).alias("part")
     rows = spans.select(part, "operation", "name", "file", "line", "function").select(pl.all().gather(owner))
     known = pl.col("part").fill_null("python")
+    labels = ("operation", "name", "file", "line", "function")
+    rows = rows.with_columns(
+        pl.when(pl.col("operation").is_in(OPEN).not_().fill_null(True)).then(pl.col(label)).alias(label)
+        for label in labels
+    )
     return rows.with_columns(
         pl.Series("start", moments[first]),
         pl.Series("end", np.append(moments[first[1:]], tiling.cuts[-1])),

@@ -56,6 +56,8 @@ REPEATED = {"recompute": ("forward",)}
 INTERRUPTIONS = ("gc", "perfwrap")
 """Categories that are never part of what they interrupt."""
 
-INSIDES = ("fetch", "getitem", "collate", "pin")
-"""Operations of the data category that are always inside a wait for a batch, or in another thread: their sums are part
-of the sums of the waits."""
+INSIDES = ("fetch", "getitem", "collate", "pin", "closure")
+"""Operations that are always inside another one, or in another thread: their sums are part of the sums of that."""
+
+OPEN = ("closure",)
+"""Operations that only show where the program's own code and the events inside are: a function given to an optimizer."""

@@ -57,6 +57,8 @@ CALLS_AS_CALLER = "call_from"
 """The recorder's function that calls a method of torch through a frame with the file, line and name of its caller."""
 PASSED_ON = ("__torch_function__", "__torch_dispatch__")
 """Methods of tensor subclasses through which all operations pass: the line that calls the operation says more."""
+OPTIMIZERS, WRAPPER = "torch/optim/", "torch/optim/optimizer.py"
+"""The files of torch's optimizers, and the one in which their common wrapper around ``step`` is."""
 WAITING = ("multiprocessing/queues.py", "get")
 """In a worker outside of any batch: it waits for a request."""
 
@@ -151,12 +153,27 @@ def _operation(frames: Sequence[Frame]) -> str | None:
     """
     phases = [phase for frame in reversed(frames) if (phase := _phase(frame)) is not None]
     found = next((phase for phase in phases if phase in MAKING), phases[0] if phases else None)
+    if found == "optimizer" and _in_closure(frames):
+        return None
     if found == "forward" and any(_phase(frame) == "recompute" for frame in frames):
         return "recompute"  # in a backward pass, by activation checkpointing
     if found != "worker":
         return found
     waits = any(_ends_with(frame, WAITING[0]) and _short(frame) == WAITING[1] for frame in frames)
     return "idle" if waits else "worker"
+
+
+def _in_closure(frames: Sequence[Frame]) -> bool:
+    """Return whether one of torch's optimizers runs a function that the program has given to ``step``."""
+    inner = False
+    for frame in reversed(frames):
+        if sort_of(frame.file) != HIDDEN:
+            inner = True
+        elif inner and OPTIMIZERS in frame.file and not _ends_with(frame, WRAPPER):
+            return True
+        elif _phase(frame) == "optimizer":
+            return False
+    return False
 
 
 def _phase(frame: Frame) -> str | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
+
+start_of = attrgetter("start")
 
 
 def test_several_instances_are_distinguished_even_after_one_is_gone(train) -> None:
@@ -53,6 +57,71 @@ optimizer.step(closure)
     syncs = done.journal.of("SYNC")
     assert {program[span.line[1] - 1].strip() for span in syncs} == {"loss.item()  # MINE"}
     assert len(syncs) == len(done.journal.of("FORWARD"))
+    closures = done.journal.of("CLOSURE")
+    assert len(closures) == len(syncs) > 1
+    for inside, around in zip(sorted(inner, key=start_of), sorted(closures * 3, key=start_of)):
+        assert (
+            around.start <= inside.start <= inside.start + inside.duration <= around.start + around.duration
+        )
+
+
+@pytest.mark.parametrize(
+    "kind", ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Rprop"]
+)
+def test_what_is_in_a_closure_is_known_for_each_optimizer(train, kind) -> None:
+    done = train(
+        """
+import time
+net = nn.Linear(2, 1)
+optimizer = torch.optim.%s(net.parameters(), lr=0.1)
+def closure():
+    optimizer.zero_grad()
+    loss = net(torch.ones(1, 2)).sum()
+    with torch.enable_grad(): time.sleep(0.02)
+    loss.backward()
+    return loss
+for _ in range(3): optimizer.step(closure)
+optimizer.step()
+"""
+        % kind
+    )
+    steps, closures = done.journal.of("OPTIMIZER"), done.journal.of("CLOSURE")
+    assert (len(steps), len(closures)) == (4, 3)
+    for step, closure in zip(steps, closures):
+        assert step.start < closure.start < closure.start + closure.duration < step.start + step.duration
+        assert closure.duration > 20_000_000
+
+
+def test_only_the_optimizers_own_context_is_around_a_closure(train) -> None:
+    done = train("""
+from torch.utils.checkpoint import checkpoint
+net = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def step(x):  # called like a function of an optimizer
+    with torch.enable_grad(): return net(x)
+def closure():
+    optimizer.zero_grad()
+    loss = checkpoint(step, torch.ones(1, 2, requires_grad=True), use_reentrant=True).sum()
+    loss.backward()
+    return loss
+step(torch.ones(1, 2))
+optimizer.step(closure)
+""")
+    assert len(done.journal.of("CLOSURE")) == 1
+
+
+def test_a_closure_that_raises_does_not_spoil_the_next(train) -> None:
+    done = train("""
+parameter = nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+def fail(): raise RuntimeError("no memory")
+def work(): parameter.grad = torch.ones(2)
+for closure in (fail, work, fail, work):
+    try: optimizer.step(closure)
+    except RuntimeError as error: assert error.__context__ is None
+""")
+    assert len(done.journal.of("OPTIMIZER")) == 2
+    assert len(done.journal.of("CLOSURE")) in (2, 4)
 
 
 def test_a_step_that_raises_does_not_spoil_the_next(train) -> None:
