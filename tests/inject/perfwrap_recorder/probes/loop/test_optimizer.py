@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 import pytest
-
-start_of = attrgetter("start")
 
 
 def test_several_instances_are_distinguished_even_after_one_is_gone(train) -> None:
@@ -58,11 +54,14 @@ optimizer.step(closure)
     assert {program[span.line[1] - 1].strip() for span in syncs} == {"loss.item()  # MINE"}
     assert len(syncs) == len(done.journal.of("FORWARD"))
     closures = done.journal.of("CLOSURE")
-    assert len(closures) == len(syncs) > 1
-    for inside, around in zip(sorted(inner, key=start_of), sorted(closures * 3, key=start_of)):
-        assert (
-            around.start <= inside.start <= inside.start + inside.duration <= around.start + around.duration
-        )
+    assert all(
+        any(around.start <= span.start and end_of(span) <= end_of(around) for around in closures)
+        for span in inner
+    )
+
+
+def end_of(span) -> int:
+    return span.start + span.duration
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ optimizer.step()
     )
     steps, closures = done.journal.of("OPTIMIZER"), done.journal.of("CLOSURE")
     assert (len(steps), len(closures)) == (4, 3)
-    for step, closure in zip(steps, closures):
+    for step, closure in zip(steps, closures, strict=False):
         assert step.start < closure.start < closure.start + closure.duration < step.start + step.duration
         assert closure.duration > 20_000_000
 
