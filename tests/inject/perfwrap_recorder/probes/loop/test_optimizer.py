@@ -72,7 +72,7 @@ def test_what_is_in_a_closure_is_known_for_each_optimizer(train, kind) -> None:
         """
 import time
 net = nn.Linear(2, 1)
-optimizer = torch.optim.%s(net.parameters(), lr=0.1)
+optimizer = torch.optim.KIND(net.parameters(), lr=0.1)
 def closure():
     optimizer.zero_grad()
     loss = net(torch.ones(1, 2)).sum()
@@ -81,8 +81,7 @@ def closure():
     return loss
 for _ in range(3): optimizer.step(closure)
 optimizer.step()
-"""
-        % kind
+""".replace("KIND", kind)
     )
     steps, closures = done.journal.of("OPTIMIZER"), done.journal.of("CLOSURE")
     assert (len(steps), len(closures)) == (4, 3)
