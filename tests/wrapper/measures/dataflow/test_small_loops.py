@@ -80,6 +80,19 @@ def test_a_recurrence_needs_one_turn_after_the_other() -> None:
     assert find(body) == []
 
 
+def test_what_a_recurrence_could_compute_before_it_is_found_alone() -> None:
+    def body(step: Step) -> None:
+        x, state = step.batch(64, 8), step.call("zeros", line=5)
+        for turn in range(40):
+            row = step.call("index", step.view(x, 8, line=7, offset=8 * turn), line=7)
+            state = step.call("logsumexp", step.call("add", state, row, line=8), line=9)
+        step.train(state)
+
+    (waste,) = find(body)
+    assert waste.in_recurrence
+    assert {line.line for line in waste.lines} == {7}
+
+
 def test_work_in_turns_beside_a_sum_of_them_is_no_recurrence() -> None:
     def body(step: Step) -> None:
         x, total = step.batch(64, 8), step.call("zeros", line=5, shape=())

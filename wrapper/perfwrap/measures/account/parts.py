@@ -60,4 +60,4 @@ INSIDES = ("fetch", "getitem", "collate", "pin", "closure")
 """Operations that are always inside another one, or in another thread: their sums are part of the sums of that."""
 
 OPEN = ("closure",)
-"""Operations that only show where the program's own code and the events inside are: a function given to an optimizer."""
+"""Operations that show where the program's own code is, with events inside: a function given to an optimizer."""

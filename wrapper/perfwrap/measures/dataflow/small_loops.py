@@ -16,7 +16,7 @@ MAX_MEAN_NS = 120_000
 MIN_DIFFERENT = 0.75
 """Part of the turns, up to MIN_TURNS, that must read different parts of one tensor."""
 MIN_FREE = 0.6
-"""Part of a loop's time in operations that do not follow from an earlier call at their line, as in a recurrence."""
+"""Part of the time of a line's calls that does not follow from an earlier call at that line, as in a recurrence."""
 SAVED = 0.9
 """Part of the time without one turn that one operation on all of it saves."""
 
@@ -40,12 +40,17 @@ def find_small_loops(flow: Dataflow, unchanging: Collection[int]) -> list[Waste]
     chained = _chained(flow, many)
     by_function: dict[tuple[str, str], list[Called]] = defaultdict(list)
     shared: Counter[tuple[str, str]] = Counter()
+    recurrent = set()
     for called, numbers in many.items():
+        # Of a recurrence, what does not follow from the turn before can be computed for all turns at once.
         function = called[0].file, called[0].function
+        if _free_part(flow, numbers, chained) < MIN_FREE:
+            recurrent.add(function)
+            continue
         by_function[function].append(called)
         shared[function] += _reads_parts(flow, numbers)
     loops = [
-        _loop(flow, {called: many[called] for called in calls}, chained, unchanging)
+        _loop(flow, {called: many[called] for called in calls}, unchanging, function in recurrent)
         for function, calls in by_function.items()
         if shared[function]
     ]
@@ -86,12 +91,17 @@ def _reads_parts(flow: Dataflow, numbers: list[int]) -> int:
     return max((len(each) for each in ways.values() if len(each) >= needed), default=0)
 
 
+def _free_part(flow: Dataflow, numbers: list[int], chained: Collection[int]) -> float:
+    """Return the part of the time of some calls, with their backward, that follows from none of them before."""
+    free = sum(flow.cost(each) for each in flow.with_backward(n for n in numbers if n not in chained))
+    return free / max(1.0, sum(flow.cost(each) for each in flow.with_backward(numbers)))
+
+
 def _loop(
-    flow: Dataflow, calls: dict[Called, list[int]], chained: Collection[int], unchanging: Collection[int]
+    flow: Dataflow, calls: dict[Called, list[int]], unchanging: Collection[int], in_recurrence: bool
 ) -> Waste | None:
-    """Return the loop of one function, None if it is a recurrence, or if its operations are not small."""
+    """Return the loop of one function, None if its operations are not small."""
     every: list[int] = []
-    free = 0.0
     names: Counter[str] = Counter()
     lines: Counter[Line] = Counter()
     turns: Counter[int] = Counter()
@@ -99,15 +109,12 @@ def _loop(
         whole = flow.with_backward(numbers)
         cost = sum(flow.cost(number) for number in whole)
         every += whole
-        free += sum(
-            flow.cost(number) for number in flow.with_backward(n for n in numbers if n not in chained)
-        )
         names[flow.name(numbers[0])] += len(numbers)
         lines[line] += cost  # type: ignore[assignment]
         turns[len(numbers)] += 1
     total = sum(flow.cost(number) for number in every)
     is_large = total / len(every) > MAX_MEAN_NS
-    if free < MIN_FREE * total or is_large or all(n in unchanging or flow.is_view(n) for n in every):
+    if is_large or all(n in unchanging or flow.is_view(n) for n in every):
         return None
     count = turns.most_common(1)[0][0]
     return Waste(
@@ -117,4 +124,5 @@ def _loop(
         tuple(flow.callers(every)),
         names=tuple(names.most_common(4)),
         count=count,
+        in_recurrence=in_recurrence,
     )

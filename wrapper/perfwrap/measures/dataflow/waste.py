@@ -35,6 +35,8 @@ class Waste(Struct, frozen=True):
     """Whether Python or NumPy values are converted each time."""
     certain_share: float | None = None
     """The part of ``share`` that any fix removes, if it is smaller."""
+    in_recurrence: bool = False
+    """Whether other work of the same loop follows from the turn before."""
     in_backward: bool = False
     """Whether the work is that of a backward pass."""
 
