@@ -26,7 +26,7 @@ Findings about the start of the run do not count, since the drivers are short.
 
 A control is a change that sounds like a fix but saves almost nothing. It is ``right`` if no finding at a guilty line
 promises a saving of 10 points more than the measured one, else ``wrong``. perfwrap is not tuned on held-out pairs:
-every third pair of the list, by place.
+every third of the first 37 pairs of the list, by place, and every second of those after them.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ EPOCH = re.compile(r"epoch \d+ .*seconds|Epoch took ")
 LARGE = 0.1
 """A control's promise of this much more than was measured is wrong."""
 CONTROL = "control"
+FIRST_PAIRS = 37
+"""Of the pairs up to this place every third is held out, of later ones every second."""
 START = ("slow_start",)
 
 
@@ -104,8 +106,8 @@ def read_pairs() -> list[Pair]:
         variables = tuple(table.pop("environment", {}).items())
         pairs.append(Pair(name, **{**table, **lists, "guilty": guilty, "environment": variables}))
     for place, pair in enumerate(pairs, 1):
-        if pair.held_out != (place % 3 == 0):
-            raise SystemExit(f"{pair.name}: every third pair is held out, and no other.")
+        if pair.held_out != (place % 3 == 0 if place <= FIRST_PAIRS else place % 2 == 1):
+            raise SystemExit(f"{pair.name}: held_out does not fit its place; see the text above.")
     return pairs
 
 
