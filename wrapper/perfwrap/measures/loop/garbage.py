@@ -6,8 +6,10 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_spans import loop_spans
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.stacks import ENOUGH, LONG_NS, OUTSIDE
 from perfwrap.measures.trainers import Trainer
 
 
@@ -24,6 +26,9 @@ class Garbage(Struct, frozen=True):
     steps_hit: int
     """Steady steps with at least one pause of 1 ms or more."""
 
+
+MIN_LINE_SHARE = 0.5
+"""Share of the samples in long pauses from which one line makes the objects that are collected."""
 
 LONG_PAUSE_NS = 1_000_000
 """A pause of 1 ms is noticeable in a step."""
@@ -47,3 +52,26 @@ def find_garbage(evidence: Evidence, trainer: Trainer) -> Garbage:
         by_generation=dict(generations.iter_rows()),
         steps_hit=long["at_step"].n_unique() if long.height else 0,
     )
+
+
+def find_allocating_line(evidence: Evidence, trainer: Trainer) -> Line | None:
+    """Return the line of the program that runs during most long pauses: it makes objects until a collection begins.
+
+    None without enough of py-spy's samples, or if they are at several lines.
+    """
+    pauses = evidence.get(find_account, trainer).segments.filter(pl.col("part") == "gc", LENGTH >= LONG_NS)
+    stacks = evidence.timeline.stacks.filter(pl.col("track") == trainer.thread, pl.col("source") == OUTSIDE)
+    joined = stacks.sort("time").join_asof(
+        pauses.select("start", "end").sort("start"), left_on="time", right_on="start", strategy="backward"
+    )
+    inside = joined.filter(pl.col("time") < pl.col("end"))
+    whole = int(inside["weight"].sum())
+    lines = (
+        inside.drop_nulls(["file", "line"]).group_by("file", "line", "function").agg(pl.col("weight").sum())
+    )
+    if whole < ENOUGH or lines.is_empty():
+        return None
+    file, line, function, weight = lines.sort("weight", "file", "line", descending=[True, False, False]).row(
+        0
+    )
+    return Line(file, line, function or "") if weight >= MIN_LINE_SHARE * whole else None

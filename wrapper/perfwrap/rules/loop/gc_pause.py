@@ -13,8 +13,9 @@ How the gain is estimated
     tenths, because nearby code also gets faster: this was measured on scripts with the fix.
 
 How to fix
-    Call gc.collect() and then gc.freeze() once after the setup: the objects alive then are never visited again. Remove
-    explicit gc.collect() calls from the step. Keep large histories in arrays instead of Python objects.
+    If py-spy's samples show which line makes the objects, make fewer there: a deep copy of what does not change, for
+    example. Call gc.collect() and then gc.freeze() once after the setup: the objects alive then are never visited
+    again. Remove explicit gc.collect() calls from the step. Keep large histories in arrays instead of Python objects.
 
 When it is wrong
     When the loop creates reference cycles that hold GPU memory: rare collections then raise peak memory. When the
@@ -33,7 +34,7 @@ from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.account.what_if import NOTHING, without, without_measured
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.garbage import Garbage, find_garbage
+from perfwrap.measures.loop.garbage import Garbage, find_allocating_line, find_garbage
 from perfwrap.measures.loop.profiler_calls import find_profiler_calls
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -68,6 +69,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             f"{units.counted(garbage.count, 'collection')} take {units.share(garbage.share)} of the loop."
         )
     line = _asking_line(evidence, trainer, garbage, limits)
+    making = None if line else evidence.get(find_allocating_line, trainer)
     doubtful = evidence.get(find_profiler_calls, trainer).may_cause_collections
     often = garbage.steps_hit >= limits.frequent_share * max(1, evidence.get(find_steps, trainer).steady)
     return [
@@ -75,10 +77,10 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             title=f"{SHARE} of the training loop is garbage collection, with pauses of up to "
             f"{units.duration(garbage.longest_ns)}.",
             share=garbage.share,
-            evidence=_words(garbage, line, limits),
-            options=_options(evidence, trainer, garbage.share, line, often, doubtful),
+            evidence=_words(garbage, line, making),
+            options=_options(evidence, trainer, garbage.share, line, making, often, doubtful),
             verdict=None if doubtful else "python-bound",
-            location=locate(line),
+            location=locate(line or making),
             confidence="inferred" if doubtful else "measured",
             max_severity="minor" if doubtful else "critical",
             claims=pl.col("part") == "gc",
@@ -99,18 +101,31 @@ def _asking_line(evidence: Evidence, trainer: Trainer, garbage: Garbage, limits:
     )
 
 
-def _words(garbage: Garbage, line: Line | None, limits: Limits) -> tuple[str, ...]:
+def _words(garbage: Garbage, line: Line | None, making: Line | None) -> tuple[str, ...]:
     """Return the measured figures."""
     full = units.duration(garbage.by_generation.get(FULL, 0))
     asked = f" The program requests most of that at {place(line, '')}." if line else ""
     return (
         f"{units.counted(garbage.count, 'collection')} took {units.duration(garbage.pause_ns)}, {full} of "
         f"it full collections; {units.counted(garbage.steps_hit, 'step')} had a pause of 1 ms or more.{asked}",
+        *(
+            (
+                f"Most long pauses begin while {place(making, '')} runs, which makes the objects (sampled by py-spy).",
+            )
+            if making
+            else ()
+        ),
     )
 
 
 def _options(
-    evidence: Evidence, trainer: Trainer, share: float, line: Line | None, often: bool, doubtful: bool
+    evidence: Evidence,
+    trainer: Trainer,
+    share: float,
+    line: Line | None,
+    making: Line | None,
+    often: bool,
+    doubtful: bool,
 ) -> tuple[Option, ...]:
     """Return the ways to collect less."""
     if doubtful:
@@ -122,6 +137,13 @@ def _options(
         "gc-freeze",
         "" if line else "Keep long-lived data of the loop in arrays instead of Python objects.",
     )
+    if line is None and making is not None:
+        fewer = Option(
+            f"Make fewer objects at {place(making, '')}: copy or build only what changes, and keep the rest.",
+            without_measured(share),
+            f"{units.share(share)} of the loop",
+        )
+        return (fewer, freeze)
     if line is None:
         return (freeze,)
     requested = evidence.get(find_account, trainer).share_of(_on_line(line))

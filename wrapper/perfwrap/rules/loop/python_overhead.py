@@ -444,6 +444,8 @@ def _library_options(
             ),
             *((Option("Compile the function that calls it.", saving),) if levers.compiling else ()),
         )
+    if library.package == "copy":
+        return (Option("Copy only what changes, or copy once, before the loop.", saving, basis),)
     return (
         Option(
             "Look for a setting of it that does less work or handles many items per call.",
