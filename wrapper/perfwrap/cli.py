@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
@@ -90,6 +91,8 @@ default of some 700 to 2,000, collections take a tenth of the CPU time of a repo
 
 def main() -> None:
     """Run the command line."""
+    if sys.warnoptions or sys.flags.dev_mode or sys.flags.warn_default_encoding:
+        warnings.simplefilter("ignore")  # The variables that ask for warnings are those of the command.
     gc.set_threshold(GARBAGE_THRESHOLD)
     # Else the interpreter searches all objects for garbage several times before it exits, 0.1 s after a report.
     atexit.register(gc.freeze)

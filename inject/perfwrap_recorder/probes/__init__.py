@@ -27,6 +27,7 @@ PROBES = (
     "loop.garbage",
     "loop.compilation",
     "run.program_profiler",
+    "run.stored_functions",
     "ranks.parallel",
     "ranks.collectives",
     "gpu.memory",

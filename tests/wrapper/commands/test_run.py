@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +131,16 @@ def test_a_run_has_the_name_and_the_tags_that_it_was_given(tmp_path: Path) -> No
     assert folder.name.endswith("-two_words")
     assert manifest["name"] == "two words"
     assert manifest["tags"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("setting", ["error", "always"])
+def test_warnings_that_the_command_asks_for_are_only_the_commands(setting: str, tmp_path: Path) -> None:
+    asked = {"PYTHONWARNINGS": setting, "PYTHONWARNDEFAULTENCODING": "1", "PYTHONDEVMODE": "1"}
+    program = "import sys; print(sys.warnoptions, sys.flags.warn_default_encoding)"
+    answer = perfwrap(
+        *("--out", "run", "--", sys.executable, "-c", program), cwd=tmp_path, env={**os.environ, **asked}
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == f"['{setting}'] 1\n".replace("['", "['default', '")
+    assert "Warning" not in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -119,7 +119,7 @@ class Ncu:
     def finish(self, tools: Path, run: Callable[[list[str]], int]) -> list[str]:
         """Return what went wrong; the table needs no conversion."""
         try:
-            text = (tools / TABLE).read_text(errors="replace")
+            text = (tools / TABLE).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ["ncu wrote no table, so it measured nothing"]
         if NOT_PERMITTED in text:

@@ -85,7 +85,11 @@ def place(folder: RunFolder) -> Path:
 def last_words(log: Path) -> str:
     """Return the last line that a tool printed, as the end of a sentence; empty if it printed none."""
     try:
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if line.strip()
+        ]
     except OSError:
         return ""
     return f" ({lines[-1][:LONGEST_WORDS]})" if lines else ""

@@ -80,7 +80,7 @@ class Sidecar:
             os.waitpid(self.pid, 0)
             return f"did not finish within {FINISH_SECONDS:.0f} s and were killed"
         status = supervisor.ended[self.pid]
-        said = self._log.read_text(errors="replace").strip().splitlines()
+        said = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if not said:
             self._log.unlink()
         if status == 0:

@@ -169,7 +169,7 @@ def _begin(fetcher, index):
         making.collate = fetcher.collate_fn
     if making.is_split:
         if type(index) is list and fetcher.auto_collation and sample_times.is_wanted():
-            if "dataset_iter" in static_access.own(fetcher) or _takes_one(type(fetcher.dataset)):
+            if "dataset_iter" in static_access.own(fetcher) or _takes_one(fetcher.dataset):
                 making.index = Stopwatch(index)
     busy.add(number)
     makers.begin(thread, id(fetcher.dataset))
@@ -199,9 +199,10 @@ def _finish(fetcher, making, end):
         journal.end_step(FETCH, 0, end)
 
 
-def _takes_one(kind):
-    """Return whether datasets of that class certainly have no ``__getitems__``, without accessing one."""
-    members = [static_access.members_of(base) for base in static_access.mro_of(kind)[:-1]]
+def _takes_one(dataset):
+    """Return whether a dataset certainly has no ``__getitems__``, without accessing one."""
+    members = [static_access.members_of(base) for base in static_access.mro_of(type(dataset))[:-1]]
+    members.append(static_access.own(dataset))
     hooks = "__getitems__", "__getattr__", "__getattribute__"
     return not any(hook in each for each in members for hook in hooks)
 

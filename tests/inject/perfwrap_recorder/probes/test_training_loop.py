@@ -151,6 +151,7 @@ def test_the_facts_say_what_was_trained_how(done, lines) -> None:
 SILENT = {
     "cell_numbers": "there is no notebook",
     "compiler": "it records nothing by itself",
+    "stored_functions": "it records nothing",
     "window": "it was not requested",
     "sampler": "it was not requested",
     "gpu_time": "it needs a GPU",

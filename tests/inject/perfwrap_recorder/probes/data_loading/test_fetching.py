@@ -112,6 +112,22 @@ print([len(batches) for batches in seen], seen[4][0][:, 0].tolist())
     assert fetches == [3, 3, 1, 3, 3, *[-1] * 7, 2, 2, 3, 1, 2, 1, 3, -1, -1]
 
 
+def test_a_dataset_with_a_getitems_of_its_own_instance_gets_a_list(train) -> None:
+    done = train(f"""{DATA}
+class Borrowing(Data):
+    def __init__(self):
+        super().__init__(80)
+        self.__getitems__ = self.take
+    def take(self, indices):
+        kinds.add(type(indices))
+        return indices
+kinds = set()
+list(DataLoader(Borrowing(), 2))
+print(kinds)
+""")
+    assert done.stdout == "{<class 'list'>}\n"
+
+
 def test_a_loader_inside_a_dataset_is_part_of_its_batch(train) -> None:
     done = train(f"""{DATA}
 class Outer(torch.utils.data.Dataset):
