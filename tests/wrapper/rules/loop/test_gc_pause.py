@@ -4,8 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.loop import garbage
 from perfwrap.rules.loop import gc_pause as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
 
 
 def write(loop: Any, pause: float, every: int = 1, steps: int = 40, line: int | None = None) -> None:
@@ -39,6 +43,25 @@ def test_automatic_collections_are_no_call_of_the_programs(
     assert finding.location is None
     assert "out of the step" not in finding.advice
     assert "If the loop calls" not in finding.advice
+
+
+def test_the_line_that_makes_the_objects_is_named_if_samples_show_it(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(garbage, "OUTSIDE", "recorder")
+    for step in range(40):
+        loop.compute()
+        begin = loop.journal.now
+        loop.span("gc", 20, "", 2)
+        for line, count in ((95, 3), (12, 1 if step % 2 else 0)):
+            label = FIELD_SEPARATOR.join(("", "tasks.py", str(line), "sample"))
+            if count:
+                loop.journal.record(INSTANTS["STACK"], begin + 5 * MS, MS, count, label, 1)
+    finding = find(rule)
+    assert str(finding.location) == "tasks.py:95"
+    assert "Make fewer objects at tasks.py:95" in finding.advice
+    assert any("gc.freeze()" in option.edit for option in finding.options)
 
 
 def test_a_line_that_asks_for_a_few_is_not_blamed_for_pythons_own(

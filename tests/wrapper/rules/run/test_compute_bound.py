@@ -243,7 +243,7 @@ def test_after_an_inspection_the_costliest_lines_are_named(
         "Of a step, forward and backward together: 62 % at train.py:8, 25 % at train.py:9"
         in finding.evidence[-1]
     )
-    assert "These lines do what the model needs" in finding.evidence[-1]
+    assert "proves no waste in these lines" in finding.evidence[-1]
     assert finding.rerun_options is None
 
 

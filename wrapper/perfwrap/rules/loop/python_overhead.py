@@ -43,6 +43,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import NOTHING, without, without_measured
+from perfwrap.measures.dataflow.gap_lines import find_gap_lines
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functions
@@ -79,7 +80,11 @@ class Limits(Struct, frozen=True):
     """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
     takes some microseconds, and a step makes dozens."""
     max_calls: int = 3
-    """How many tensor operations are named."""
+    """How many tensor operations, or lines of recorded ones, are named."""
+    min_line_share: float = 0.1
+    """Share of a section's recorded operations from which a line is named."""
+    main_line_share: float = 0.4
+    """The same, from which it is the place of the finding."""
     max_acting_share: float = 0.1
     """Share of the forwards that choose actions from which the next batch is what they lead to: it cannot be made in
     parallel with the training."""
@@ -161,6 +166,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             step_ns,
             sampled,
             find_tensor_calls(evidence, trainer, section.longest),
+            find_gap_lines(evidence, trainer, section.longest),
             evidence.get(find_levers, trainer),
             acts,
             limits,
@@ -243,13 +249,15 @@ def _finding(
     step_ns: float,
     sampled: Sampled | None,
     tensor_calls: tuple[str, ...],
+    inspected: tuple[tuple[Line, float], ...],
     levers: Levers,
     acts: bool,
     limits: Limits,
 ) -> Finding:
     """Return the finding about one section, with its samples and the tensor operations that it calls.
 
-    ``acts`` is whether the loop chooses actions.
+    ``inspected`` are the lines of its recorded operations with their shares; ``acts`` is whether the loop chooses
+    actions.
     """
     gap, lines, share = section.longest, gap_lines(section.longest), section.share
     hottest = main_function(sampled)
@@ -261,6 +269,10 @@ def _finding(
         f"{units.counted(gap.count, 'time')} in the steady loop."
     ]
     words += quote(sampled, "there")
+    costly = [pair for pair in inspected[: limits.max_calls] if pair[1] >= limits.min_line_share]
+    if costly:
+        named = ", ".join(f"{units.share(part)} at {place(line, '')}" for line, part in costly)
+        words.append(f"Of its operations in the recorded step, by time: {named}.")
     if tensor_calls and sampled is None:
         words.append(
             f"These lines call {', '.join(tensor_calls[: limits.max_calls])}, and the time includes that work; "
@@ -271,6 +283,9 @@ def _finding(
             f"A whole step takes {units.duration(step_ns)}. In such short steps every call of Python and torch "
             "counts, including perfwrap's own probes."
         )
+    inner = costly[0][0] if costly and costly[0][1] >= limits.main_line_share and not hottest else None
+    if inner:
+        most = f", mostly work of {place(inner, '')}"
     title = f"{SHARE} of the training loop is the program's own code {lines}{most}."
     if hottest and library:
         called = place(hottest.line, "")
@@ -289,7 +304,7 @@ def _finding(
         if library
         else _options(
             section,
-            f"in {where(hottest)}" if hottest else lines,
+            f"in {where(hottest)}" if hottest else f"around {place(inner, '')}" if inner else lines,
             step_ns,
             levers,
             acts,
@@ -298,7 +313,7 @@ def _finding(
             basis,
         ),
         verdict="python-bound",
-        location=locate(hottest.line) if hottest else gap_location(gap),
+        location=locate(hottest.line if hottest else inner) or gap_location(gap),
         confidence="inferred",
         claims=_claims([section]),
     )

@@ -102,7 +102,9 @@ class Limits(Struct, frozen=True):
 
 
 MAX_NAMED_LINES = 3
-NO_WASTE = "These lines do what the model needs, as far as `perfwrap inspect` can prove."
+NO_WASTE = (
+    "`perfwrap inspect` proves no waste in these lines; whether the model needs them, it does not judge."
+)
 HAS_WASTE = "First remove the wasted work that other findings name."
 NOT_JUDGED = "The loop has no avoidable waits; perfwrap does not judge the work of the model itself."
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
