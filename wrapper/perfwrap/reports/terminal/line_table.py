@@ -74,8 +74,10 @@ def _source(cost: LineCost, run: dict[str, Any]) -> str:
 def _note(cost: LineCost) -> str:
     """Return what the line does: its module, the number of operations, and its main part."""
     part, ns = max(cost.parts.items(), key=lambda item: item[1])
+    # The program's own code before an operation may be that of other lines.
+    what = "Python before them" if part == "python" and cost.operations else part
     mostly = (
-        f"{round(100 * ns / cost.ns)} % {part}"
+        f"{round(100 * ns / cost.ns)} % {what}"
         if cost.ns and ns >= MOSTLY * cost.ns and part != "forward"
         else ""
     )
