@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
-from perfwrap.measures.account.what_if import NEARLY_ALL
+from perfwrap.measures.account.what_if import NEARLY_ALL, best_without
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
@@ -91,7 +91,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Finding
         options=(
             Option(
                 _advice(loader, where),
-                (1.0 - share, 1.0 - NEARLY_ALL * min(share, processes_ns / total_ns)),
+                (best_without(share), 1.0 - NEARLY_ALL * min(share, processes_ns / total_ns)),
                 experiment=None if loader.made_again else "persistent-workers",
             ),
         ),

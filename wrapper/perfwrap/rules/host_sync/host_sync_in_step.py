@@ -30,6 +30,7 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap import units
+from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.syncs import SyncLine, find_syncs
@@ -105,7 +106,7 @@ def _on_cpu(line: SyncLine) -> Finding:
         options=(
             Option(
                 f"Convert fewer values, or less often, at {place(line.where, 'that line')}.",
-                (1.0 - line.share, 1.0 - line.share),
+                without_measured(line.share),
                 f"{units.number(line.per_step)} calls per step",
                 details="The tensors are on the CPU, so the conversion itself is the cost.",
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfwrap import units
-from perfwrap.measures.account.what_if import without
+from perfwrap.measures.account.what_if import without_growth
 from perfwrap.measures.loop.growing_lines import GrowingLine
 from perfwrap.measures.loop.growing_sections import GrowingSection
 from perfwrap.measures.loop.stacks import HotFunction
@@ -35,7 +35,10 @@ def section_finding(found: GrowingSection) -> Finding:
         share=found.share,
         evidence=tuple(words),
         options=(
-            Option(f"Look for {CAUSE}, at {place(location, 'this code')}: {FIX}", without(found.share)),
+            Option(
+                f"Look for {CAUSE}, at {place(location, 'this code')}: {FIX}",
+                without_growth(found.share, first_ns, last_ns),
+            ),
         ),
         verdict="checkpoint/validation-bound" if found.kind == "save" else "python-bound",
         location=location,
@@ -73,7 +76,12 @@ def line_finding(found: GrowingLine) -> Finding:
         "loop so far: it works on something that grows.",
         share=found.share,
         evidence=tuple(words),
-        options=(Option(f"Look for {CAUSE}, at {at}: {FIX}", without(found.share)),),
+        options=(
+            Option(
+                f"Look for {CAUSE}, at {at}: {FIX}",
+                without_growth(found.share, found.first_ns, found.last_ns),
+            ),
+        ),
         verdict="python-bound",
         location=locate(found.line),
         confidence="inferred",

@@ -30,6 +30,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.account.what_if import best_without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.recomputations import (
@@ -81,7 +82,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 *((_less_to_launch(waits),) if waits else ()),
                 _memory_words(memory, on_gpu),
             ),
-            options=_options(at, memory, has_room, 1.0 - min(share, waits or share) if is_gain else 1.0),
+            options=_options(at, memory, has_room, _best(share, waits, on_gpu) if is_gain else 1.0),
             verdict="compute-bound" if has_room and not on_gpu else None,
             location=locate(where),
             confidence="inferred",
@@ -89,6 +90,11 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             informational=not is_gain,
         )
     ]
+
+
+def _best(share: float, waits: float, on_gpu: bool) -> float:
+    """Return the step-time ratio without second forward passes, at best."""
+    return 1.0 - min(share, waits) if on_gpu else best_without(share)
 
 
 def _waits_for_launches(evidence: Evidence, trainer: Trainer) -> float:

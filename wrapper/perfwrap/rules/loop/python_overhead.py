@@ -42,7 +42,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import NOTHING, without, without_measured
+from perfwrap.measures.account.what_if import HALF, NOTHING, best_without, without, without_measured
 from perfwrap.measures.dataflow.gap_lines import find_gap_lines
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
@@ -160,6 +160,12 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     samples = [sampled_gap(evidence, trainer, section.longest, len(large) == 1) for section in large]
     steps = evidence.get(find_steps, trainer)
     acts = acting_share(steps.events, steps.phases) > limits.max_acting_share
+    inside = {function: _inside(function, large, samples) for function in busy}
+    rest = [
+        pair
+        for pair in zip(large, samples, strict=True)
+        if not any(pair[0] in each for each in inside.values())
+    ]
     found = [
         _finding(
             section,
@@ -171,9 +177,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             acts,
             limits,
         )
-        for section, sampled in _joined(large, samples)
+        for section, sampled in _joined(rest)
     ]
-    found += [_busy(function) for function in busy]
+    found += [_busy(function, sections) for function, sections in inside.items()]
     idle = _gpu_idle(evidence, trainer)
     if idle is not None and idle < limits.large_share:
         return Clear(
@@ -230,12 +236,27 @@ def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
     return sorted(sections, key=lambda section: -section.share)
 
 
+def _inside(
+    function: BusyFunction, sections: Sequence[CodeSection], samples: Sequence[Sampled | None]
+) -> list[CodeSection]:
+    """Return the sections most of whose time is in that function, between its first read and the event before."""
+    found = []
+    for section, sampled in zip(sections, samples, strict=True):
+        hottest = main_function(sampled)
+        if hottest and (hottest.line.file, hottest.line.function) == (
+            function.first.file,
+            function.first.function,
+        ):
+            found.append(section)
+    return found
+
+
 def _joined(
-    sections: Sequence[CodeSection], samples: Sequence[Sampled | None]
+    sections: Sequence[tuple[CodeSection, Sampled | None]],
 ) -> list[tuple[CodeSection, Sampled | None]]:
     """Return the sections with their samples; those in the same library call are one, because its fix is the same."""
     joined: dict[object, tuple[CodeSection, Sampled | None]] = {}
-    for number, (section, sampled) in enumerate(zip(sections, samples, strict=True)):
+    for number, (section, sampled) in enumerate(sections):
         hottest = main_function(sampled)
         library = main_library(hottest)
         key: object = (hottest.line, library_name(library)) if hottest and library else number
@@ -337,29 +358,31 @@ def _is_in(section: CodeSection, function: BusyFunction) -> bool:
     )
 
 
-def _busy(function: BusyFunction) -> Finding:
-    """Return the finding about a function that reads many values in each step."""
+def _busy(function: BusyFunction, sections: Sequence[CodeSection]) -> Finding:
+    """Return the finding about a function that reads many values in each step, with ``sections`` around the reads."""
+    share = function.share + sum(section.share for section in sections)
+    per_step_ns = function.per_step_ns + sum(section.per_step_ns for section in sections)
     first = function.first
     name = first.function or "a function"
     return Finding(
         title=f"{SHARE} of the training loop is {name} at {place(first, '')}, which reads "
         f"{units.number(function.reads_per_step)} values of tensors in each step.",
-        share=function.share,
+        share=share,
         evidence=(
-            f"{units.duration(function.per_step_ns)} per step, with the reads, in lines {first.line} to "
+            f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to "
             f"{function.until_line}.",
         ),
         options=(
             Option(
                 f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
                 "and each small operation costs a call.",
-                without(function.share),
+                (best_without(share), 1.0 - HALF * share),
             ),
         ),
         verdict="python-bound",
         location=Location(first.file, first.line, first.function, function.until_line),
         confidence="inferred",
-        claims=function.segments,
+        claims=function.segments | _claims(sections) if sections else function.segments,
     )
 
 

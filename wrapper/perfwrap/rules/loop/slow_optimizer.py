@@ -47,6 +47,7 @@ from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
+from perfwrap.rules.run import double_precision
 
 NEEDS = ("steady_steps", "options")
 
@@ -99,6 +100,8 @@ class Limits(Struct, frozen=True):
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check how each optimizer updates its tensors."""
     on_gpu = trains_on_gpu(evidence, trainer)
+    if isinstance(double_precision.check(evidence, trainer, double_precision.Limits()), list):
+        return Clear("The parameters are float64, which costs more than how the optimizer updates them.")
     found = evidence.get(find_optimizers, trainer)
     version = torch_version(evidence.get(find_facts, trainer.process))
     small = _elements(evidence, trainer) <= limits.max_small_elements * sum(use.tensors or 0 for use in found)

@@ -32,7 +32,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perfwrap import units
-from perfwrap.measures.account.what_if import without
+from perfwrap.measures.account.what_if import without_growth
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.growing_lines import find_growing_lines
 from perfwrap.measures.loop.growing_sections import find_growing_sections
@@ -135,7 +135,7 @@ def _finding(found: StepTimeTrend, sampled: Sampled | None) -> Finding:
             Option(
                 f"Look for a list, tensor, table or file that grows in each step, {looked}: limit it, keep a "
                 "running value instead of all values, or find entries without a scan.",
-                without(found.share),
+                without_growth(found.share, found.rounds.first_ns, found.rounds.last_ns),
             ),
         ),
         verdict="python-bound",
