@@ -241,9 +241,9 @@ class Step:
         )
         return self.view(made, *(shape or (8, 8)), name=name, line=line, flags=CONVERT, **more)
 
-    def item(self, tensor: Tensor, line: Where = 40) -> None:
+    def item(self, tensor: Tensor, line: Where = 40, flags: int = 0) -> None:
         """Let the host read a value."""
-        self._row("_local_scalar_dense", line, HOST, [tensor.memory.value, tensor.geometry], [])
+        self._row("_local_scalar_dense", line, HOST | flags, [tensor.memory.value, tensor.geometry], [])
 
     def numpy(self, tensor: Tensor, line: Where = 40) -> None:
         """Let the program take memory in a way that no operation shows."""

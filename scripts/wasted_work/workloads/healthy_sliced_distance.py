@@ -33,7 +33,7 @@ def cloud(count):
 
 torch.manual_seed(100)
 generator = Generator()
-optimizer = torch.optim.Adam(generator.parameters(), lr=2e-3)
+optimizer = torch.optim.Adam(generator.parameters(), lr=2e-3, fused=True)
 for step in range(100):
     loss = distance(generator(torch.randn(POINTS, 8)), cloud(POINTS))
     optimizer.zero_grad()

@@ -4,6 +4,7 @@ import pytest
 from perfwrap.measures.dataflow.live_operations import find_dead
 from perfwrap.measures.dataflow.read_operations import find_read
 from perfwrap.measures.dataflow.waste import Waste
+from perfwrap.timeline.operation_window import OPTIMIZER
 
 from tests.wrapper.drawn_windows import Draw, Step, Tensor, draw_flow
 
@@ -102,5 +103,15 @@ def test_a_program_that_decides_by_what_it_read_needs_it() -> None:
         x = step.batch()
         step.item(score(step, x))
         train(step, step.call("relu", x) if step.number == 2 else x)
+
+    assert find(body) == []
+
+
+def test_what_an_optimizer_reads_is_no_metric() -> None:
+    def body(step: Step) -> None:
+        x = step.batch()
+        tried = step.call("mm", x, step.old("weight"), line=21)
+        step.item(tried, line=50, flags=OPTIMIZER)
+        train(step, x)
 
     assert find(body) == []

@@ -31,7 +31,7 @@ NOTHING_DEAD = Liveness(frozenset(), frozenset())
 def find_dead(flow: Dataflow, but_python: bool = False) -> Liveness | None:
     """Return what reaches nothing, or, with ``but_python``, what reaches nothing but values that Python reads.
 
-    None if that cannot be known.
+    What an optimizer reads, such as a line search, is no such value. None if that cannot be known.
     """
     if _has_unseen_gradients(flow):
         return None
@@ -47,7 +47,7 @@ def find_dead(flow: Dataflow, but_python: bool = False) -> Liveness | None:
         is_read = (
             bool(operation.flags & (HOST | READ)) or flow.window.functions[operation.function].is_dynamic
         )
-        if but_python and is_read:
+        if but_python and is_read and not operation.flags & OPTIMIZER:
             is_live = False
         else:
             is_live = (
