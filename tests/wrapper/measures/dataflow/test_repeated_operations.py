@@ -92,6 +92,18 @@ def test_checkpointing_computes_again_on_purpose() -> None:
     assert find(body) == []
 
 
+def test_what_checkpointing_keeps_of_its_second_computation_is_no_repetition() -> None:
+    def body(step: Step) -> None:
+        x = step.batch()
+        hidden = net(step, x, 20)
+        step.backward()
+        for flags in (BACKWARD | RECOMPUTE, BACKWARD):
+            step.view(x, 8, 8, name="detach", line="net.py:8 forward", flags=flags, node=None)
+        step.optimize(step.old("weight"), step.gradient(hidden, hidden))
+
+    assert find(body) == []
+
+
 def test_a_copy_that_is_written_to_later_is_needed() -> None:
     def body(step: Step) -> None:
         x = step.batch()

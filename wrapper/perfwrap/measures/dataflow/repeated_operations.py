@@ -142,7 +142,8 @@ def _pairs(flow: Dataflow) -> dict[int, int]:
             continue
         before = first.setdefault(key, number)
         # Activation checkpointing computes again on purpose.
-        if (flow.operations[before].flags ^ operation.flags) & BACKWARD or operation.flags & RECOMPUTE:
+        flags = flow.operations[before].flags
+        if (flags ^ operation.flags) & BACKWARD or (flags | operation.flags) & RECOMPUTE:
             continue
         if before != number:
             found[number] = before
