@@ -116,7 +116,6 @@ class Cost(Struct, frozen=True):
 
     words: str
     share: float
-    line: Line | None = None
 
 
 def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost | None:
@@ -128,7 +127,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     hottest = main_function(sampled)
     if hottest is not None and sampled is not None:
         function = INNER.sub("", hottest.line.function)
-        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count, hottest.line)
+        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count)
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return None
@@ -139,7 +138,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     ns, name, line = max(parts, key=lambda part: part[0])
     if name is None or line is None or ns < MAIN_SHARE * making.fetch_ns or INSTALLED in line.file:
         return None
-    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns), line)
+    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns))
 
 
 def main_cost(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> str:

@@ -90,19 +90,16 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
     if step.crowded:
         words.append(making.OTHER_PROGRAMS)
-    cost = making.main_part(evidence, trainer, loader)
-    mostly = f", mostly in {cost.words}" if cost else ""
-    options = _options(evidence, trainer, loader, step, limits)
-    best = min(options, key=lambda option: option.ratio)
-    is_cheaper = best in fixes.cheaper(evidence, trainer, loader, step)
+    main_cost = making.main_cost(evidence, trainer, loader)
+    mostly = f", mostly in {main_cost}" if main_cost else ""
     return Finding(
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
         share=loader.share,
         evidence=tuple(words),
-        options=options,
+        options=_options(evidence, trainer, loader, step, limits),
         verdict="data-bound",
-        location=locate(cost.line if cost and cost.line and is_cheaper else loader.created),
+        location=locate(loader.created),
         confidence="inferred",
         claims=making.waits(loader),
     )
