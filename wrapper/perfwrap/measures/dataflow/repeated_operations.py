@@ -57,7 +57,7 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
             not flow.operations[number].reads
             or flow.name(number) in FACTORIES
             or number in dead
-            or (number in unchanging and before not in unchanging)
+            or number in unchanging
         ):
             continue
         line = flow.line(number)
@@ -72,8 +72,6 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
     groups += [(flow.lines_of(roots, numbers), None, numbers) for numbers in alike.values()]
     found = []
     for lines, other, numbers in groups:
-        if all(number in unchanging for number in numbers):
-            continue
         # Its backward remains if the first one has none, as in an evaluation.
         twice = [number for number in numbers if flow.backward_of.get(firsts[number])]
         whole = list(dict.fromkeys((*numbers, *flow.with_backward(twice))))
