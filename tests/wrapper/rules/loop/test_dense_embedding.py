@@ -31,7 +31,7 @@ def test_an_optimizer_that_updates_rows_without_gradients_is_found_at_its_line(
     finding = find(rule)
     assert finding.share == pytest.approx(0.5 * 0.8 * 0.99, abs=0.02)
     assert finding.saving == pytest.approx(
-        (1 - finding.share * (1.3 - 0.3 * finding.share), 1 - 0.9 * 0.94 * finding.share)
+        (1 - finding.share * (1.6 - 0.6 * finding.share), 1 - 0.9 * 0.94 * finding.share)
     )
     assert str(finding.location) == "train.py:24"
     assert "SparseAdam" in finding.advice

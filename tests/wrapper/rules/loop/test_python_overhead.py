@@ -189,7 +189,7 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     after: str, before: str, words: str
 ) -> None:
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
-    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), Levers(), False, rule.Limits())
+    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), (), Levers(), False, rule.Limits())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
 
 
@@ -206,7 +206,7 @@ def test_sections_in_the_same_library_call_are_one_finding() -> None:
         for share in (0.3, 0.2, 0.1, 0.09, 0.08)
     ]
     samples = [in_library(7, step), in_library(7, step), in_library(7, other), in_library(7, None), None]
-    joined = rule._joined(sections, samples)
+    joined = rule._joined(list(zip(sections, samples, strict=True)))
     assert [round(section.share, 2) for section, _ in joined] == [0.5, 0.1, 0.09, 0.08]
 
 

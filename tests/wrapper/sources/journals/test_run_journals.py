@@ -73,7 +73,7 @@ def test_every_kind_of_span_becomes_an_operation_with_a_category(run, operation:
     run.journal().span(operation, 5, "something")
     span = run.read().spans.row(0, named=True)
     assert span["operation"] == operation
-    assert (span["category"] == "other") == (operation in ("import", "empty_cache", "gpu"))
+    assert (span["category"] == "other") == (operation in ("import", "empty_cache", "gpu", "closure"))
 
 
 def test_spans_are_sorted_by_start_and_what_contains_comes_first(run) -> None:
