@@ -43,7 +43,7 @@ _polling = [True]  # one token: the thread that takes it queries the events
 _polled = -1  # the step at whose end events were last queried
 _written = {}  # key of a fact -> its value as last written
 
-begin = end = keep = reach = None
+again = begin = end = keep = reach = None
 """What wrappers call: _begin and so on, guarded; None if there is no GPU."""
 
 
@@ -86,9 +86,11 @@ class Pair:
 
 def watch(found):
     """Set ``begin``, ``end``, ``keep`` and ``reach``, for a device with timing events."""
-    global api, begin, end, keep, reach
+    global again, api, begin, end, keep, reach
     api = found
-    begin, end, keep, reach = (guard.protect("gpu_time", each) for each in (_begin, _end, _keep, _reach))
+    begin, again, end, keep, reach = (
+        guard.protect("gpu_time", each) for each in (_begin, _again, _end, _keep, _reach)
+    )
 
 
 def _begin(kind):
@@ -111,6 +113,13 @@ def _begin(kind):
     pair.begun = now()
     api.record(pair.first, pair.stream[0])
     return pair
+
+
+def _again(pair):
+    """Record the event at the beginning of a phase once more: what the program did since is not part of it."""
+    if _devices.get(pair.device.index) is pair.device and not captures and not api.is_capturing():
+        pair.begun = now()
+        api.record(pair.first, pair.stream[0])
 
 
 def _end(pair):

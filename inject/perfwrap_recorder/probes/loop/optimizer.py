@@ -46,7 +46,7 @@ STRANGER = (lambda: None), 0, "", None, False
 
 awaiting = set()  # threads inside a scaler, none of whose optimizers has stepped yet
 _starts = {}  # id of the frame of torch that steps -> when the step began, and its GPU events
-_closures = {}  # id of the context around a closure -> when it began
+_closures = {}  # id of the context around a closure -> when it began, id of the frame of torch that steps
 _next_number = count(1).__next__
 _numbers = {}  # id of an optimizer -> (weak reference to it, its number, its name, its tally, whether steps nest)
 _waiting = set()  # numbers of those whose gradients could not be read yet without being observed
@@ -175,15 +175,18 @@ def _begin_closure(context, frame):
         if id(frame) in _starts:
             if len(_closures) >= MAX_STARTS:
                 _closures.clear()
-            _closures[id(context)] = now()
+            _closures[id(context)] = now(), id(frame)
             return
         frame = frame.f_back
 
 
 def _end_closure(context):
-    start = _closures.pop(id(context), None)
+    start, step = _closures.pop(id(context), (None, None))
     if start is not None:
         journal.span(start, now() - start, 0, journal.text("closure"), journal_format.CLOSURE)
+        pair = _starts.get(step, (None, None))[1]
+        if pair:
+            gpu_events.again(pair)
 
 
 def _is_inside(frame, optimizer):

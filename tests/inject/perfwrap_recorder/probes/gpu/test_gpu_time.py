@@ -107,6 +107,32 @@ def test_gpu_time_comes_after_the_hosts_and_ends_before_the_sync_returned(done) 
     assert max(span.value >> 36 for span in done.journal.of("GPU")[1::3]) > 1000
 
 
+def test_what_a_closure_launches_is_not_the_optimizers(make_warm_run) -> None:
+    done = simulated(
+        make_warm_run,
+        """
+class Late(torch.optim.SGD):
+    def step(self, closure=None):
+        with torch.enable_grad(): closure()
+        gpu.launch(1_000_000)
+        return super().step()
+late = Late(net.parameters(), lr=0.1)
+def closure():
+    late.zero_grad()
+    loss = net(torch.ones(4, 2)).square().mean()
+    loss.backward()
+    return loss
+for _ in range(10):
+    late.step(closure)
+    wait()
+assert not guard.failed, guard.failed
+""",
+    )
+    optimizers = [span for span in done.journal.of("GPU") if span.value & 0xFF == 38]
+    assert len(optimizers) == len(done.journal.of("CLOSURE")) == 10
+    assert min(span.duration for span in optimizers) == pytest.approx(1_000_000, abs=10_000)
+
+
 def test_what_is_under_way_at_the_end_is_found_at_exit(make_warm_run) -> None:
     done = simulated(make_warm_run, "step()\nwait()\n")
     assert len(done.journal.of("GPU")) == 3
