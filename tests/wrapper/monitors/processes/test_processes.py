@@ -230,7 +230,7 @@ def test_processes_that_come_and_go_leave_nothing_behind(
         parent.stdout.readline()
         look(monitor)
     assert set(monitor._watched) == {parent.pid}
-    assert open_files() == files
+    assert open_files() <= files  # those of earlier tests may be closed meanwhile
     monitor._last_scan_ns, monitor._newest = 0, b""
     look(monitor)
     assert set(monitor._tree.members) <= {parent.pid}
