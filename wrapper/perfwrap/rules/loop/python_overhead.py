@@ -49,7 +49,6 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functions
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
-from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.stacks import Sampled, has_recorded_calls, sampled_gap
 from perfwrap.measures.steps.phases import acting_share
@@ -57,6 +56,13 @@ from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
 from perfwrap.rules.levers import Levers, find_levers
+from perfwrap.rules.loop._code_sections import (
+    RESULTS,
+    CodeSection,
+    find_sections,
+    library_options,
+    surroundings,
+)
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, locate, place
 from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
@@ -90,59 +96,11 @@ class Limits(Struct, frozen=True):
     parallel with the training."""
 
 
-NAMES = {
-    "data": "the batch",
-    "data_end": "the end of the epoch",
-    "loader_start": "the start of the loader",
-    "zero_grad": "zero_grad",
-    "optimizer": "the optimizer step",
-    "scaler_step": "the scaler's step",
-    "forward": "the forward pass",
-    "backward": "the backward pass",
-    "sync": "a read of a value",
-    "save": "torch.save",
-    "load": "torch.load",
-    "gc": "a garbage collection",
-}
-"""The names of the recorded events in sentences."""
-
-
-RESULTS = ("forward", "sync")
-"""What follows these events uses results of the model: it does not make the next batch."""
-
-
-class CodeSection(Struct, frozen=True):
-    """The gaps between the same two lines, longest first; a line with several calls has several gaps."""
-
-    gaps: tuple[PythonGap, ...]
-
-    @property
-    def longest(self) -> PythonGap:
-        """The gap with most of the time."""
-        return self.gaps[0]
-
-    @property
-    def share(self) -> float:
-        """Their total share of the account."""
-        return sum(gap.share for gap in self.gaps)
-
-    @property
-    def per_step_ns(self) -> float:
-        """Their total time per step."""
-        return sum(gap.per_step_ns for gap in self.gaps)
-
-    @property
-    def holds_loss(self) -> bool:
-        """Whether the loss function probably runs in it."""
-        gap = self.longest
-        return gap.after_operation == "forward" and gap.before_operation in ("backward", "zero_grad")
-
-
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for long sections of the program's own code, or for very many short ones."""
     of_model = evidence.get(find_model_gaps, trainer)
     gaps = evidence.get(find_python_gaps, trainer)
-    sections = _sections([gap for gap in gaps if _is_placed(gap) and gap not in of_model])
+    sections = find_sections([gap for gap in gaps if _is_placed(gap) and gap not in of_model])
     step_ns = mean_step_ns(evidence, trainer)
     busy = [
         function
@@ -227,15 +185,6 @@ def _limited(finding: Finding, idle: float) -> Finding:
     return replace(finding, share=share, options=options)
 
 
-def _sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
-    """Return the gaps grouped by the lines around them, longest first."""
-    groups: dict[tuple[Line | None, int | None], list[PythonGap]] = {}
-    for gap in gaps:
-        groups.setdefault((gap.after, gap.until_line), []).append(gap)
-    sections = (CodeSection(tuple(group)) for group in groups.values())
-    return sorted(sections, key=lambda section: -section.share)
-
-
 def _inside(
     function: BusyFunction, sections: Sequence[CodeSection], samples: Sequence[Sampled | None]
 ) -> list[CodeSection]:
@@ -286,7 +235,7 @@ def _finding(
     most = f", mostly in {where(hottest)}" if hottest else ""
     mostly = "mostly " if len(section.gaps) > 1 else ""
     words = [
-        f"{units.duration(section.per_step_ns)} per step, {mostly}{_surroundings(gap)}; "
+        f"{units.duration(section.per_step_ns)} per step, {mostly}{surroundings(gap)}; "
         f"{units.counted(gap.count, 'time')} in the steady loop."
     ]
     words += quote(sampled, "there")
@@ -321,7 +270,7 @@ def _finding(
         title=title,
         share=share,
         evidence=tuple(words),
-        options=_library_options(library, levers, saving, basis)
+        options=library_options(library, levers, saving, basis)
         if library
         else _options(
             section,
@@ -338,15 +287,6 @@ def _finding(
         confidence="inferred",
         claims=_claims([section]),
     )
-
-
-def _surroundings(gap: PythonGap) -> str:
-    """Return the events around the gap, if recorded."""
-    before = NAMES.get(gap.after_operation, gap.after_operation)
-    after = NAMES.get(gap.before_operation, gap.before_operation)
-    if before and after:
-        return f"between {before} and {'the next' if before == after else after}"
-    return f"after {before}" if before else f"before {after}"
 
 
 def _is_in(section: CodeSection, function: BusyFunction) -> bool:
@@ -464,33 +404,6 @@ def _options(
     return (
         Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
         rarer,
-    )
-
-
-def _library_options(
-    library: LibraryCall, levers: Levers, saving: tuple[float, float], basis: str
-) -> tuple[Option, ...]:
-    """Return what to change if the time is in a library."""
-    name = library_name(library)
-    if library.package == "torch":
-        return (
-            Option(
-                "Use fewer operations on whole batches instead of many small ones.",
-                saving,
-                basis,
-                details=f"{name} is tensor work outside any module.",
-            ),
-            *((Option("Compile the function that calls it.", saving),) if levers.compiling else ()),
-        )
-    if library.package == "copy":
-        return (Option("Copy only what changes, or copy once, before the loop.", saving, basis),)
-    return (
-        Option(
-            "Look for a setting of it that does less work or handles many items per call.",
-            saving,
-            basis,
-            details=f"The time is in {name}, not in your own lines.",
-        ),
     )
 
 
