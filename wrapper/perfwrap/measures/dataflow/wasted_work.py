@@ -89,7 +89,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         number for kind in (UNCHANGING, REPEATED) for waste in found[kind] for number in waste.operations
     }
     has_loader = bool(evidence.get(find_loaders, trainer))
-    found[METRICS] = find_read(flow, alive or NOTHING_DEAD, stronger, has_loader) if alive else []
+    found[METRICS] = find_read(flow, alive, stronger, has_loader) if alive else []
     recomputed = [
         number for number in flow.step if flow.has(number, RECOMPUTE) and flow.has(number, BACKWARD)
     ]
