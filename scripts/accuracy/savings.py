@@ -10,10 +10,11 @@
 
 Each script and its fixed twin (see scripts/workloads/README.md) run under the real ``perfwrap run``. The measured ratio
 is that of their mean step times in the steady loop, the predicted one that of the finding of the planted problem: of
-its best option, or where the fix changes num_workers, of the best that does so too. The error is that of the saving (1
-- ratio) at the middle of the predicted range. Under the table stand the calibration figures with their targets: errors,
-how often the range contains the measured ratio, and how wide it is. Ratios are of runs one after the other; others who
-use the machine disturb them, so that the figures count on a quiet machine.
+its best option that changes num_workers, or does not, as the fix does. The error is that of the saving (1 - ratio) at
+the middle of the predicted range of the speedup, which reports show. Under the table stand the
+calibration figures with their targets: errors, how often the range contains the measured ratio, and how wide it is.
+Ratios are of runs one after the other; others who use the machine disturb them, so that the figures count on a quiet
+machine.
 """
 
 from __future__ import annotations
@@ -86,23 +87,27 @@ def run_both(script: Path, folder: Path) -> None:
 
 
 def compare(script: Path, folder: Path) -> Outcome | None:
-    """Diagnose the runs of a script and its twin; None if the problem was not found, or a run did not train."""
+    """Diagnose the runs of a script and its twin; None if the fix was not advised, or a run did not train."""
     twin = folder / f"{script.stem}_fixed.py"
     planted, fixed = (accuracy.diagnose_again(each, folder) for each in (script, twin))
     if accuracy.FAILED in (planted.verdict, fixed.verdict) or planted.place is None:
         return None
     texts = [path.read_text(encoding="utf-8") for path in (script, twin)]
     option = of_fix(planted.findings[planted.place - 1]["options"], *texts)
+    if option is None:
+        return None
     low, high = option["saving"].values()
     before, after = mean_step_ns(folder / script.stem), mean_step_ns(folder / twin.stem)
     return Outcome(low, high, after / before) if before and after else None
 
 
-def of_fix(options: list[dict[str, Any]], before: str, after: str) -> dict[str, Any]:
-    """Return the best option of those that change the number of workers, or do not, as the fix by hand does."""
+def of_fix(options: list[dict[str, Any]], before: str, after: str) -> dict[str, Any] | None:
+    """Return the best option of those that change the number of workers, or do not, as the fix by hand does.
+
+    None if there is none.
+    """
     sets_workers = WORKERS.findall(UNFIXED.sub("", before)) != WORKERS.findall(after)
-    alike = [option for option in options if ("num_workers" in option["edit"]) is sets_workers]
-    return next(iter(alike), options[0])
+    return next((option for option in options if ("num_workers" in option["edit"]) is sets_workers), None)
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,9 @@ class Row:
 
     @property
     def error(self) -> float:
-        """The error of the saving at the middle of the range, as a share of the measured saving."""
-        return abs((self.low + self.high) / 2 - self.measured) / max(0.01, 1 - self.measured)
+        """The error of the saving at the middle of the range of the speedup, as a share of the measured saving."""
+        middle = 2.0 / (1.0 / max(0.01, self.low) + 1.0 / self.high)
+        return abs(middle - self.measured) / max(0.01, 1 - self.measured)
 
     @property
     def contains(self) -> bool:
@@ -137,7 +143,7 @@ def show(name: str, outcomes: list[Outcome | None]) -> Row | None:
     """Print one script's line and return its result."""
     found = [outcome for outcome in outcomes if outcome is not None]
     if not found:
-        print(f"| {name} | not found, or did not train | | | | |", flush=True)
+        print(f"| {name} | not advised, or did not train | | | | |", flush=True)
         return None
     low = statistics.median(outcome.low for outcome in found)
     high = statistics.median(outcome.high for outcome in found)

@@ -36,6 +36,7 @@ import monitor_cost
 import numpy as np
 import psutil
 from perfwrap.launch import injection
+from perfwrap.launch.sidecar_process import NAME
 from perfwrap.run_folder import create
 
 LOOP = Path(__file__).with_name("overhead_loop.py")
@@ -267,7 +268,7 @@ class Monitors:
 
     def __init__(self, launcher: int) -> None:
         children = psutil.Process(launcher).children()
-        found = [child for child in children if any("monitors.sidecar" in word for word in child.cmdline())]
+        found = [child for child in children if any(NAME in word for word in child.cmdline())]
         self.process = found[0] if found else None
         self.since = self._now()
 

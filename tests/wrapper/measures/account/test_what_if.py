@@ -55,6 +55,6 @@ def test_a_quarter_that_was_measured_brings_up_to_a_third_and_more() -> None:
 
 def test_what_grows_may_disappear_with_what_it_has_taken_from_the_beginning() -> None:
     best, worst = without_growth(0.1, 100, 300)
-    assert (best, worst) == (without_measured(0.2)[0], 0.95)
+    assert (best, worst) == (without_measured(0.2)[0], 0.925)
     assert without_growth(0.1, 100, 101)[0] == 0.0
-    assert without_growth(0.1, 100, 100) == (without_measured(0.1)[0], 0.95)
+    assert without_growth(0.1, 100, 100) == (without_measured(0.1)[0], 0.925)

@@ -56,6 +56,13 @@ def test_code_that_the_compiler_wrote_is_named_after_it() -> None:
     assert found.main == LibraryCall("torch.compile", "Runner.call", 20)
 
 
+def test_torchs_autograd_is_known_to_compute_derivatives() -> None:
+    stacks = [(stack(frame("grad", "torch/autograd/__init__.py")), 20)]
+    found = library_time(stacks, "/w/a.py", 3)
+    assert found is not None
+    assert found.main == LibraryCall("torch", "grad", 20, derives=True)
+
+
 def test_samples_that_are_spread_have_no_main_function() -> None:
     stacks = [(stack(frame(name)), 10) for name in ("a", "b", "c")]
     found = library_time(stacks, "/w/a.py", 3)

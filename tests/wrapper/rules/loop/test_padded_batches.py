@@ -34,7 +34,7 @@ def test_padding_to_a_fixed_length_is_found(loop: Any, find: Callable[[Rule], Fi
     write(loop, "16 2048 1024 16384 12288")
     finding = find(rule)
     assert finding.share == pytest.approx(0.9 * 0.5, abs=0.02)
-    assert finding.saving == pytest.approx((1 - 1.3 * 0.9 * 0.5, 1 - 0.7 * 0.9 * 0.5), abs=0.02)
+    assert finding.saving == pytest.approx((1 - 1.5 * 0.9 * 0.5, 1 - 0.75 * 0.9 * 0.5), abs=0.02)
     assert "50 % of the batch columns" in finding.sentence
     assert "128 numbers wide; the longest row of a batch has 64, an average row 32." in finding.evidence[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.account.lines import Line
+from perfwrap.measures.loop import functional_models
 from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime
 from perfwrap.measures.loop.python_gaps import PythonGap
 from perfwrap.measures.loop.stacks import HotFunction, Sampled
@@ -258,3 +259,39 @@ def test_tensor_work_before_a_backward_pass_without_modules_is_the_models(
     model = ask(compute_bound)
     assert isinstance(model, list if is_model else Clear)
     assert not is_model or "tensor work outside modules 42 %" in model[0].evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "calls", "is_model"),
+    [
+        ("du = torch.autograd.grad(u.sum(), t, create_graph=True)", None, True),
+        ("du = derivative(u, t)", None, False),
+        (
+            "du = derivative(u, t)",
+            LibraryTime(18, LibraryCall("torch", "_make_grads", 9, derives=True), ()),
+            True,
+        ),
+        ("du = derivative(u, t)", LibraryTime(18, LibraryCall("torch", "norm", 18), ()), False),
+    ],
+    ids=["in its lines", "in other lines", "in its samples", "samples in other functions"],
+)
+def test_derivatives_beside_the_phases_are_the_models(
+    loop: Any,
+    ask: Callable[[Rule], Answer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    calls: LibraryTime | None,
+    is_model: bool,
+) -> None:
+    if calls is not None:
+        monkeypatch.setattr(functional_models, "sampled_gap", lambda *_: in_library(28, calls))
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    (tmp_path / "train.py").write_text("\n" * 27 + f"{source}\n")
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 25)
+        loop.python(8)
+        loop.span("forward", 4, "Net", 3, 30)
+        loop.span("backward", 10, line=33)
+        loop.span("optimizer", 1, "SGD#1", line=35)
+    assert isinstance(ask(rule), Clear if is_model else list)

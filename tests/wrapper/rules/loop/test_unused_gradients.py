@@ -25,7 +25,7 @@ def test_gradients_of_a_frozen_part_are_found(loop: Any, find: Callable[[Rule], 
     write(loop, "20 1000 12 700 encoder.stem.weight")
     finding = find(rule)
     assert finding.share == pytest.approx(0.5 * 0.6, abs=0.02)
-    assert finding.saving == pytest.approx((1 - 0.5 * 0.9, 1 - 0.5 * 0.6 / 2), abs=0.02)
+    assert finding.saving == pytest.approx((1 - 0.5 * 0.9, 1 - 0.5 * 0.6 * 0.75), abs=0.02)
     assert "encoder.stem.weight of Net and 11 more" in finding.sentence
     assert "12 of 20 parameters with gradients (700 of 1,000 numbers)" in finding.evidence[0]
 

@@ -2,7 +2,8 @@
 
 No forward pass is recorded of them, and none of modules whose ``forward`` is called directly. But a backward pass has a
 forward pass of about the same length, so that where none was recorded, tensor work of that length in the program's own
-code is the model's.
+code is the model's. Derivatives that the program computes in its own code (``torch.autograd.grad``) are the model's
+work, too.
 """
 
 from __future__ import annotations
@@ -23,20 +24,44 @@ MAX_MODEL_RATIO = 1.5
 """Forward pass over backward pass, at most: more time in the program's own code is not only the model's."""
 MIN_TORCH_SHARE = 0.5
 """Share of a section's samples in torch, or at lines that call its functions, from which it is tensor work."""
+DERIVATIVES = frozenset(("torch.autograd.grad", "autograd.grad"))
 
 
 def find_model_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
-    """Return the sections of the program's own code in which such a model computes."""
+    """Return the sections of the program's own code in which such a model computes, or derivatives are computed."""
+    derived = tuple(
+        gap for gap in evidence.get(find_python_gaps, trainer) if _is_derivative(evidence, trainer, gap)
+    )
+    return (*derived, *_of_functions(evidence, trainer, derived))
+
+
+def _of_functions(
+    evidence: Evidence, trainer: Trainer, derived: tuple[PythonGap, ...]
+) -> tuple[PythonGap, ...]:
+    """Return the other sections in which a model computes that is not a module."""
     parts = evidence.get(find_account, trainer).ns
     whole, backward = sum(parts.values()), parts["backward"]
     if backward < MIN_BACKWARD_SHARE * whole or parts["forward"] > MAX_FORWARD_RATIO * backward:
         return ()
     found, left = [], MAX_MODEL_RATIO * backward - parts["forward"]
     for gap in evidence.get(find_python_gaps, trainer):
-        if gap.total_ns <= left and _is_tensor_work(evidence, trainer, gap):
+        if gap not in derived and gap.total_ns <= left and _is_tensor_work(evidence, trainer, gap):
             found.append(gap)
             left -= gap.total_ns
     return tuple(found)
+
+
+def _is_derivative(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> bool:
+    """Return whether a section is mostly in torch's autograd: by its samples or, without any, by its lines."""
+    sampled = sampled_gap(evidence, trainer, gap, False)
+    if sampled is None or sampled.source != OUTSIDE:
+        return bool(DERIVATIVES.intersection(find_tensor_calls(evidence, trainer, gap)))
+    derived = sum(
+        hot.library.count
+        for hot in sampled.functions
+        if hot.library is not None and hot.library.main is not None and hot.library.main.derives
+    )
+    return derived >= MIN_TORCH_SHARE * sampled.count
 
 
 def _is_tensor_work(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> bool:

@@ -27,6 +27,7 @@ GENERIC = frozenset(
 """Functions that only call another one; their names say nothing."""
 
 MODULE_CALL = "torch/nn/modules/module.py"
+DERIVES = "/torch/autograd/"
 
 Step = tuple[str, str]
 """File and function of a frame."""
@@ -39,6 +40,8 @@ class LibraryCall(Struct, frozen=True):
     """The top-level package or standard module."""
     function: str
     count: int
+    derives: bool = False
+    """Whether it is the part of torch that computes derivatives (``torch.autograd.grad``)."""
 
 
 class LibraryTime(Struct, frozen=True):
@@ -151,7 +154,7 @@ def _named(path: Sequence[Step], count: int) -> LibraryCall | None:
     """Return the innermost function whose name says something."""
     for file, function in reversed(path):
         if function.rpartition(".")[2] not in GENERIC:
-            return LibraryCall(_package(file), function, count)
+            return LibraryCall(_package(file), function, count, DERIVES in file)
     return None
 
 

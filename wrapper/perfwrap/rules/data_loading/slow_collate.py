@@ -10,7 +10,7 @@ Why it costs
 
 How the gain is estimated
     Measured in the workers: the collate function's part of making a batch. At best all of it disappears; a step then
-    takes what its rest, its workers and the cores allow. At worst half of that gain remains.
+    takes what its rest, its workers and the cores allow. At worst 75 % of that gain remains.
 
 How to fix
     Return tensors from the dataset and let torch stack them. Allocate the batch tensor once and fill it row by row. Pad
@@ -25,6 +25,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perfwrap import units
+from perfwrap.measures.account.what_if import MOST
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.data_loading.worker_need import Step
 from perfwrap.measures.evidence import Evidence
@@ -42,7 +43,7 @@ class Limits(Struct, frozen=True):
 
     min_collate_share: float = 0.3
     """The collate function's share of making a batch."""
-    min_gain_share: float = 0.5
+    min_gain_share: float = MOST
     """Minimum part of the gain: the speed of the fixed function is unknown."""
 
 

@@ -10,7 +10,7 @@ Why it costs
 
 How the gain is estimated
     The time between two recorded events is measured. How much of it is writing is estimated from the samples in it, and
-    from the text of the lines. At best nearly all of it is saved (every 50 steps), at worst half.
+    from the text of the lines. At best all of it is saved and the rest gets faster, at worst 75 %.
 
 How to fix
     Log every N steps, buffer lines and flush rarely, append instead of rewriting, write from another thread.
@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import saving
+from perfwrap.measures.account.what_if import MOST, best_without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.logged_gaps import LoggedGap, find_logged_gaps
 from perfwrap.measures.trainers import Trainer
@@ -44,9 +44,8 @@ class Limits(Struct, frozen=True):
     min_reported_share: float = MIN_REPORTED_SHARE
     min_writing_share: float = 0.5
     """Share of a code section's samples that must be on lines that write."""
-    min_saved_share: float = 0.5
-    max_saved_share: float = 0.98
-    """Share of the writing that is saved by logging every other step, and every 50 steps."""
+    min_saved_share: float = MOST
+    """Minimum share of the writing that is saved by logging every 50 steps."""
     max_calls: int = 4
     """How many calls are named."""
 
@@ -63,9 +62,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"Writing logs takes {units.share(share)} of the loop (from call stack samples).")
     first, step_ns = gaps[0], mean_step_ns(evidence, trainer)
     calls = tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
-    saved = saving(
-        step_ns, limits.min_saved_share * share * step_ns, limits.max_saved_share * share * step_ns
-    )
+    saved = (best_without(share), 1.0 - limits.min_saved_share * share)
     return [
         Finding(
             title=f"{SHARE} of the training loop writes logs, mostly at {place(first.where, '')}.",

@@ -11,7 +11,7 @@ Why it costs
 How the gain is estimated
     Measured on the host: the columns of up to 16 batches at the beginning and a few later ones. Estimated: their cost,
     as their part of the model's forward and backward pass (or of the GPU's work, if its kernels were recorded), times
-    0.7 at least, because some work does not depend on the length, and times 1.3 at most, because attention grows with
+    0.75 at least, because some work does not depend on the length, and times 1.5 at most, because attention grows with
     the square of the length. Two scripts gained 1.0 and 1.3 times as much.
 
 How to fix
@@ -36,6 +36,7 @@ from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import trains_on_gpu
+from perfwrap.measures.account.what_if import MOST
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -73,8 +74,8 @@ class Limits(Struct, frozen=True):
     """Share of the columns from which padding is reported."""
     max_share: float = 0.8
     """Maximum share of the loop, and of the gain: some work always remains."""
-    min_saved: float = 0.7
-    max_saved: float = 1.3
+    min_saved: float = MOST
+    max_saved: float = 1.5
     """Saved work over the share of the columns, at least and at most."""
     min_busy_share: float = 0.8
     """Busy share of the GPU from which less work makes steps shorter."""

@@ -13,8 +13,8 @@ Why it costs
     with the square of the steps: 10 % of a short run can be most of a long one.
 
 How the gain is estimated
-    Measured with a fitted line: the extra time compared with the start. At best all of it disappears, at worst half,
-    because some growth may be necessary.
+    Measured with a fitted line: the extra time compared with the start. At best all of it disappears, with what it has
+    taken from the beginning, at worst 75 %, because some growth may be necessary.
 
 How to fix
     Limit it (the last N entries), keep a running value instead of all values, append to a file or a preallocated buffer

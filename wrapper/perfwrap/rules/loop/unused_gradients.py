@@ -10,11 +10,11 @@ Why it costs
     layers before which nothing is trained.
 
 How the gain is estimated
-    Estimated: the backward time times the share of unused tensors among those with gradients, from half of that to
+    Estimated: the backward time times the share of unused tensors among those with gradients, from 75 % of that to
     twice as much. The cost of a gradient differs by layer; the first layers of image models are expensive. Savings in
     the forward pass are not counted. If a model's gradients are always cleared without use, the gain is estimated as
     twice its forward time, limited by its share of the backward time, times the fraction of unneeded backward passes;
-    from half of that to one and a half times as much. Not checked on a GPU or with several ranks, because the host's
+    from 75 % of that to one and a half times as much. Not checked on a GPU or with several ranks, because the host's
     time in the backward pass says nothing about it there.
 
 How to fix
@@ -39,6 +39,7 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import busiest_line, trains_on_gpu
+from perfwrap.measures.account.what_if import MOST
 from perfwrap.measures.dataflow.wasted_work import FROZEN, WEIGHTS
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts
@@ -56,7 +57,7 @@ class Limits(Struct, frozen=True):
     minor_share: float = MINOR_SHARE
     min_unused_share: float = 0.05
     """Share of the tensors with gradients from which unused ones are reported."""
-    min_saved: float = 0.5
+    min_saved: float = MOST
     max_saved: float = 2.0
     """Saved backward time over the unused share, at least and at most."""
     max_backward_share: float = 0.9
@@ -197,7 +198,7 @@ def _cleared(
             Option(
                 f"Detach the output of {cleared.model} where another model learns from it (fake.detach()), or call it "
                 f"under torch.no_grad() there{where}.",
-                (1.0 - min(most * limits.max_backward_share, 1.5 * share), 1.0 - share / 2),
+                (1.0 - min(most * limits.max_backward_share, 1.5 * share), 1.0 - limits.min_saved * share),
             ),
         ),
         verdict="compute-bound",
