@@ -1,4 +1,4 @@
-"""Which lines call the operations of a section of the program's own code, in the recorded step."""
+"""The operations of a section of the program's own code, in the recorded step: their lines, and how long they are."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import polars as pl
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.account.parts import INTERRUPTIONS
-from perfwrap.measures.dataflow.dataflow import find_dataflow
+from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import PythonGap
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.operation_window import HOST, READ
+
+LONG_NS = 50_000
+"""Time of an operation from which its work, and not its call, takes the time."""
 
 
 def find_gap_lines(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> tuple[tuple[Line, float], ...]:
@@ -23,9 +26,30 @@ def find_gap_lines(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> tupl
     Nothing without a dataflow window, or if the section is not in the judged step.
     """
     flow = evidence.get(find_dataflow, trainer)
-    if flow is None or gap.after is None:
+    if flow is None:
         return ()
-    begin, end = (flow.window.opened + moment for moment in flow.window.ends[:2])
+    costs: Counter[Line] = Counter()
+    for number in _operations(evidence, trainer, flow, gap):
+        costs[flow.line(number)] += flow.cost(number)  # type: ignore[assignment]
+    whole = sum(costs.values())
+    return tuple((line, cost / whole) for line, cost in costs.most_common() if line.file and whole)
+
+
+def long_work_share(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> float:
+    """Return the share of a section's time in operations that each take at least ``LONG_NS``; 0 if it is unknown."""
+    flow = evidence.get(find_dataflow, trainer)
+    if flow is None:
+        return 0.0
+    numbers = _operations(evidence, trainer, flow, gap)
+    long_ns = sum(time for number in numbers if (time := flow.time(number)) >= LONG_NS)
+    return long_ns / max(1.0, gap.per_step_ns, sum(flow.cost(number) for number in numbers))
+
+
+def _operations(evidence: Evidence, trainer: Trainer, flow: Dataflow, gap: PythonGap) -> list[int]:
+    """Return the operations of a section in the judged step."""
+    if gap.after is None:
+        return []
+    begin, end = flow.window.opened, flow.window.opened + flow.window.ends[1]
     spans = thread_spans(evidence.timeline, trainer).filter(
         pl.col("start") < end,
         pl.col("start") + pl.col("duration") > begin,
@@ -36,7 +60,7 @@ def find_gap_lines(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> tupl
     # The event that ended last before a moment is the one before the section.
     latest = np.maximum.accumulate(np.where(ends == reached, np.arange(ends.size), 0))
     names, lines = spans["operation"].to_list(), spans["line"].to_list()
-    costs: Counter[Line] = Counter()
+    found = []
     for number in flow.step:
         moment = flow.window.opened + flow.operations[number].start
         place = int(np.searchsorted(starts, moment, side="right")) - 1
@@ -45,6 +69,5 @@ def find_gap_lines(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> tupl
         last = latest[place]
         around = names[last], lines[last], names[place + 1]
         if around == (gap.after_operation, gap.after.line, gap.before_operation):
-            costs[flow.line(number)] += flow.cost(number)  # type: ignore[assignment]
-    whole = sum(costs.values())
-    return tuple((line, cost / whole) for line, cost in costs.most_common() if line.file and whole)
+            found.append(number)
+    return found

@@ -3,12 +3,13 @@
 No forward pass is recorded of them, and none of modules whose ``forward`` is called directly. But a backward pass has a
 forward pass of about the same length, so that where none was recorded, tensor work of that length in the program's own
 code is the model's. Derivatives that the program computes in its own code (``torch.autograd.grad``) are the model's
-work, too.
+work, too, and so are long operations on tensors.
 """
 
 from __future__ import annotations
 
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.dataflow.gap_lines import long_work_share
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
@@ -24,19 +25,23 @@ MAX_MODEL_RATIO = 1.5
 """Forward pass over backward pass, at most: more time in the program's own code is not only the model's."""
 MIN_TORCH_SHARE = 0.5
 """Share of a section's samples in torch, or at lines that call its functions, from which it is tensor work."""
+MIN_LONG_SHARE = 0.5
+"""Share of a section's time in long operations from which their work takes the time, and not their calls."""
 DERIVATIVES = frozenset(("torch.autograd.grad", "autograd.grad"))
 
 
 def find_model_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...]:
-    """Return the sections of the program's own code in which such a model computes, or derivatives are computed."""
-    derived = tuple(
-        gap for gap in evidence.get(find_python_gaps, trainer) if _is_derivative(evidence, trainer, gap)
+    """Return the sections of the program's own code that compute and are not Python's overhead."""
+    computing = tuple(
+        gap
+        for gap in evidence.get(find_python_gaps, trainer)
+        if _is_derivative(evidence, trainer, gap) or long_work_share(evidence, trainer, gap) >= MIN_LONG_SHARE
     )
-    return (*derived, *_of_functions(evidence, trainer, derived))
+    return (*computing, *_of_functions(evidence, trainer, computing))
 
 
 def _of_functions(
-    evidence: Evidence, trainer: Trainer, derived: tuple[PythonGap, ...]
+    evidence: Evidence, trainer: Trainer, known: tuple[PythonGap, ...]
 ) -> tuple[PythonGap, ...]:
     """Return the other sections in which a model computes that is not a module."""
     parts = evidence.get(find_account, trainer).ns
@@ -45,7 +50,7 @@ def _of_functions(
         return ()
     found, left = [], MAX_MODEL_RATIO * backward - parts["forward"]
     for gap in evidence.get(find_python_gaps, trainer):
-        if gap not in derived and gap.total_ns <= left and _is_tensor_work(evidence, trainer, gap):
+        if gap not in known and gap.total_ns <= left and _is_tensor_work(evidence, trainer, gap):
             found.append(gap)
             left -= gap.total_ns
     return tuple(found)
