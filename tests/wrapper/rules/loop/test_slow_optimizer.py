@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,27 @@ def test_a_loop_over_many_small_tensors_is_found_at_its_line(
     assert str(finding.location) == "train.py:24"
     assert "fused=True" in finding.advice
     assert finding.saving == pytest.approx((1 - 0.75 * finding.share, 1 - 0.3 * finding.share))
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"train.py": ["o = torch.optim.SGD(p)", "o.step()"]}, "at train.py:1"),
+        ({"train.py": ["o.step()"], "agent.py": ["", "o = optim.SGD(p, lr=1)"]}, "at agent.py:2"),
+        ({"train.py": ["a, b = SGD(p), 1", "b = SGD(q)"]}, "where it is created"),
+        ({"train.py": ["o = make(p)"]}, "where it is created"),
+    ],
+    ids=["in the file of its steps", "in another file", "several", "unknown"],
+)
+def test_the_option_is_passed_where_the_optimizer_is_created(
+    loop: Any, find: Callable[[Rule], Finding], tmp_path: Path, files: dict[str, list[str]], where: str
+) -> None:
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    loop.journal.span("sync", 10_000, "Tensor.item", 0, "agent.py:5:act")
+    write(loop, ms=9)
+    assert f"Pass fused=True to SGD {where}." in find(rule).advice
 
 
 @pytest.mark.parametrize(

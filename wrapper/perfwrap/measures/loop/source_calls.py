@@ -145,6 +145,12 @@ def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tu
     return tuple(dict.fromkeys(name for name in names if _computes(name)))
 
 
+def calls_of(run: Mapping[str, Any], file: str, name: str) -> tuple[int, ...]:
+    """Return the lines that call a function or class by this name, with or without its module before the dot."""
+    calls = (node for node in ast.walk(_tree_of(run, file)) if isinstance(node, ast.Call))
+    return tuple(sorted({call.lineno for call in calls if _name(call.func).rpartition(".")[2] == name}))
+
+
 def independent_loop(run: Mapping[str, Any], file: str, line: int) -> tuple[int, int] | None:
     """Return first and last line of the innermost loop around a line, if its passes seem independent of each other.
 

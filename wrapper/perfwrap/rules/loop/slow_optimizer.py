@@ -38,10 +38,12 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap import units
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
+from perfwrap.measures.loop.optimizer_lines import find_creation
 from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, OptimizerUse, find_optimizers
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
@@ -122,7 +124,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     step_ns = mean_step_ns(evidence, trainer)
     can_compile = bool(evidence.get(find_levers, trainer).compiling)
     return [
-        _finding(use, on_gpu, None if on_gpu else large[use.name], can_compile, step_ns, limits)
+        _finding(
+            use,
+            evidence.get(find_creation, trainer, use),
+            on_gpu,
+            None if on_gpu else large[use.name],
+            can_compile,
+            step_ns,
+            limits,
+        )
         for use in slow
     ]
 
@@ -181,6 +191,7 @@ def _elements(evidence: Evidence, trainer: Trainer) -> float:
 
 def _finding(
     use: OptimizerUse,
+    made_at: Line | None,
     on_gpu: bool,
     large: tuple[float, float] | None,
     can_compile: bool,
@@ -218,7 +229,7 @@ def _finding(
         evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
         options=_options_in_passes(kind, can_compile, (best, worst))
         if large == COMPILED
-        else _options(use, kind, is_torchs, on_gpu, (best, worst)),
+        else _options(use, made_at, kind, is_torchs, on_gpu, (best, worst)),
         verdict="launch-bound"
         if on_gpu
         else None
@@ -253,9 +264,15 @@ def _options_in_passes(kind: str, can_compile: bool, saving: tuple[float, float]
 
 
 def _options(
-    use: OptimizerUse, kind: str, is_torchs: bool, on_gpu: bool, saving: tuple[float, float]
+    use: OptimizerUse,
+    made_at: Line | None,
+    kind: str,
+    is_torchs: bool,
+    on_gpu: bool,
+    saving: tuple[float, float],
 ) -> tuple[Option, ...]:
-    """Return the ways to update all tensors at once."""
+    """Return the ways to update all tensors at once; ``made_at`` is where the optimizer is created, if known."""
+    created = f"at {place(made_at, '')}" if made_at else "where it is created"
     certain = saving if not on_gpu and _can_be_fused(use) else (saving[0], 1.0)
     basis = (
         f"{units.counted(use.tensors, 'tensor')}, {units.duration(use.ns_per_step)} per step"
@@ -263,7 +280,7 @@ def _options(
         else ""
     )
     if is_torchs:
-        edit = f"Pass fused=True to {kind} at {place(use.where, 'its line')}."
+        edit = f"Pass fused=True to {kind} {created}."
         fused = Option(
             edit, certain, basis, "fused-optimizer", "One call then updates all tensors in one pass."
         )
@@ -274,7 +291,7 @@ def _options(
     if _can_be_fused(use):
         return (
             Option(
-                f"Use torch.optim.{kind} with fused=True instead, if it does the same.",
+                f"Use torch.optim.{kind} with fused=True {created}, if it does the same.",
                 certain,
                 basis,
                 details="One call then updates all tensors.",
