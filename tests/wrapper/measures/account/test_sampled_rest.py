@@ -62,7 +62,7 @@ BEFORE = segments(
 
 
 def test_unknown_time_is_divided_by_samples_that_exceed_what_is_known() -> None:
-    after = place_unknown(BEFORE, stacks(optimizer=20, forward=60, own=20), sums())
+    after = place_unknown(BEFORE, stacks(optimizer=20, forward=60, own=20), sums(), ())
     assert lengths(after) == {
         ("optimizer", "optimizer"): 200,
         ("forward", "forward"): 600,
@@ -84,8 +84,33 @@ def test_unknown_time_is_divided_by_samples_that_exceed_what_is_known() -> None:
     ids=["few samples", "only what is summed", "nothing unknown"],
 )
 def test_without_evidence_nothing_changes(samples: pl.DataFrame, rows: pl.DataFrame) -> None:
-    assert place_unknown(rows, samples, sums()).equals(rows)
+    assert place_unknown(rows, samples, sums(), ()).equals(rows)
 
 
 def test_samples_outside_of_pauses_do_not_count() -> None:
-    assert place_unknown(BEFORE, stacks(forward=40), sums(rest=False)).equals(BEFORE)
+    assert place_unknown(BEFORE, stacks(forward=40), sums(rest=False), ()).equals(BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("callers", "part"),
+    [({("train.py", 20)}, "forward"), ({("train.py", 30)}, "validation"), (set(), "forward")],
+    ids=["the usual line", "another line", "unknown"],
+)
+def test_models_that_are_called_from_another_line_than_usual_are_evaluated(
+    callers: set[tuple[str, int]], part: str
+) -> None:
+    stack = ";".join(
+        f"{name} ({file}:{line})"
+        for name, file, line in (
+            ("main", "/w/train.py", 20),
+            ("_call_impl", "/lib/python3.11/site-packages/torch/nn/modules/module.py", 9),
+            ("forward", "/w/net.py", 7),
+        )
+    )
+    samples = stacks(optimizer=20, forward=60).with_columns(
+        pl.when(pl.col("operation") == "forward").then(pl.lit(stack)).otherwise(pl.lit("")).alias("stack")
+    )
+    after = place_unknown(BEFORE, samples, sums(), callers)
+    assert lengths(after)[part, "forward"] == 750
+    lines = after.filter(operation="forward").select("file", "line").unique().rows()
+    assert lines == [("/w/a.py", 7) if part == "forward" else ("/w/train.py", 20)]

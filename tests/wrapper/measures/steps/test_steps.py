@@ -303,17 +303,37 @@ def test_training_in_evaluation_mode_is_training(run) -> None:
     assert (found.count, found.phases.start.size) == (20, 0)
 
 
-def test_rollouts_without_gradients_in_training_mode_are_no_validation(run) -> None:
+@pytest.mark.parametrize(("step_of_environment", "phases"), [(20, 0), (0, 4)])
+def test_rollouts_without_gradients_in_training_mode_are_no_validation(
+    run, step_of_environment: int, phases: int
+) -> None:
     journal = run.journal()
     for _ in range(4):
         for _ in range(20):
             journal.forward(flags=TRAINING)
+            journal.python(step_of_environment)
         for _ in range(16):
             journal.forward()
             journal.backward()
             journal.optimizer()
     found = steps_of(run)
-    assert (found.count, found.phases.start.size) == (64, 0)
+    assert (found.count, found.phases.start.size) == (64, phases)
+
+
+def test_samples_drawn_without_gradients_in_training_mode_are_validation_unless_a_result_is_read(run) -> None:
+    journal = run.journal()
+    for step in range(40):
+        journal.forward()
+        journal.backward()
+        journal.optimizer()
+        if step % 10 == 9:
+            for _ in range(20):
+                journal.forward(flags=TRAINING, line="train.py:43")
+    for _ in range(20):
+        journal.forward(flags=TRAINING, line="train.py:50")
+        journal.span("sync", 2, "Tensor.item", line="train.py:51")
+    found = steps_of(run)
+    assert (found.count, found.phases.start.size) == (40, 4)
 
 
 @pytest.mark.parametrize(("read", "phases"), [("Tensor.numpy", 0), ("Tensor.item", 4)])

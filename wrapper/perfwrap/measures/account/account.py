@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -148,10 +149,19 @@ def find_account(evidence: Evidence, trainer: Trainer) -> Account:
     sums = with_lines(sums, spans, steps.phases)
     filled = fill_thinned(segments, spans, sums, steps.table["end"].to_numpy())
     stacks = evidence.timeline.stacks.filter(pl.col("track") == trainer.thread)
-    filled = place_unknown(filled, stacks, sums)
+    filled = place_unknown(filled, stacks, sums, _callers(evidence, trainer, steps))
     return Account(
         _with_waits(filled, waits), begin, finish, sums, tuple(holes.select("start", "end").iter_rows())
     )
+
+
+def _callers(evidence: Evidence, trainer: Trainer, steps: Steps) -> set[tuple[str, int]]:
+    """Return the lines, with the names of their files, that call models outside of validations."""
+    calls = thread_spans(evidence.timeline, trainer).filter(
+        pl.col("operation") == "forward", pl.col("file").is_not_null()
+    )
+    calls = calls.filter(pl.Series(~steps.phases.contain(calls["start"].to_numpy()), dtype=pl.Boolean))
+    return {(PurePath(file).name, line) for file, line in calls.select("file", "line").unique().iter_rows()}
 
 
 def _without_insides(spans: pl.DataFrame) -> pl.DataFrame:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
+from pathlib import PurePath
 
 import polars as pl
 
 from perfwrap.measures.account.parts import PART_OF
+from perfwrap.measures.loop.library_calls import caller_of_modules
 
 OUTSIDE = "py-spy"
 MIN_SAMPLES = 20
@@ -27,6 +30,8 @@ PART_OF_OPERATION = {
 SUMMED = ("data", "data_end", "loader_start", "fetch", "getitem", "collate", "pin", "worker", "idle")
 """Operations that are also summed in pauses: they explain none of the unknown time."""
 LABEL = ("operation", "file", "line", "function")
+OCCASIONAL = "occasional"
+"""Samples in models that are called from a line which the loop does not usually call them from: evaluations."""
 LENGTH = pl.col("end") - pl.col("start")
 IS_UNKNOWN = (
     (pl.col("part") == "python")
@@ -35,8 +40,13 @@ IS_UNKNOWN = (
 )
 
 
-def place_unknown(segments: pl.DataFrame, stacks: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
+def place_unknown(
+    segments: pl.DataFrame, stacks: pl.DataFrame, sums: pl.DataFrame, callers: Collection[tuple[str, int]]
+) -> pl.DataFrame:
     """Return the segments with the unknown time of pauses divided by the samples of the thread in these pauses.
+
+    ``callers`` are the lines, with the names of their files, that call models in recorded steps. Models that are called
+    from other lines are evaluated.
 
     An operation gets what its share of the samples is above the time that it has already.
     """
@@ -48,6 +58,7 @@ def place_unknown(segments: pl.DataFrame, stacks: pl.DataFrame, sums: pl.DataFra
     pauses = sums.filter("rest").select("start", pl.col("end").alias("until")).unique().sort("start")
     samples = _inside(stacks.filter(pl.col("source") == OUTSIDE).rename({"time": "start"}), pauses)
     samples = samples.filter(~pl.col("operation").is_in(SUMMED).fill_null(False))
+    samples = _with_occasional(samples, callers)
     whole = int(samples["weight"].sum())
     if whole < MIN_SAMPLES:
         return segments
@@ -62,6 +73,25 @@ def _inside(samples: pl.DataFrame, pauses: pl.DataFrame) -> pl.DataFrame:
     """Return the samples in the pauses."""
     joined = samples.sort("start").join_asof(pauses, on="start", strategy="backward")
     return joined.filter(pl.col("start") < pl.col("until"))
+
+
+def _with_occasional(samples: pl.DataFrame, callers: Collection[tuple[str, int]]) -> pl.DataFrame:
+    """Return the samples; those in models that are called from other lines than ``callers`` are OCCASIONAL there."""
+    found = {
+        stack: caller
+        for stack in samples.filter(operation="forward")["stack"].unique().to_list()
+        if callers
+        and (caller := caller_of_modules(stack))
+        and (PurePath(caller[0]).name, caller[2]) not in callers
+    }
+    if not found:
+        return samples
+    rows = [(stack, OCCASIONAL, file, line, name) for stack, (file, name, line) in found.items()]
+    named = pl.DataFrame(rows, schema=["stack", *(f"{name}_" for name in LABEL)], orient="row")
+    known = samples.join(named, on="stack", how="left")
+    return known.with_columns(
+        pl.coalesce(f"{name}_", name).cast(samples.schema[name]).alias(name) for name in LABEL
+    ).select(samples.columns)
 
 
 def _pieces(paused: pl.DataFrame, samples: pl.DataFrame, whole: int) -> pl.DataFrame:
@@ -87,6 +117,8 @@ def _divided(unknown: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     for (begin, end), row in zip(pairwise(shares), pieces.iter_rows(named=True), strict=True):
         operation = row["operation"]
         part = PART_OF_OPERATION.get(operation, PART_OF.get(operation or "", "python"))
+        if operation == OCCASIONAL:
+            part, operation = "validation", "forward"
         found.append(
             unknown.with_columns(
                 (pl.col("start") + (length * begin).floor().cast(pl.Int64)).alias("start"),

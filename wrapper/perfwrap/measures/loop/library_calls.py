@@ -112,6 +112,16 @@ def common_caller(stacks: Sequence[tuple[str, int]], file: str) -> tuple[str, st
     return frame if weight and weight >= ONLY_SHARE * sum(weight for _, weight in stacks) else None
 
 
+def caller_of_modules(stack: str) -> tuple[str, str, int] | None:
+    """Return the program's frame that calls the outermost module of a stack: file, function and line.
+
+    None if the stack is in no module.
+    """
+    frames = [(found["file"], found["function"], int(found["line"])) for found in FRAME.finditer(stack)]
+    first = next((at for at, frame in enumerate(frames) if frame[0].endswith(MODULE_CALL)), 0)
+    return next((frame for frame in reversed(frames[:first]) if is_program(frame[0])), None)
+
+
 def _inside_modules(stack: str) -> tuple[tuple[str, str, int], ...]:
     """Return the program's own frames inside the outermost module call: file, function and line."""
     frames = [(found["file"], found["function"], int(found["line"])) for found in FRAME.finditer(stack)]

@@ -5,9 +5,10 @@ Without a hint from the program, a phase is recognized by what it does not do. T
 is a validation, with everything from its first event to its last. If the loader is otherwise trained on, a value must
 be read from the results too: a pass without one makes features, or the statistics of a normalization.
 
-Models that run in evaluation mode without a loader are also a validation, unless a line does so in most steps (a
-teacher, a target network), or their results are read as arrays (a policy that acts in an environment): these belong to
-the loop.
+Models that run in evaluation mode without a loader are also a validation, and so are those that run many times in
+succession without gradients while no result is read (samples are drawn, a plot is computed). Not if a line does so in
+most steps (a teacher, a target network), or if their results are read as arrays (a policy that acts in an environment):
+these belong to the loop.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ MOVES = frozenset(
 MAX_ACTING_SHARE = 0.5
 """If the results of more than this share of the forwards without a loader are read as arrays, a policy acts in an
 environment: these forwards make what is trained on, and are no validation."""
+MIN_SERIES = 8
+"""Forwards in succession, without gradients and with no result read between them, that are an evaluation though the
+model is in training mode."""
+MAX_PAUSE = 0.4
+"""Maximum time, over that of the forward before it, between most forwards of such a series: a policy waits for its
+environment."""
 MAX_STEPS_SHARE = 0.5
 """Evaluation without a loader in more than this share of the steps belongs to the steps."""
 
@@ -170,7 +177,7 @@ def _by_surroundings(events: LoopEvents, iteration: Integers, trained: Integers)
 def _lone_evaluations(events: LoopEvents, own: Flags) -> Flags:
     """Return which forwards are evaluations, not in most steps, and not after one of the loader events ``own``."""
     forward, loader = events.forward, events.loader
-    lone = ~is_training_mode(forward)
+    lone = ~is_training_mode(forward) | _series(events)
     if len(loader):
         place = np.searchsorted(loader.start, forward.start, side="right") - 1
         last = np.maximum(place, 0)
@@ -193,6 +200,26 @@ def _lone_evaluations(events: LoopEvents, own: Flags) -> Flags:
         if is_usual(lone & (forward.key == key)):
             lone &= forward.key != key
     return np.zeros(lone.size, dtype=np.bool_) if is_usual(lone) else lone
+
+
+def _series(events: LoopEvents) -> Flags:
+    """Return which forwards are part of a long series without gradients, with no read, batch or training in it."""
+    forward, loader = events.forward, events.loader
+    if len(forward) < MIN_SERIES:
+        return np.zeros(len(forward), dtype=np.bool_)
+    is_read = np.array([name.partition(":")[0] not in MOVES for name in events.names], dtype=np.bool_)
+    reads = events.use.start[is_read[events.use.key]]
+    others = np.sort(np.concatenate([train_moments(events), reads, loader.start]))
+    quiet = ~has_grad(forward)
+    ends = np.maximum.accumulate(forward.end[:-1])
+    follows = quiet[1:] & quiet[:-1] & ~_any_between(others, ends, forward.start[1:])
+    number = np.concatenate([[0], np.cumsum(~follows)])
+    size = np.bincount(number)
+    soon = follows & (forward.start[1:] - ends <= MAX_PAUSE * (forward.end - forward.start)[:-1])
+    is_series = (size >= MIN_SERIES) & (
+        2 * np.bincount(number[1:], weights=soon, minlength=size.size) >= size
+    )
+    return np.asarray(quiet & is_series[number])
 
 
 def _acting(events: LoopEvents) -> Flags:

@@ -75,13 +75,20 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         evidence.get(find_account, trainer).share_of((pl.col("part") == "validation") & pl.col("estimated"))
         > 0
     )
-    recorded = " were recorded in detail" if estimated else ""
+    recorded = " in detail" if estimated else ""
     words = [
-        f"{units.counted(validation.count, 'validation phase')}{recorded}, {units.duration(validation.median_ns)} "
-        "each (median).",
+        f"Recorded{recorded}: {units.counted(validation.count, 'validation phase')}, "
+        f"{units.duration(validation.median_ns)} each (median)."
+        if validation.median_ns is not None
+        else "It was in pauses of the recording; py-spy's samples show its share.",
+        "Validation is all code that runs the model without training it: evaluations, drawn samples, plots.",
     ]
     saved = (1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share)
-    basis = f"{units.counted(validation.count, 'validation')} of {units.duration(validation.median_ns)}"
+    basis = (
+        f"{units.counted(validation.count, 'validation')} of {units.duration(validation.median_ns)}"
+        if validation.median_ns is not None
+        else f"{units.share(share)} of the loop"
+    )
     inference: tuple[Option, ...] = ()
     if validation.grad_share >= limits.min_reported_share:
         at = place(validation.grad_line, "some lines")
