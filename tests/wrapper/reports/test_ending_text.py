@@ -54,6 +54,7 @@ def test_an_end_is_a_few_words(how: dict[str, Any] | None, text: str) -> None:
         (30, {"signal": 2}, "ended by perfwrap after enough steps"),
         (30, {"signal": 11}, "killed by SIGSEGV"),
         (30, {"code": 1}, "exit code 1"),
+        (30, {"code": 1, "after_trial": True}, "ended by perfwrap after enough steps"),
         (0, {"signal": 2}, "killed by SIGINT"),
     ],
 )

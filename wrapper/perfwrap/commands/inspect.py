@@ -20,6 +20,7 @@ from perfwrap.experiments.runner import Settings, run_once
 from perfwrap.experiments.trial import Run
 from perfwrap.launch import environment, process
 from perfwrap.measures.dataflow.wasted_work import find_obstacle
+from perfwrap.run_folder import RunFolder
 from perfwrap.shown_text import say
 
 NOT_INSPECTED = 1
@@ -78,10 +79,19 @@ def inspect(
         say(f"perfwrap: the program could not be inspected: {reading.reason or reading.status}.")
         say(f"  Its output: {ended.folder / 'stdout.txt'} and {ended.folder / 'stderr.txt'}")
         raise typer.Exit(INTERRUPTED if reading.status == "interrupted" else NOT_INSPECTED)
+    if reading.end:
+        _note_end(ended.run)
     show(ended.folder / "run")
     if not timeline.operation_windows:
         say(f"perfwrap: {find_obstacle(timeline) or 'No operations were recorded: no step was seen.'}")
         raise typer.Exit(NOT_INSPECTED)
+
+
+def _note_end(run: RunFolder) -> None:
+    """Note that perfwrap ended the command: a program that catches Ctrl-C may exit with any code."""
+    manifest = run.read_manifest()
+    if isinstance(manifest.get("exit"), dict):
+        run.write_manifest({**manifest, "exit": {**manifest["exit"], "after_trial": True}})
 
 
 def _check(command: list[str] | None) -> None:

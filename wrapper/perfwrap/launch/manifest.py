@@ -17,8 +17,8 @@
 
 ``end`` and ``exit`` are null while the command runs, and stay so when the launcher was killed or when the
 command could not be executed. ``exit`` also holds ``core_dumped`` (true) with the machine's ``core_pattern``
-when the kernel dumped core, and ``oom_kill`` when memory ran out and processes of the run were, or may have
-been, killed for it::
+when the kernel dumped core, ``after_trial`` (true) when perfwrap had seen enough and ended the command, and
+``oom_kill`` when memory ran out and processes of the run were, or may have been, killed for it::
 
     processes     how many were killed              scope        container (a limit) or machine
     limit_bytes   the limit, or null                command      whether the command was one of them

@@ -54,6 +54,8 @@ def failure(run: Mapping[str, Any]) -> str:
 def _ended_by_perfwrap(run: Mapping[str, Any]) -> bool:
     """Return whether a trial's process interrupted itself, as it does after enough steps."""
     options, how = run.get("options"), run.get("exit")
+    if isinstance(how, dict) and how.get("after_trial"):
+        return True
     trial = options.get("trial") if isinstance(options, dict) else None
     steps = trial.get("steps") if isinstance(trial, dict) else None
     return bool(steps) and isinstance(how, dict) and how.get("signal") == signal.SIGINT
