@@ -350,6 +350,22 @@ def test_a_policy_in_evaluation_mode_that_acts_is_no_validation(run, read: str, 
     assert steps_of(run).phases.start.size == phases
 
 
+def test_values_of_states_that_a_policy_computes_beside_its_actions_are_no_validation(run) -> None:
+    journal = run.journal()
+    for _ in range(4):
+        for state in range(20):
+            journal.forward(flags=0, line="rl.py:8:act")
+            journal.span("sync", 2, "Tensor.numpy", line="rl.py:9:act")
+            if state % 8 == 7:
+                journal.forward(flags=0, line="rl.py:12:value_of")
+                journal.forward(flags=0, line="rl.py:13:value_of")
+        for _ in range(16):
+            journal.forward()
+            journal.backward()
+            journal.optimizer()
+    assert steps_of(run).phases.start.size == 0
+
+
 def test_a_teacher_belongs_to_the_step_and_a_validation_beside_it_does_not(run) -> None:
     journal = run.journal()
     for step in range(40):

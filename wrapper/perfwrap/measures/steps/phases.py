@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from perfwrap.measures.account.loop_events import (
     LOADER,
+    Events,
     Flags,
     Integers,
     LoopEvents,
@@ -135,10 +136,9 @@ def _without_results(events: LoopEvents, iteration: Integers, use: Integers, tra
     loader = events.loader
     evaluated = use == EVALUATED
     again = evaluated & np.isin(loader.key, loader.key[use == TRAINED])
-    is_read = np.array([name.partition(":")[0] not in MOVES for name in events.names], dtype=np.bool_)
+    reads = _reads(events).start
     if not again.any() or not len(events.use):
         return np.zeros(len(loader), dtype=np.bool_)
-    reads = events.use.start[is_read[events.use.key]]
     size = int(iteration.max()) + 1
     begin, end = np.full(size, FOREVER), np.full(size, -FOREVER)
     np.minimum.at(begin, iteration, loader.start)
@@ -192,6 +192,10 @@ def _lone_evaluations(events: LoopEvents, own: Flags) -> Flags:
         )
 
     acting = _acting(events)
+    # What a policy computes beside its actions, such as the value of a last state, belongs to the same rollout.
+    rollout = np.searchsorted(train_moments(events), forward.start)
+    acts = np.bincount(rollout, weights=lone & acting) > MAX_ACTING_SHARE * np.bincount(rollout, weights=lone)
+    lone &= ~acts[rollout]
     for key in np.unique(forward.key[lone]):
         chosen = lone & (forward.key == key)
         if acting[chosen].mean() > MAX_ACTING_SHARE:
@@ -202,13 +206,18 @@ def _lone_evaluations(events: LoopEvents, own: Flags) -> Flags:
     return np.zeros(lone.size, dtype=np.bool_) if is_usual(lone) else lone
 
 
+def _reads(events: LoopEvents) -> Events:
+    """Return the uses that read values."""
+    is_read = np.array([name.partition(":")[0] not in MOVES for name in events.names], dtype=np.bool_)
+    return events.use.only(is_read[events.use.key]) if len(events.use) else events.use
+
+
 def _series(events: LoopEvents) -> Flags:
     """Return which forwards are part of a long series without gradients, with no read, batch or training in it."""
     forward, loader = events.forward, events.loader
     if len(forward) < MIN_SERIES:
         return np.zeros(len(forward), dtype=np.bool_)
-    is_read = np.array([name.partition(":")[0] not in MOVES for name in events.names], dtype=np.bool_)
-    reads = events.use.start[is_read[events.use.key]]
+    reads = _reads(events).start
     others = np.sort(np.concatenate([train_moments(events), reads, loader.start]))
     quiet = ~has_grad(forward)
     ends = np.maximum.accumulate(forward.end[:-1])
@@ -224,7 +233,7 @@ def _series(events: LoopEvents) -> Flags:
 
 def _acting(events: LoopEvents) -> Flags:
     """Return after which forwards their results were read as arrays, before the next forward: actions of a policy."""
-    forward, use = events.forward, events.use
+    forward, use = events.forward, _reads(events)
     if not len(use):
         return np.zeros(len(forward), dtype=np.bool_)
     place = np.minimum(np.searchsorted(use.start, forward.end), len(use) - 1)

@@ -34,6 +34,8 @@ from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.python_gaps import find_python_gaps
+from perfwrap.measures.loop.stacks import Sampled, sampled_gap
 from perfwrap.measures.steps.periods import find_period
 from perfwrap.measures.steps.slow_steps import OTHER_TRAINING, PROFILED, SlowStep, SlowSteps, find_slow_steps
 from perfwrap.measures.steps.steps import find_steps
@@ -51,6 +53,7 @@ from perfwrap.rules.model import (
     place,
 )
 from perfwrap.rules.on_gpu import idle_share
+from perfwrap.rules.stack_samples import main_function, quote, where
 
 NEEDS = ("steady_steps",)
 
@@ -122,11 +125,18 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             limits.min_regular_share,
         )
         if period or _stands_out(steps, cause, share, limits):
-            return [_finding(steps, slow, share, period, limits)]
+            sampled = _samples(evidence, trainer, _line(slow)) if cause == "python" else None
+            return [_finding(steps, slow, share, period, sampled, limits)]
     most = next(iter(steps.causes))
     if most in ELSEWHERE:
         return Clear(f"{spread}, {ELSEWHERE[most]}.")
     return Clear(f"{spread}, irregularly and without a cause in the program, as on a shared machine.")
+
+
+def _samples(evidence: Evidence, trainer: Trainer, where: Line | None) -> Sampled | None:
+    """Return the samples of the longest section of the program's own code after a line."""
+    gaps = [gap for gap in evidence.get(find_python_gaps, trainer) if gap.after == where and where]
+    return sampled_gap(evidence, trainer, max(gaps, key=lambda gap: gap.share), False) if gaps else None
 
 
 def _stands_out(steps: SlowSteps, cause: str, share: float, limits: Limits) -> bool:
@@ -139,32 +149,39 @@ def _stands_out(steps: SlowSteps, cause: str, share: float, limits: Limits) -> b
 
 
 def _finding(
-    steps: SlowSteps, slow: list[SlowStep], share: float, period: int | None, limits: Limits
+    steps: SlowSteps,
+    slow: list[SlowStep],
+    share: float,
+    period: int | None,
+    sampled: Sampled | None,
+    limits: Limits,
 ) -> Finding:
-    """Return the finding about the slow steps of one cause."""
-    cause, where = slow[0].cause, _line(slow)
+    """Return the finding about the slow steps of one cause, with the samples of the code in them."""
+    hottest = main_function(sampled)
+    cause, line = slow[0].cause, hottest.line if hottest else _line(slow)
     doubtful = cause in NOISE and len(slow) < limits.few_steps
     often, verb = _often(len(slow), period, doubtful)
     longest = units.times(max(step.duration_ns for step in slow) / steps.p50_ns)
-    at = f" at {place(where, '')}" if where else ""
+    at = f" at {place(line, '')}" if line else ""
     return Finding(
         title=f"{often} {verb} up to {longest} the median, which costs {SHARE} of the training "
-        f"loop: {_because(cause)}{at}.",
+        f"loop: {_because(cause)}{f', mostly in {where(hottest)}' if hottest else at}.",
         share=share,
         evidence=(
             f"A median step takes {units.duration(steps.p50_ns)}, p99 {units.duration(steps.p99_ns)}; "
             f"{units.counted(len(slow), 'slow step')} of this kind, e.g. step {units.count(slow[0].index)} "
             f"with {units.duration(slow[0].duration_ns)}.",
+            *quote(sampled, "there"),
         ),
         options=(
             Option(
-                _advice(cause, at, period),
+                _advice(cause, f" in {where(hottest)}" if hottest else at, period, hottest is not None),
                 without_measured(share),
                 details="Train longer first: so few slow steps may be chance." if doubtful else "",
             ),
         ),
         verdict=VERDICTS.get(cause),
-        location=locate(where),
+        location=locate(line),
         confidence="inferred" if cause in NOISE else "measured",
         claims=_claims(slow, cause),
     )
@@ -193,12 +210,13 @@ def _because(cause: str) -> str:
     return f"more time in {cause}"
 
 
-def _advice(cause: str, at: str, period: int | None) -> str:
-    """Return what to change."""
+def _advice(cause: str, at: str, period: int | None, is_sampled: bool) -> str:
+    """Return what to change; ``is_sampled`` is whether it is at that line itself, and not after it."""
     if cause == "python":
         often = f" every {units.count(period)} steps" if period else ""
+        after = "" if is_sampled else " after the event"
         return (
-            f"Check what the program does{often} after the event{at}: make it cheaper or less frequent, or move it "
+            f"Check what the program does{often}{after}{at}: make it cheaper or less frequent, or move it "
             "to a thread."
         )
     if cause in NOISE:
